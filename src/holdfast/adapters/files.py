@@ -1,0 +1,73 @@
+"""A folder of whole files: temp, fsync, rename, fsync of the folder, always in that order."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, TypeVar
+
+from holdfast.core.refusal import Unavailable
+
+_TEMP: Final = ".tmp"
+T = TypeVar("T")
+
+
+class Folder:
+    """Files that exist whole or not at all."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    async def names(self) -> list[str]:
+        """Finished files; what a crash left half-written is not one."""
+        return await _in_thread(self._names)
+
+    async def read(self, name: str) -> bytes | None:
+        return await _in_thread(self._read, name)
+
+    async def replace(self, name: str, raw: bytes) -> None:
+        await _in_thread(self._replace, name, raw)
+
+    async def delete(self, name: str) -> None:
+        await _in_thread(self._delete, name)
+
+    def _names(self) -> list[str]:
+        if not self._path.exists():
+            return []
+        return sorted(entry.name for entry in self._path.iterdir() if not entry.name.endswith(_TEMP))
+
+    def _read(self, name: str) -> bytes | None:
+        path = self._path / name
+        return path.read_bytes() if path.exists() else None
+
+    def _replace(self, name: str, raw: bytes) -> None:
+        self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        temp = self._path / (name + _TEMP)
+        with temp.open("wb") as file:
+            file.write(raw)
+            file.flush()
+            os.fsync(file.fileno())
+        temp.replace(self._path / name)
+        self._sync()
+
+    def _delete(self, name: str) -> None:
+        (self._path / name).unlink(missing_ok=True)
+        self._sync()
+
+    def _sync(self) -> None:
+        folder = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+async def _in_thread(work: Callable[..., T], *args: object) -> T:
+    try:
+        return await asyncio.to_thread(work, *args)
+    except OSError as fault:
+        raise Unavailable(
+            "ENG-003", f"{fault.strerror}: {fault.filename}", "check disk space and permissions"
+        ) from fault

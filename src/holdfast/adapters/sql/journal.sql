@@ -1,0 +1,29 @@
+-- The journal's statements.
+
+-- name: append
+-- Add a batch only if its number is the next one and its parent is the last one: a stale owner changes no row.
+INSERT INTO batch (number, epoch, first_event, last_event, time_ms, parent, hash, body)
+SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8
+WHERE ?1 = 1 + coalesce((SELECT max(number) FROM batch), 0)
+  AND ?6 = coalesce((SELECT hash FROM batch WHERE number = ?1 - 1), zeroblob(32));
+
+-- name: attach
+-- Keep a large payload beside the batch that speaks of it.
+INSERT INTO attachment (batch, digest, raw) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING;
+
+-- name: tip
+-- The last batch.
+SELECT number, epoch, last_event, time_ms, hash FROM batch ORDER BY number DESC LIMIT 1;
+
+-- name: read
+-- Batches after one number up to another, in order.
+SELECT number, epoch, first_event, last_event, time_ms, parent, body, hash
+FROM batch WHERE number > ?1 AND number <= ?2 ORDER BY number LIMIT ?3;
+
+-- name: batch_of
+-- The batch that holds an event: the first one that ends at or after it.
+SELECT number FROM batch WHERE last_event >= ?1 ORDER BY last_event, number LIMIT 1;
+
+-- name: attachment
+-- A large payload by its batch and digest.
+SELECT raw FROM attachment WHERE batch = ?1 AND digest = ?2;

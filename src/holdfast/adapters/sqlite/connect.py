@@ -1,0 +1,53 @@
+"""Opens a SQLite file as the house wants it, and brings its schema up to date."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import apsw
+
+from holdfast.adapters.sql.statements import migrations
+from holdfast.core.refusal import Corrupt
+
+BUSY_MS = 5_000
+WAL_PAGES = 4_000
+"""16 MiB of log before it is copied into the file: a commit rarely has to pay for it."""
+
+
+def connect(path: Path, synchronous: Literal["FULL", "NORMAL"]) -> apsw.Connection:
+    """A connection in write-ahead mode, made for one thread; the file is private to its user."""
+    if not path.exists():
+        path.touch(mode=0o600)
+    connection = apsw.Connection(str(path))
+    connection.set_busy_timeout(BUSY_MS)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute(f"PRAGMA synchronous = {synchronous}")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES}")
+    return connection
+
+
+def connect_to_read(path: Path) -> apsw.Connection:
+    """A connection that cannot write."""
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    connection.set_busy_timeout(BUSY_MS)
+    return connection
+
+
+def migrate(connection: apsw.Connection, schema: str, steps: tuple[str, ...] | None = None) -> None:
+    """Apply the migrations that are missing, each in a transaction with its number, so that a cut one starts again."""
+    steps = migrations(schema) if steps is None else steps
+    connection.execute(
+        "CREATE TABLE IF NOT EXISTS schema_version (name TEXT PRIMARY KEY, number INTEGER NOT NULL) STRICT"
+    )
+    have = connection.execute("SELECT number FROM schema_version WHERE name = ?", (schema,)).get or 0
+    if have > len(steps):
+        raise Corrupt(
+            "ENG-004",
+            f"{connection.filename} has schema {have} of '{schema}', this program knows {len(steps)}",
+            "it was written by a newer Holdfast: use that version, or restore an older backup",
+        )
+    for number in range(have + 1, len(steps) + 1):
+        with connection:
+            connection.execute(steps[number - 1])
+            connection.execute("INSERT OR REPLACE INTO schema_version VALUES (?, ?)", (schema, number))

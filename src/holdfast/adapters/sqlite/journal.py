@@ -1,0 +1,177 @@
+"""The journal in one SQLite file: WAL, synchronous FULL, one row per batch, one owner by lock and by number."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final, TypeVar
+
+import apsw
+
+from holdfast.adapters.sql.statements import queries
+from holdfast.adapters.sqlite.connect import connect, connect_to_read, migrate
+from holdfast.adapters.sqlite.worker import Worker
+from holdfast.core.event import Attachment, Batch, Tip
+from holdfast.core.refusal import Fenced, Unavailable
+from holdfast.core.values import BatchNo, Digest, EventNo
+
+T = TypeVar("T")
+_SQL: Final = queries("journal")
+_PAGE: Final = 256
+_NUMBER_MAX: Final = 2**63 - 1
+
+
+class SqliteJournal:
+    """ENG-001 on SQLite. The lock keeps a second owner out; the batch number stops one that got past it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "journal.db"
+        self._lock = OwnerLock(folder / "owner.lock")
+        self._writer = Worker("journal-writer")
+        self._reader = Worker("journal-reader")
+        self._to_write: apsw.Connection | None = None
+        self._to_read: apsw.Connection | None = None
+
+    async def own(self) -> Tip:
+        return await self._writer.do(self._own)
+
+    async def append(self, batch: Batch, attachments: Sequence[Attachment]) -> None:
+        await self._writer.do(lambda: self._append(batch, attachments))
+
+    async def tip(self) -> Tip:
+        return await self._reading(_tip)
+
+    async def read(self, after: BatchNo, until: BatchNo | None = None) -> AsyncIterator[Batch]:
+        last = _NUMBER_MAX if until is None else until
+        while True:
+            page = await self._reading(partial(_page, after, last))
+            for batch in page:
+                yield batch
+            if len(page) < _PAGE:
+                return
+            after = page[-1].number
+
+    async def batch_of(self, event: EventNo) -> BatchNo | None:
+        return await self._reading(lambda db: db.execute(_SQL["batch_of"], (event,)).get)
+
+    async def attachment(self, batch: BatchNo, digest: Digest) -> bytes | None:
+        return await self._reading(lambda db: db.execute(_SQL["attachment"], (batch, digest)).get)
+
+    async def close(self) -> None:
+        await self._writer.do(self._close_writer)
+        await self._reader.do(self._close_reader)
+        await self._writer.close()
+        await self._reader.close()
+
+    # ------------------------------------------------------------------------------------ in the writer's thread
+
+    def _own(self) -> Tip:
+        self._lock.take()
+        if self._to_write is not None:
+            self._to_write.close()  # after a failed sync its view of the file is not to be trusted
+            self._to_write = None
+        db = connect(self._path, "FULL")
+        # Copies every logged page into the file and syncs that: what a failed sync left only in the page cache
+        # becomes durable here or the node does not start.
+        db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        migrate(db, "journal")
+        self._to_write = db
+        return _tip(db)
+
+    def _append(self, batch: Batch, attachments: Sequence[Attachment]) -> None:
+        db = self._to_write
+        if db is None:
+            raise Unavailable("ENG-001", "the journal is not owned")
+        values = (
+            batch.number,
+            batch.epoch,
+            batch.first,
+            batch.last,
+            batch.time_ms,
+            batch.parent,
+            batch.hash,
+            batch.body,
+        )
+        if not attachments:
+            db.execute(_SQL["append"], values)
+            _check_appended(db, batch)
+            return
+        with db:
+            db.execute(_SQL["append"], values)
+            _check_appended(db, batch)
+            db.executemany(_SQL["attach"], [(batch.number, each.digest, each.raw) for each in attachments])
+
+    def _close_writer(self) -> None:
+        if self._to_write is not None:
+            self._to_write.close()
+            self._to_write = None
+        self._lock.release()
+
+    # ------------------------------------------------------------------------------------ in the reader's thread
+
+    async def _reading(self, work: Callable[[apsw.Connection], T]) -> T:
+        return await self._reader.do(lambda: work(self._reader_db()))
+
+    def _reader_db(self) -> apsw.Connection:
+        if self._to_read is None:
+            if not self._path.exists():
+                raise Unavailable("ENG-001", f"no journal at {self._path}", "start a node there first")
+            self._to_read = connect_to_read(self._path)
+        return self._to_read
+
+    def _close_reader(self) -> None:
+        if self._to_read is not None:
+            self._to_read.close()
+            self._to_read = None
+
+
+def _tip(db: apsw.Connection) -> Tip:
+    row = db.execute(_SQL["tip"]).fetchone()
+    return Tip(*row) if row else Tip()
+
+
+def _page(after: BatchNo, last: int, db: apsw.Connection) -> list[Batch]:
+    return [Batch(*row) for row in db.execute(_SQL["read"], (after, last, _PAGE))]
+
+
+def _check_appended(db: apsw.Connection, batch: Batch) -> None:
+    if db.changes() != 1:
+        raise Fenced(
+            "ENG-001",
+            f"batch {batch.number} is not the next one: another owner has written",
+            "this node stops; the other one holds the journal",
+        )
+
+
+class OwnerLock:
+    """An exclusive lock on a file that lasts as long as the process, with the owner's process id for humans."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: int | None = None
+
+    def take(self) -> None:
+        if self._file is not None:
+            return
+        file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(file, 32, 0).decode(errors="replace").strip()
+            os.close(file)
+            raise Unavailable(
+                "ENG-001",
+                f"process {holder or '?'} owns {self._path.parent}",
+                "stop that node first, or use another folder",
+            ) from None
+        os.ftruncate(file, 0)
+        os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
+        self._file = file
+
+    def release(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None

@@ -1,0 +1,176 @@
+"""The projection in a second SQLite file: rows, claims and checkpoint in one transaction, rebuildable at any time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import partial
+from operator import itemgetter
+from pathlib import Path
+from typing import Final, TypeVar
+
+import apsw
+
+from holdfast.adapters.sql.statements import queries
+from holdfast.adapters.sqlite.connect import connect, connect_to_read, migrate
+from holdfast.adapters.sqlite.worker import Worker
+from holdfast.core.claim import Claim
+from holdfast.core.event import Tip
+from holdfast.core.refusal import Unavailable
+from holdfast.core.values import EventNo
+from holdfast.ports import Page, Row
+
+T = TypeVar("T")
+_SQL: Final = queries("tables")
+_KEYS: Final = {"account": "owner", "hold": "event"}
+"""The tables that hold rows, each with its key column; also what `drop` empties."""
+_COLUMNS: Final = {"account": {"owner"}, "hold": {"owner", "status", "event"}}
+"""What a page may be filtered by."""
+LOTS_OF_ONE_SIZE: Final = 8
+_CHUNK: Final = 10_000
+
+
+class SqliteTables:
+    """ENG-004 on SQLite. Synchronous NORMAL: a crash may lose the newest rows, and the journal brings them back."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "tables.db"
+        self._writer = Worker("tables-writer")
+        self._reader = Worker("tables-reader")
+        self._to_write: apsw.Connection | None = None
+        self._to_read: apsw.Connection | None = None
+
+    async def open(self) -> Tip:
+        return await self._writer.do(self._open)
+
+    async def write(
+        self, rows: Mapping[str, Sequence[Row]], claims: Sequence[tuple[bytes, Claim]], checkpoint: Tip
+    ) -> None:
+        await self._writer.do(lambda: self._write(rows, claims, checkpoint))
+
+    async def drop(self) -> None:
+        await self._writer.do(self._drop)
+
+    async def get(self, table: str, key: object) -> Row | None:
+        sql = f"SELECT * FROM {table} WHERE {_KEYS[table]} = ?"  # noqa: S608 - names from our own table
+        return await self._reading(lambda db: db.execute(sql, (key,)).fetchone())
+
+    async def page(self, table: str, match: Mapping[str, object], after: object, limit: int) -> Page:
+        assert match.keys() <= _COLUMNS[table], "filters are columns of our own table"
+        key = _KEYS[table]
+        where = "".join(f" AND {column} = ?" for column in match)
+        sql = f"SELECT * FROM {table} WHERE {key} > ?{where} ORDER BY {key} LIMIT ?"  # noqa: S608
+
+        def read(db: apsw.Connection) -> Page:
+            with db:  # rows and checkpoint of one moment
+                rows: list[Row] = db.execute(sql, (after, *match.values(), limit)).fetchall()
+                as_of = _checkpoint(db).last
+            return rows, as_of
+
+        return await self._reading(read)
+
+    async def claim_keys(self) -> AsyncIterator[Sequence[bytes]]:
+        for lot, _ in await self._reading(_lots):
+            after = b""
+            while keys := await self._reading(partial(_claim_keys, lot, after)):
+                yield keys
+                after = keys[-1]
+
+    async def find_claim(self, key: bytes) -> Claim | None:
+        row = await self._reading(lambda db: db.execute(_SQL["find_claim"], (key,)).fetchone())
+        return Claim(EventNo(row[0]), row[1]) if row else None
+
+    async def close(self) -> None:
+        await self._writer.do(self._close_writer)
+        await self._reader.do(self._close_reader)
+        await self._writer.close()
+        await self._reader.close()
+
+    # ------------------------------------------------------------------------------------ in the writer's thread
+
+    def _open(self) -> Tip:
+        if self._to_write is None:
+            db = connect(self._path, "NORMAL")
+            migrate(db, "tables")
+            self._to_write = db
+        return _checkpoint(self._to_write)
+
+    def _write(self, rows: Mapping[str, Sequence[Row]], claims: Sequence[tuple[bytes, Claim]], checkpoint: Tip) -> None:
+        db = self._writer_db()
+        with db:
+            for table, lines in rows.items():
+                db.executemany(_SQL[f"put_{table}"], lines)
+            if claims:
+                _add_lot(db, claims)
+            tip = (checkpoint.number, checkpoint.epoch, checkpoint.last, checkpoint.time_ms, checkpoint.hash)
+            db.execute(_SQL["put_checkpoint"], tip)
+
+    def _drop(self) -> None:
+        db = self._writer_db()
+        with db:
+            for table in (*_KEYS, "claim", "lot", "checkpoint"):
+                db.execute(f"DELETE FROM {table}")  # noqa: S608 - names from our own table
+
+    def _writer_db(self) -> apsw.Connection:
+        if self._to_write is None:
+            raise Unavailable("ENG-004", "the tables are not open")
+        return self._to_write
+
+    def _close_writer(self) -> None:
+        if self._to_write is not None:
+            self._to_write.close()
+            self._to_write = None
+
+    # ------------------------------------------------------------------------------------ in the reader's thread
+
+    async def _reading(self, work: Callable[[apsw.Connection], T]) -> T:
+        return await self._reader.do(lambda: work(self._reader_db()))
+
+    def _reader_db(self) -> apsw.Connection:
+        if self._to_read is None:
+            self._to_read = connect_to_read(self._path)
+        return self._to_read
+
+    def _close_reader(self) -> None:
+        if self._to_read is not None:
+            self._to_read.close()
+            self._to_read = None
+
+
+def _checkpoint(db: apsw.Connection) -> Tip:
+    row = db.execute(_SQL["checkpoint"]).fetchone()
+    return Tip(*row) if row else Tip()
+
+
+def _lots(db: apsw.Connection) -> list[tuple[int, int]]:
+    return [(number, size) for number, size in db.execute(_SQL["lots"])]
+
+
+def _claim_keys(lot: int, after: bytes, db: apsw.Connection) -> list[bytes]:
+    return [key for (key,) in db.execute(_SQL["claim_keys"], (lot, after, _CHUNK))]
+
+
+def _add_lot(db: apsw.Connection, claims: Sequence[tuple[bytes, Claim]]) -> None:
+    """Write one sorted lot; where that makes too many lots of about one size, join them."""
+    number = db.execute(_SQL["next_lot"]).get
+    db.executemany(
+        _SQL["put_claim"], [(number, key, each.event, each.checksum) for key, each in sorted(claims, key=itemgetter(0))]
+    )
+    db.execute(_SQL["put_lot"], (number, len(claims)))
+    while alike := _lots_of_one_size(_lots(db)):
+        number += 1
+        db.execute(_SQL["merge_lot"], (number, json.dumps([lot for lot, _ in alike])))
+        db.execute(_SQL["put_lot"], (number, sum(size for _, size in alike)))
+        for lot, _ in alike:
+            db.execute(_SQL["drop_lot_claims"], (lot,))
+            db.execute(_SQL["drop_lot"], (lot,))
+
+
+def _lots_of_one_size(lots: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    sizes: dict[int, list[tuple[int, int]]] = {}
+    for lot, size in lots:
+        alike = sizes.setdefault(size.bit_length() // 3, [])
+        alike.append((lot, size))
+        if len(alike) == LOTS_OF_ONE_SIZE:
+            return alike
+    return []

@@ -1,0 +1,204 @@
+"""What the operator wants: a TOML file, below the environment, below flags; read once, every fault named at once.
+
+    data = "./holdfast-data"
+    network = "development"
+    chain_id = 1337
+
+    [policy.lease]
+    ai_ms = 600000
+
+The same leaf is `HOLDFAST_POLICY__LEASE__AI_MS` in the environment and `policy.lease.ai_ms` among the flags.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeVar
+
+import msgspec
+
+from holdfast.core.policy import Policy, faults
+from holdfast.core.refusal import Refused
+from holdfast.core.values import Network
+
+FILE: Final = Path("holdfast.toml")
+"""Read from the working directory when no file is named and it exists."""
+PREFIX: Final = "HOLDFAST_"
+NAMES_FILE: Final = "HOLDFAST_CONFIG"
+NOT_SETTINGS: Final = frozenset({NAMES_FILE, "HOLDFAST_FULL"})
+"""Variables of ours that are no leaf: the file's name, and the test suite's full counts."""
+
+
+class LogLevel(StrEnum):
+    """How much the node says."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class LogFormat(StrEnum):
+    """How the node says it: for a human or for a machine."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class Log(msgspec.Struct, frozen=True, kw_only=True):
+    """What goes to standard error."""
+
+    level: LogLevel = LogLevel.INFO
+    format: LogFormat = LogFormat.TEXT
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a node is told at its start; network and chain id are inside the policy."""
+
+    data: Path = Path("holdfast-data")
+    node: str = "node"
+    log: Log = Log()
+    policy: Policy = Policy.for_network(Network.DEVELOPMENT)
+
+
+def load(file: Path | None, environ: Mapping[str, str], flags: Mapping[str, object]) -> Config | list[Refused]:
+    """The configuration, or every fault it has (SEC-001); a flag that is None was not given."""
+    wrong: list[Refused] = []
+    leaves: dict[str, Any] = {}
+    for source in (_from_file(file, environ), _from_environment(environ), _from_flags(flags)):
+        for leaf in source:
+            if isinstance(leaf, Refused):
+                wrong.append(leaf)
+            else:
+                leaves[leaf[0]] = leaf[1]
+    config = _assemble(leaves)
+    for fault in faults(config.policy):
+        path = fault.path if fault.path in LEAVES else f"policy.{fault.path}"
+        wrong.append(Refused(fault.rule, f"{path}: {fault.says}", fault.hint, BAD))
+    return wrong or config
+
+
+BAD: Final = "BadConfig"
+
+
+# ------------------------------------------------------------------------------------------------ what can be set
+
+
+def _leaves_of(struct: type[msgspec.Struct], prefix: str) -> Iterator[tuple[str, Any]]:
+    for field in msgspec.structs.fields(struct):
+        if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
+            yield from _leaves_of(field.type, f"{prefix}{field.name}.")
+        else:
+            yield f"{prefix}{field.name}", field.type
+
+
+NodeName = Annotated[str, msgspec.Meta(pattern="^[a-z0-9][a-z0-9-]{0,62}$")]
+
+LEAVES: Final[Mapping[str, Any]] = {
+    "data": Annotated[str, msgspec.Meta(min_length=1)],
+    "node": NodeName,
+    "network": Network,
+    "chain_id": int,
+    **dict(_leaves_of(Log, "log.")),
+    **{path: kind for path, kind in _leaves_of(Policy, "policy.") if path.count(".") == 2},
+}
+"""Path and type of all that can be set. Network and chain id stand at the top, where a reader looks for them."""
+
+TABLES: Final = frozenset(path[:at] for path in LEAVES for at, sign in enumerate(path) if sign == ".")
+
+
+# ------------------------------------------------------------------------------------------------ reading
+
+
+def _from_file(file: Path | None, environ: Mapping[str, str]) -> Iterator[tuple[str, object] | Refused]:
+    named = file or (Path(environ[NAMES_FILE]) if environ.get(NAMES_FILE) else None)
+    source = named or FILE
+    try:
+        table = tomllib.loads(source.read_text("utf-8"))
+    except FileNotFoundError:
+        if named:
+            yield _bad(str(source), "no such file", "name a file that exists, or none for the defaults")
+        return
+    except (OSError, ValueError) as error:
+        yield _bad(str(source), f"not readable as TOML: {error}", "fix the file, or name another one")
+        return
+    for path, value in _flatten(table, ""):
+        yield _leaf(path, value, f"in {source}", strict=True)
+
+
+def _flatten(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, object]]:
+    for key, value in table.items():
+        path = f"{prefix}{key}"
+        if isinstance(value, Mapping) and path in TABLES:
+            yield from _flatten(value, f"{path}.")
+        else:
+            yield path, value
+
+
+def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, object] | Refused]:
+    for name in sorted(environ):
+        if name.startswith(PREFIX) and name not in NOT_SETTINGS:
+            path = name.removeprefix(PREFIX).lower().replace("__", ".")
+            yield _leaf(path, environ[name], f"from {name}", strict=False)
+
+
+def _from_flags(flags: Mapping[str, object]) -> Iterator[tuple[str, object] | Refused]:
+    for path, value in flags.items():
+        if value is not None:
+            yield _leaf(path, str(value) if isinstance(value, Path) else value, "from a flag", strict=False)
+
+
+def _leaf(path: str, value: object, source: str, *, strict: bool) -> tuple[str, object] | Refused:
+    if path in TABLES:
+        return _bad(path, "a table of settings, not a value", f"{source}; set {_below(path)} instead")
+    if path not in LEAVES:
+        return _bad(path, "no such setting", f"{source}{_nearest(path)}")
+    try:
+        return path, msgspec.convert(value, LEAVES[path], strict=strict)
+    except msgspec.ValidationError as error:
+        return _bad(path, str(error), source)
+
+
+def _bad(path: str, says: str, hint: str) -> Refused:
+    return Refused("SEC-001", f"{path}: {says}", hint, BAD)
+
+
+def _below(table: str) -> str:
+    return next(path for path in LEAVES if path.startswith(f"{table}."))
+
+
+def _nearest(path: str) -> str:
+    """The setting most likely meant: the same name elsewhere, else the closest spelling."""
+    name = path.rpartition(".")[2]
+    same = [known for known in LEAVES if known.rpartition(".")[2] == name]
+    close = same or get_close_matches(path, [*LEAVES, *sorted(TABLES)], n=1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+# ------------------------------------------------------------------------------------------------ joining
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+def _assemble(leaves: Mapping[str, Any]) -> Config:
+    """Good leaves over the network's defaults; those that were refused keep their default."""
+    base = Config()
+    network, chain_id = leaves.get("network", base.policy.network), leaves.get("chain_id", base.policy.chain_id)
+    policy = _replaced(Policy.for_network(network, chain_id), leaves, "policy.")
+    data = Path(leaves["data"]).expanduser() if "data" in leaves else base.data
+    return Config(data=data, node=leaves.get("node", base.node), log=_replaced(base.log, leaves, "log."), policy=policy)
+
+
+def _replaced(struct: S, leaves: Mapping[str, Any], prefix: str) -> S:
+    changes: dict[str, Any] = {}
+    for field in msgspec.structs.fields(struct):
+        path, value = f"{prefix}{field.name}", getattr(struct, field.name)
+        if path in leaves:
+            changes[field.name] = leaves[path]
+        elif isinstance(value, msgspec.Struct):
+            changes[field.name] = _replaced(value, leaves, f"{path}.")
+    return msgspec.structs.replace(struct, **changes)

@@ -1,0 +1,150 @@
+"""Whether money may move: each command against the books, to events or a named refusal."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from holdfast.core import claim
+from holdfast.core.escrow.acts import (
+    Charge,
+    Charged,
+    Finalize,
+    Finalized,
+    Mint,
+    Minted,
+    Refund,
+    Refunded,
+    Reserve,
+    Reserved,
+    RollBack,
+    Undone,
+    hold_key,
+    mint_key,
+)
+from holdfast.core.escrow.books import AMOUNT_MAX, HOLD_LIFE, MINT, Account, Books, Hold, HoldAct, HoldStatus, Ledger
+from holdfast.core.event import Attachment, Decided, Payload, enclose
+from holdfast.core.machine import why_not_step
+from holdfast.core.refusal import Refused
+from holdfast.core.values import AccountId, Height, Network
+
+MEMO_BYTES_MAX: Final = 1 << 20
+_ACCOUNT_NAME: Final = re.compile(r"[a-z0-9][a-z0-9:._-]{0,127}")
+
+
+def mint(state: Books, command: Mint, _now_ms: int) -> Decided | Refused:
+    if no := _why_not_account(command.owner) or _why_not_amount(command.amount) or _why_not_id(command.id):
+        return no
+    if state.policy.network is not Network.DEVELOPMENT:
+        return _no("only a development network mints", 'set network = "development" or fund the account otherwise')
+    event = Minted(command.id, command.owner, command.amount)
+    if known := claim.why_not_first(state.claims, mint_key(event), event):
+        return known
+    if command.amount > AMOUNT_MAX + _balance(state.ledger, MINT).available:
+        return _no(f"more than {AMOUNT_MAX} would exist")
+    return Decided((event,))
+
+
+def reserve(state: Books, command: Reserve, _now_ms: int) -> Decided | Refused:
+    if no := _why_not_account(command.owner) or _why_not_amount(command.amount) or _why_not_id(command.id):
+        return no
+    memo, attachments = _memo(command.memo, state.policy.engine.inline_payload_bytes_max)
+    event = Reserved(command.id, command.owner, command.amount, memo)
+    if known := claim.why_not_first(state.claims, hold_key(event), event):
+        return known
+    if len(command.memo) > MEMO_BYTES_MAX:
+        return Refused("ENG-007", f"memo: {len(command.memo)} bytes, at most {MEMO_BYTES_MAX}")
+    available = _balance(state.ledger, command.owner).available
+    if available < command.amount:
+        return Refused(
+            "ESC-001",
+            f"{command.owner} has {available} available, {command.amount} asked for",
+            "pending money becomes available when its block is final",
+            name="InsufficientFunds",
+        )
+    return Decided((event,), attachments)
+
+
+def charge(state: Books, command: Charge, _now_ms: int) -> Decided | Refused:
+    if no := _why_not_account(command.payee):
+        return no
+    hold = state.ledger.holds.get(command.id)
+    if hold is None:
+        return _no_hold(command.id)
+    same = (HoldStatus.CHARGED, command.height, command.payee, command.amount)
+    if (hold.status, hold.height, hold.payee, hold.charged) == same:
+        return Decided((), since=hold.settled)
+    if no := _why_not_settle(state.ledger, hold, HoldAct.CHARGE, command.height):
+        return no
+    if not 0 <= command.amount <= hold.amount:
+        return _no(f"{command.amount} is not between 0 and the {hold.amount} reserved")
+    return Decided((Charged(command.id, command.height, command.payee, command.amount),))
+
+
+def refund(state: Books, command: Refund, _now_ms: int) -> Decided | Refused:
+    hold = state.ledger.holds.get(command.id)
+    if hold is None:
+        return _no_hold(command.id)
+    if (hold.status, hold.height) == (HoldStatus.REFUNDED, command.height):
+        return Decided((), since=hold.settled)
+    return _why_not_settle(state.ledger, hold, HoldAct.REFUND, command.height) or Decided(
+        (Refunded(command.id, command.height),)
+    )
+
+
+def finalize(state: Books, command: Finalize, _now_ms: int) -> Decided | Refused:
+    if not 0 <= command.height <= AMOUNT_MAX:
+        return Refused("ESC-002", f"height: {command.height} is not a height")
+    if command.height <= state.ledger.finalized:
+        return Decided((), since=state.last_event)
+    return Decided((Finalized(command.height),))
+
+
+def roll_back(state: Books, command: RollBack, _now_ms: int) -> Decided | Refused:
+    if command.height < state.ledger.finalized:
+        return Refused("ESC-002", f"blocks up to {state.ledger.finalized} are final", "only later ones can be undone")
+    above = [height for height in reversed(state.ledger.settled) if height > command.height]
+    return Decided(tuple(Undone(height) for height in above), since=None if above else state.last_event)
+
+
+def _memo(raw: bytes, inline_bytes_max: int) -> tuple[Payload | None, tuple[Attachment, ...]]:
+    return enclose(raw, inline_bytes_max) if raw else (None, ())
+
+
+def _why_not_settle(ledger: Ledger, hold: Hold, act: HoldAct, height: Height) -> Refused | None:
+    if why := why_not_step(HOLD_LIFE, hold.status, act):
+        return _no(f"hold {hold.id.hex()}: {why}")
+    if not ledger.finalized < height <= AMOUNT_MAX:
+        return Refused("ESC-002", f"block {height} is final and settles nothing any more")
+    tip = next(reversed(ledger.settled), Height(0))
+    if height < tip:
+        return Refused("ESC-002", f"block {height} is below {tip}, where money was settled already")
+    return None
+
+
+def _why_not_account(owner: str) -> Refused | None:
+    if owner == MINT:
+        return _no("the mint is nobody's account")
+    if not _ACCOUNT_NAME.fullmatch(owner):
+        return _no(f"{owner!r:.80} is not an account", "1–128 of a-z 0-9 : . _ - and not a sign in front")
+    return None
+
+
+def _why_not_amount(amount: int) -> Refused | None:
+    return None if 0 < amount <= AMOUNT_MAX else _no(f"amount: {amount} is not in 1 … {AMOUNT_MAX}")
+
+
+def _why_not_id(id_: bytes) -> Refused | None:
+    return None if len(id_) == 32 else _no(f"id: {len(id_)} bytes, must be 32")
+
+
+def _no(says: str, hint: str = "") -> Refused:
+    return Refused("ESC-001", says, hint)
+
+
+def _no_hold(id_: bytes) -> Refused:
+    return Refused("ESC-001", f"no open hold {id_.hex()}", "it was never made, or its block is final", name="NotFound")
+
+
+def _balance(ledger: Ledger, owner: AccountId) -> Account:
+    return ledger.accounts.get(owner) or Account(owner)

@@ -1,0 +1,15 @@
+"""A lease: one job in the hands of one provider for a while."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from holdfast.core.canon import H
+from holdfast.core.values import LeaseId, ProviderId, Seed, TaskId
+
+LEASE_TAG: Final = "AICF|lease"
+
+
+def lease_id(job_id: TaskId, provider_id: ProviderId, attempt: int, seed: Seed) -> LeaseId:
+    """LEA-001: `attempt` counts the leases of the job from 0, so an id never repeats."""
+    return LeaseId(H(LEASE_TAG, job_id, provider_id, attempt, seed))

@@ -1,0 +1,32 @@
+"""Priority: one integer per job that never changes as time passes, so that the queue is never scored again."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from holdfast.core.policy import PriorityPolicy
+from holdfast.core.values import Tier
+
+N: Final = 10**9
+"""One whole, in the integers of PRI-001."""
+
+
+def key(max_fee: int, size_bytes: int, tier: Tier, enqueue_ts_ms: int, policy: PriorityPolicy) -> int:
+    """PRI-001, PRI-002: a higher key goes first; exact, at any size of its arguments.
+
+    The score grows with age at the same rate for every job. So the age is measured from one common origin instead of
+    from now, and what is left does not depend on when it is asked.
+    """
+    fee = min(max_fee, policy.fee_ref) * N // policy.fee_ref
+    size = policy.size_ref * N // (policy.size_ref + size_bytes)
+    born = enqueue_ts_ms * N // policy.age_ref_ms
+    return policy.w_fee * fee + policy.w_size * size + policy.w_tier * _tier(tier, policy) - policy.w_age * born
+
+
+def _tier(tier: Tier, policy: PriorityPolicy) -> int:
+    per_mille = {
+        Tier.FREE: policy.tier_free_per_mille,
+        Tier.PRO: policy.tier_pro_per_mille,
+        Tier.PREMIUM: policy.tier_premium_per_mille,
+    }
+    return per_mille[tier] * N // 1_000

@@ -1,0 +1,15 @@
+"""A result: what came out, known for ever by its digest."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from holdfast.core.canon import H
+from holdfast.core.values import Digest
+
+RESULT_TAG: Final = "animica.cap.result.v1"
+
+
+def result_digest(output: bytes) -> Digest:
+    """RES-004: nothing that consensus sees depends on fetching the bytes behind it."""
+    return H(RESULT_TAG, output)

@@ -1,0 +1,52 @@
+"""The nouns: distinct types for distinct numbers and ids, so that a height is never taken for an event number."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final, NewType
+
+ChainId = NewType("ChainId", int)
+Height = NewType("Height", int)
+"""Height of a block."""
+EventNo = NewType("EventNo", int)
+"""Number of an event: 1, 2, 3 … without gaps; 0 is before the first."""
+BatchNo = NewType("BatchNo", int)
+"""Number of a journal batch: 1, 2, 3 …; 0 is before the first."""
+Epoch = NewType("Epoch", int)
+"""How often ownership of the journal was taken."""
+Amount = NewType("Amount", int)
+"""Money in the smallest unit."""
+
+Digest = NewType("Digest", bytes)
+TaskId = NewType("TaskId", bytes)
+LeaseId = NewType("LeaseId", bytes)
+ProviderId = NewType("ProviderId", bytes)
+Seed = NewType("Seed", bytes)
+HoldId = NewType("HoldId", bytes)
+"""Names one reservation of money for ever; for a job's money it is the job's task id."""
+AccountId = NewType("AccountId", str)
+
+U64_MAX: Final = 2**64 - 1
+ZERO_DIGEST: Final = Digest(bytes(32))
+
+
+class Kind(StrEnum):
+    """What a job asks for."""
+
+    AI = "AI"
+    QUANTUM = "QUANTUM"
+
+
+class Tier(StrEnum):
+    """What a requester has subscribed to."""
+
+    FREE = "FREE"
+    PRO = "PRO"
+    PREMIUM = "PREMIUM"
+
+
+class Network(StrEnum):
+    """Where the node runs: only a development network mints money and rolls back on demand."""
+
+    DEVELOPMENT = "development"
+    PRODUCTION = "production"

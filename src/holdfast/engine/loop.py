@@ -1,0 +1,348 @@
+"""The owner (ENG-001, ENG-002): decides commands in order, commits what piled up as one batch, then answers.
+
+The way of a command reads top to bottom: `submit` → `_decide` → `_commit_forever` → `_seal` → journal → `_confirm`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from enum import StrEnum
+from typing import Final, TypeVar
+
+import msgspec
+
+from holdfast.core import law
+from holdfast.core.event import Attachment, Batch, Event, OwnershipTaken, Tip, tip_of
+from holdfast.core.policy import Policy
+from holdfast.core.refusal import Corrupt, Fenced, Refused, Unavailable
+from holdfast.core.state import State
+from holdfast.core.values import Epoch, EventNo
+from holdfast.engine.history import History
+from holdfast.engine.project import Images, Projector, take_images
+from holdfast.engine.recover import recover
+from holdfast.engine.tail import Tail
+from holdfast.engine.timekeeper import Timekeeper
+from holdfast.ports import Clock, Files, Journal, Tables
+
+T = TypeVar("T")
+GATHER_TURNS: Final = 4
+"""Turns of the event loop that a batch waits for callers who are just being answered; no clock is involved."""
+TURN_COMMANDS: Final = 256
+"""How many commands of a bulk are decided before others get a turn."""
+RETRY_MS_FIRST, RETRY_MS_MAX = 100, 5_000
+
+
+class Accepted(msgspec.Struct, frozen=True, gc=False):
+    """Recorded, and durable by the time the caller sees it."""
+
+    event: EventNo
+    """The event that did it; for a repeat, the one that did it the first time."""
+    is_repeat: bool = False
+
+
+Outcome = Accepted | Refused
+
+
+class Phase(StrEnum):
+    """Where the owner is in its own life."""
+
+    STOPPED = "stopped"
+    RECOVERING = "recovering"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    FAILED = "failed"
+
+
+class _Open(msgspec.Struct):
+    """The batch that is being filled."""
+
+    time_ms: int = 0
+    events: list[Event] = []
+    attachments: list[Attachment] = []
+    waiters: list[asyncio.Future[None]] = []
+
+
+class Engine:
+    """One owner of one journal. All methods belong to one event loop."""
+
+    # What belongs to one ownership and is thrown away with it (`_reset`):
+    state: State
+    durable: Tip
+    history: History
+    projector: Projector
+    _epoch: Epoch
+    _time: Timekeeper
+    _open: _Open
+    _in_flight: list[asyncio.Future[None]] | None
+
+    def __init__(
+        self, journal: Journal, tables: Tables, files: Files, clock: Clock, policy: Policy, owner: str = "node"
+    ) -> None:
+        self.policy = policy
+        self.journal, self.tables = journal, tables
+        self._files, self._clock, self._owner = files, clock, owner
+        self.phase = Phase.STOPPED
+        self.fault: Exception | None = None
+        self.tail = Tail(journal)
+        self._wake = asyncio.Event()
+        self._room = asyncio.Event()
+        self._is_stop_asked = False
+        self._task: asyncio.Task[None] | None = None
+        self._reset(State(policy), Tip(), Epoch(0))
+
+    # ------------------------------------------------------------------------------------ life
+
+    async def start(self) -> None:
+        """Take ownership, recover, announce the epoch; raises what prevents it."""
+        self.phase = Phase.RECOVERING
+        try:
+            await self._take_over()
+        except Exception as fault:
+            self._fail(fault)
+            raise
+        self._task = asyncio.create_task(self._commit_forever(), name="engine")
+
+    async def stop(self) -> None:
+        """Commit and project what was accepted, refuse the rest, let go of nothing unfinished."""
+        self._is_stop_asked = True
+        if self.phase is Phase.RUNNING:
+            self.phase = Phase.STOPPING
+        self._wake.set()
+        if self._task is not None:
+            await self._task
+            self._task = None
+        if self.phase is Phase.STOPPING:
+            await self.projector.drain()
+            self.phase = Phase.STOPPED
+        await self.projector.stop()
+        self.tail.close()
+
+    async def wait_ended(self) -> None:
+        """Return when the owner stopped; raise what made it fail."""
+        if self._task is not None:
+            await asyncio.shield(self._task)
+        if self.fault is not None:
+            raise self.fault
+
+    # ------------------------------------------------------------------------------------ commands
+
+    async def submit(self, command: law.Command) -> Outcome:
+        """Decide, make durable, answer. Unavailable means: outcome not known, ask again with the same id."""
+        outcome = self._decide(command) if self._can_decide_now(command) else await self._decide_later(command)
+        await self._durable()
+        return outcome
+
+    async def submit_many(self, commands: Iterable[law.Command]) -> list[Outcome]:
+        """The same for many commands with one answer; each is refused or accepted on its own."""
+        outcomes: list[Outcome] = []
+        waits: list[asyncio.Future[None]] = []
+        for command in commands:
+            if self._can_decide_now(command):
+                outcomes.append(self._decide(command))
+            else:
+                waits.append(self._durable())
+                outcomes.append(await self._decide_later(command))
+            if len(outcomes) % TURN_COMMANDS == 0:
+                waits.append(self._durable())
+                await asyncio.sleep(0)
+        await asyncio.gather(*waits, self._durable())
+        return outcomes
+
+    async def ask(self, question: Callable[[State], T]) -> T:
+        """Answer a question from memory, once everything it could have seen is durable."""
+        self._check_running()
+        answer = question(self.state)
+        await self._durable()
+        return answer
+
+    def _can_decide_now(self, command: law.Command) -> bool:
+        if self._is_full():
+            return False
+        key = law.claim_key(command)
+        return key is None or not self.history.must_recall(self.state, key)
+
+    async def _decide_later(self, command: law.Command) -> Outcome:
+        """Wait for room and for old claims to be recalled, then decide without letting anybody in between."""
+        key = law.claim_key(command)
+        while True:
+            self._check_running()
+            if self._is_full():
+                self._room.clear()
+                await self._room.wait()
+                continue
+            state = self.state
+            if key is not None and self.history.must_recall(state, key):
+                await self.history.recall(state, key)
+            if state is self.state and not self._is_full():
+                return self._decide(command)
+
+    def _decide(self, command: law.Command) -> Outcome:
+        self._check_running()
+        batch, state = self._open, self.state
+        if not batch.events:
+            batch.time_ms = max(self._time.now_ms(), self.durable.time_ms)
+        decided = law.decide(state, command, batch.time_ms)
+        if isinstance(decided, Refused):
+            return decided
+        if decided.since is not None:
+            return Accepted(decided.since, is_repeat=True)
+        first = EventNo(state.last_event + 1)
+        for event in decided.events:
+            self._apply(event)
+        batch.events.extend(decided.events)
+        batch.attachments.extend(decided.attachments)
+        self._wake.set()
+        return Accepted(first)
+
+    def _apply(self, event: Event) -> None:
+        try:
+            law.apply(self.state, event)
+        except Exception as fault:  # half-applied memory is worth nothing
+            self._fail(
+                fault if isinstance(fault, Corrupt) else Corrupt("ENG-001", f"{event!r} could not be applied: {fault}")
+            )
+            raise self._why_not_running() from fault
+
+    def _is_full(self) -> bool:
+        return len(self._open.events) >= self.policy.engine.batch_events_max or self.projector.is_full
+
+    def _durable(self) -> asyncio.Future[None]:
+        """A future that is done when everything now in memory is durable."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self._open.events:
+            self._open.waiters.append(future)
+        elif self._in_flight is not None:
+            self._in_flight.append(future)
+        else:
+            future.set_result(None)
+        return future
+
+    # ------------------------------------------------------------------------------------ commit
+
+    async def _commit_forever(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._open.events and self.phase in (Phase.RUNNING, Phase.STOPPING):
+                await self._gather()
+                await self._commit()
+            if self.phase is not Phase.RUNNING:
+                return
+
+    async def _gather(self) -> None:
+        """Let callers who were just answered add their next command: else every second batch would hold one."""
+        for _ in range(GATHER_TURNS):
+            before = len(self._open.events)
+            await asyncio.sleep(0)
+            if len(self._open.events) == before:
+                return
+
+    async def _commit(self) -> None:
+        """Append one batch. There is never a second append in flight: the next batch fills up meanwhile."""
+        batch, images, attachments, waiters = self._seal()
+        self._in_flight = waiters
+        try:
+            await self.journal.append(batch, attachments)
+        except Fenced as fault:
+            self._fail(fault)
+        except Corrupt as fault:
+            self._fail(fault)
+        except Exception as fault:
+            await self._begin_again(fault)
+        else:
+            self._confirm(batch, images, waiters)
+
+    def _seal(self) -> tuple[Batch, Images, Sequence[Attachment], list[asyncio.Future[None]]]:
+        opened, self._open = self._open, _Open()
+        batch = law.pack(self.durable, self._epoch, opened.events, opened.time_ms)
+        return batch, take_images(self.state), opened.attachments, opened.waiters
+
+    def _confirm(self, batch: Batch, images: Images, waiters: list[asyncio.Future[None]]) -> None:
+        self.durable = tip_of(batch)
+        self._in_flight = None
+        self.projector.offer(images, self.durable)
+        self.tail.add(batch)
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        if not self._is_full():
+            self._room.set()
+
+    # ------------------------------------------------------------------------------------ ownership, failure
+
+    async def _begin_again(self, fault: Exception) -> None:
+        """ENG-002: discard memory and everything decided after the failed append, own and load anew."""
+        self.phase = Phase.RECOVERING
+        self._turn_away(Unavailable("ENG-002", f"the journal did not confirm: {fault}", _ASK_AGAIN))
+        await self.projector.stop()
+        delay_ms = RETRY_MS_FIRST
+        while not self._is_stop_asked:
+            try:
+                return await self._take_over()
+            except (Fenced, Corrupt) as final:
+                return self._fail(final)
+            except Exception:
+                await self._clock.sleep(delay_ms)
+                delay_ms = min(2 * delay_ms, RETRY_MS_MAX)
+        return self._fail(fault)
+
+    async def _take_over(self) -> None:
+        """Own the journal, fold what is there, and put an epoch batch between us and any owner before us."""
+        await self.journal.own()
+        recovered = await recover(self.journal, self.tables, self._files, self.policy)
+        epoch = Epoch(recovered.tip.epoch + 1)
+        time = Timekeeper(self._clock, recovered.tip.time_ms)
+        event = OwnershipTaken(epoch, self._owner)
+        batch = law.pack(recovered.tip, epoch, [event], time.now_ms())
+        await self.journal.append(batch, ())
+        law.apply(recovered.state, event)
+        self._time = time
+        self._reset(recovered.state, tip_of(batch), epoch)
+        await self.history.load()
+        self.projector.offer(take_images(self.state), self.durable)
+        self.projector.start()
+        self.tail.start_after(self.durable, batch)
+        self.phase = Phase.RUNNING
+
+    def _reset(self, state: State, durable: Tip, epoch: Epoch) -> None:
+        self.state, self.durable, self._epoch = state, durable, epoch
+        self._open = _Open()
+        self._in_flight = None
+        self.history = History(self.tables)
+        rows_max = self.policy.engine.projection_rows_max
+        self.projector = Projector(self.tables, self._clock, rows_max, durable, self._let_claims_go)
+
+    def _let_claims_go(self, claims: Iterable[tuple[bytes, object]]) -> None:
+        self.history.hand_over(self.state, (key for key, _ in claims))
+        self._room.set()
+
+    def _fail(self, fault: Exception) -> None:
+        self.phase, self.fault = Phase.FAILED, fault
+        self._turn_away(self._why_not_running())
+        self.tail.close()
+        self._wake.set()
+
+    def _turn_away(self, fault: Unavailable) -> None:
+        """Tell everybody who waits; nobody is told success wrongly, and nobody waits for ever."""
+        waiters = [*(self._in_flight or ()), *self._open.waiters]
+        self._open, self._in_flight = _Open(), None
+        self._room.set()
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_exception(fault)
+                waiter.exception()  # seen: a caller that went away leaves no warning behind
+
+    def _check_running(self) -> None:
+        if self.phase is not Phase.RUNNING:
+            raise self._why_not_running()
+
+    def _why_not_running(self) -> Unavailable:
+        if isinstance(self.fault, Fenced):
+            return Fenced("ENG-001", self.fault.says, self.fault.hint)
+        if self.fault is not None:
+            return Unavailable("ENG-002", f"the node failed: {self.fault}", "see its log; nothing confirmed is lost")
+        return Unavailable("ENG-002", f"the node is {self.phase}", _ASK_AGAIN)
+
+
+_ASK_AGAIN: Final = "ask again with the same id: it is done at most once"

@@ -1,0 +1,129 @@
+"""Keeps the tables behind the journal (ENG-004): rows of durable batches, merged in memory, written in lots."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+from holdfast.core.claim import Claim
+from holdfast.core.event import Tip
+from holdfast.core.refusal import Unavailable
+from holdfast.core.state import State
+from holdfast.ports import Clock, Row, Tables
+
+FLUSH_MS: Final = 200
+RETRY_MS: Final = 1_000
+
+RowKey = tuple[str, object]
+
+
+class Images(msgspec.Struct, frozen=True, gc=False):
+    """Rows and claims as they are at the end of one batch."""
+
+    rows: dict[RowKey, Row]
+    claims: list[tuple[bytes, Claim]]
+
+
+def take_images(state: State) -> Images:
+    """What changed since the last call. Taken when a batch is sealed: later commands have not touched it yet."""
+    rows = {key: msgspec.structs.astuple(record) for key, record in state.touched.items()}
+    claims = list(state.claims.fresh)
+    state.touched.clear()
+    state.claims.fresh.clear()
+    return Images(rows, claims)
+
+
+def by_table(rows: dict[RowKey, Row]) -> dict[str, list[Row]]:
+    tables: dict[str, list[Row]] = {}
+    for (table, _), row in rows.items():
+        tables.setdefault(table, []).append(row)
+    return tables
+
+
+class Projector:
+    """Bounded write-behind. What it has not written yet it serves itself, so point reads never lag."""
+
+    def __init__(
+        self,
+        tables: Tables,
+        clock: Clock,
+        rows_max: int,
+        checkpoint: Tip,
+        on_written: Callable[[Iterable[tuple[bytes, Claim]]], None],
+    ) -> None:
+        self._tables, self._clock, self._rows_max = tables, clock, rows_max
+        self._on_written = on_written
+        self._waiting: dict[RowKey, Row] = {}
+        self._writing: dict[RowKey, Row] = {}
+        self._claims: list[tuple[bytes, Claim]] = []
+        self._upto = checkpoint
+        self.checkpoint = checkpoint
+        self._work = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._written = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="projector")
+
+    def offer(self, images: Images, tip: Tip) -> None:
+        """Take the images of a batch that is durable."""
+        self._waiting.update(images.rows)
+        self._claims.extend(images.claims)
+        self._upto = tip
+        self._work.set()
+        if len(self._waiting) >= self._rows_max:
+            self._hurry.set()
+
+    @property
+    def is_full(self) -> bool:
+        """True when so much waits that new commands should wait too."""
+        return len(self._waiting) >= 8 * self._rows_max
+
+    def peek(self, key: RowKey) -> Row | None:
+        """The newest row that the tables may not have yet."""
+        return self._waiting.get(key) or self._writing.get(key)
+
+    async def drain(self) -> None:
+        """Wait until the tables hold everything that was offered before this call."""
+        goal = self._upto.number
+        while self.checkpoint.number < goal:
+            self._hurry.set()
+            self._written.clear()
+            await self._written.wait()
+
+    async def stop(self) -> None:
+        """End the task at once; what was not written comes from the journal next time."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def _run(self) -> None:
+        while True:
+            await self._work.wait()
+            if not self._hurry.is_set():
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._hurry.wait(), FLUSH_MS / 1000)
+            self._work.clear()
+            self._hurry.clear()
+            await self._flush()
+
+    async def _flush(self) -> None:
+        tip, claims, self._claims = self._upto, self._claims, []
+        self._writing, self._waiting = self._waiting, {}
+        tables = by_table(self._writing)
+        while True:
+            try:
+                await self._tables.write(tables, claims, tip)
+                break
+            except Unavailable:
+                await self._clock.sleep(RETRY_MS)
+        self._writing = {}
+        self._on_written(claims)
+        self.checkpoint = tip
+        self._written.set()

@@ -1,0 +1,101 @@
+"""Following the journal: every durable event once, in order, from any cursor, without polling."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import Final
+
+import msgspec
+
+from holdfast.core import law
+from holdfast.core.event import Batch, Event, Tip, tip_of
+from holdfast.core.refusal import Unavailable
+from holdfast.core.values import EventNo
+from holdfast.ports import Journal
+
+BATCHES_KEPT: Final = 1_024
+BYTES_KEPT: Final = 16 << 20
+
+
+class Recorded(msgspec.Struct, frozen=True, gc=False):
+    """A durable event with its number and time."""
+
+    number: EventNo
+    time_ms: int
+    event: Event
+
+
+class Tail:
+    """The newest durable batches in memory; older ones come from the journal."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._kept: deque[Batch] = deque()
+        self._bytes = 0
+        self._end = Tip()
+        self._is_closed = False
+        self._news = asyncio.Event()
+
+    def start_after(self, end: Tip, batch: Batch) -> None:
+        """A new owner begins with its epoch batch; what came before is read from the journal."""
+        self._kept.clear()
+        self._bytes = 0
+        self._is_closed = False
+        self.add(batch)
+        assert self._end == end
+
+    def add(self, batch: Batch) -> None:
+        self._kept.append(batch)
+        self._bytes += len(batch.body)
+        while len(self._kept) > 1 and (len(self._kept) > BATCHES_KEPT or self._bytes > BYTES_KEPT):
+            self._bytes -= len(self._kept.popleft().body)
+        self._end = tip_of(batch)
+        self._tell()
+
+    def close(self) -> None:
+        """Subscribers get what is durable and then end."""
+        self._is_closed = True
+        self._tell()
+
+    async def follow(self, after: EventNo) -> AsyncIterator[Recorded]:
+        """Events numbered after + 1, after + 2, … as they become durable, until the engine stops.
+
+        ENG-006: whoever reads this has the same history; a cursor is the number of the last event seen.
+        """
+        if after > self._end.last:
+            raise Unavailable(
+                "ENG-006", f"event {after} has not happened: the last one is {self._end.last}", _WRONG_NODE
+            )
+        while True:
+            news = self._news
+            if after < self._end.last:
+                async for batch in self._batches(after):
+                    for number, event in enumerate(law.unpack(batch), start=batch.first):
+                        if number > after:
+                            after = EventNo(number)
+                            yield Recorded(after, batch.time_ms, event)
+            elif self._is_closed:
+                return
+            else:
+                await news.wait()
+
+    async def _batches(self, after: EventNo) -> AsyncIterator[Batch]:
+        """Durable batches that hold events above `after`; a batch kept in memory is not read from disk."""
+        end = self._end
+        if self._kept and self._kept[0].first <= after + 1:
+            for batch in [batch for batch in self._kept if batch.last > after]:
+                yield batch
+            return
+        number = await self._journal.batch_of(EventNo(after + 1))
+        if number is not None:
+            async for batch in self._journal.read(type(number)(number - 1), end.number):
+                yield batch
+
+    def _tell(self) -> None:
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+
+_WRONG_NODE: Final = "the cursor belongs to another node or to a newer copy of this one"

@@ -1,0 +1,100 @@
+"""What Holdfast needs from the world, as Protocols; `adapters` has the real ones, the tests have simulated ones too.
+
+Every method that touches the world may raise Unavailable (try again) or Corrupt (stop); none decides anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Protocol
+
+from holdfast.core.claim import Claim
+from holdfast.core.event import Attachment, Batch, Tip
+from holdfast.core.values import BatchNo, Digest, EventNo
+
+Row = tuple[object, ...]
+"""One row of a table, columns in the order of the record's fields."""
+Page = tuple[list[Row], EventNo]
+"""Rows, and the event they are as of."""
+
+
+class Clock(Protocol):
+    """Time as the machine tells it. Only the engine's timekeeper reads it (CAN-004)."""
+
+    def wall_ms(self) -> int: ...
+    def monotonic_ms(self) -> int: ...
+    async def sleep(self, ms: int) -> None: ...
+
+
+class Journal(Protocol):
+    """The hash-chained batches: the one place where state is durable (ENG-001)."""
+
+    async def own(self) -> Tip:
+        """Take ownership (anew): the lock, a fresh connection, and the tip that is really durable."""
+        ...
+
+    async def append(self, batch: Batch, attachments: Sequence[Attachment]) -> None:
+        """Make one batch and its attachments durable, or raise. Fenced where its number is not the next one.
+
+        Any other error leaves the outcome unknown: the caller must `own` again and look.
+        """
+        ...
+
+    async def tip(self) -> Tip:
+        """The last durable batch, without ownership."""
+        ...
+
+    def read(self, after: BatchNo, until: BatchNo | None = None) -> AsyncIterator[Batch]:
+        """Durable batches with after < number ≤ until, in order."""
+        ...
+
+    async def batch_of(self, event: EventNo) -> BatchNo | None:
+        """Which batch holds this event."""
+        ...
+
+    async def attachment(self, batch: BatchNo, digest: Digest) -> bytes | None:
+        """A large payload that was appended with this batch (ENG-007)."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class Tables(Protocol):
+    """The projection for reading (ENG-004). It only repeats what events said and can be dropped and rebuilt."""
+
+    async def open(self) -> Tip:
+        """Create or migrate the schema; the batch up to which the tables are complete."""
+        ...
+
+    async def write(
+        self, rows: Mapping[str, Sequence[Row]], claims: Sequence[tuple[bytes, Claim]], checkpoint: Tip
+    ) -> None:
+        """Replace rows by their first column and add claims, with the checkpoint, in one transaction."""
+        ...
+
+    async def drop(self) -> None:
+        """Empty all tables and the checkpoint."""
+        ...
+
+    async def get(self, table: str, key: object) -> Row | None: ...
+
+    async def page(self, table: str, match: Mapping[str, object], after: object, limit: int) -> Page:
+        """Rows in key order after a key, where all columns in `match` are equal, with the event they are as of."""
+        ...
+
+    def claim_keys(self) -> AsyncIterator[Sequence[bytes]]:
+        """All claimed keys, in chunks."""
+        ...
+
+    async def find_claim(self, key: bytes) -> Claim | None: ...
+
+    async def close(self) -> None: ...
+
+
+class Files(Protocol):
+    """A folder of small, whole files, replaced atomically: temp, fsync, rename, fsync of the folder."""
+
+    async def names(self) -> list[str]: ...
+    async def read(self, name: str) -> bytes | None: ...
+    async def replace(self, name: str, raw: bytes) -> None: ...
+    async def delete(self, name: str) -> None: ...

@@ -1,0 +1,86 @@
+"""What every test shares: the rules it proves, the counts of this run, and Hypothesis set to be repeatable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from typing import Final
+
+import pytest
+from hypothesis import settings
+from tests.counts import FULL, counts
+from tests.rules import rules_of_spec
+
+settings.register_profile("quick", deadline=None, derandomize=True, print_blob=True, max_examples=50)
+settings.register_profile("full", deadline=None, print_blob=True, max_examples=1_000)
+settings.load_profile("full" if FULL else "quick")
+
+PROPERTY: Final = "rule"
+"""Under this name a test's report carries the rules it proves."""
+
+
+@pytest.fixture(name="counts", scope="session")
+def _counts() -> Callable[[int, int], int]:
+    return counts
+
+
+# ------------------------------------------------------------------------------------------------ selection
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Full counts only on demand; and every test carries its rules into its report, also out of an xdist worker."""
+    if not FULL:
+        left_out = [item for item in items if item.get_closest_marker("full")]
+        if left_out:
+            config.hook.pytest_deselected(items=left_out)
+            items[:] = [item for item in items if not item.get_closest_marker("full")]
+    for item in items:
+        for mark in item.iter_markers("rule"):
+            item.user_properties += [(PROPERTY, rule) for rule in mark.args]
+
+
+# ------------------------------------------------------------------------------------------------ proof
+
+
+class Proofs:
+    """Listens to the reports on the controller and knows at the end which rules no passed test has proven."""
+
+    def __init__(self, rules: Iterable[str]) -> None:
+        self.unproven = set(rules)
+        self.failed = False
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """A rule is proven by a test whose call passed."""
+        if report.when == "call" and report.passed:
+            self.unproven -= {rule for name, rule in report.user_properties if name == PROPERTY}
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:
+        """A whole run that leaves a rule unproven fails, even when every test in it passed."""
+        yield
+        self.failed = bool(self.unproven) and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+        if self.failed:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Names what is missing."""
+        if self.failed:
+            terminalreporter.section("rules without proof", red=True)
+            for rule in sorted(self.unproven):
+                terminalreporter.line(f"{rule}: no test that passed is marked with it", red=True)
+
+
+def is_whole(config: pytest.Config) -> bool:
+    """Nothing was selected or left out by hand, and the tests do run: only then is a missing proof a fault."""
+    options = config.option
+    by_hand = ("keyword", "markexpr", "deselect", "ignore", "ignore_glob", "lf", "stepwise", "collectonly", "maxfail")
+    return (
+        config.args_source is pytest.Config.ArgsSource.TESTPATHS
+        and not any(getattr(options, name, None) for name in by_hand)
+        and not hasattr(config, "workerinput")
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A worker only reports; the controller keeps the account."""
+    if is_whole(config):
+        config.pluginmanager.register(Proofs(rules_of_spec()), "holdfast-proofs")

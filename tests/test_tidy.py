@@ -1,0 +1,242 @@
+"""Taste is a unit test: what the house looks like, held by checks that are themselves seen to fail."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests import tidy
+from tests.rules import ROOT
+
+SRC = ROOT / "src"
+MODULES = sorted((SRC / "holdfast").rglob("*.py"))
+CORE = [path for path in MODULES if path.is_relative_to(SRC / "holdfast" / "core")]
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def faults(paths: list[Path], check: Callable[[str], list[str]]) -> list[str]:
+    return [f"{name_of(path)}: {fault}" for path in paths for fault in check(path.read_text("utf-8"))]
+
+
+def texts() -> list[Path]:
+    """Every text of the project that is, or could be, committed."""
+    listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    done = subprocess.run(listing, cwd=ROOT, capture_output=True, check=True)
+    paths = (ROOT / name for name in done.stdout.decode().split("\0") if name)
+    return [path for path in paths if path.is_file() and b"\0" not in path.read_bytes()[:8_192]]
+
+
+def text_faults(pattern: re.Pattern[str]) -> list[str]:
+    return [
+        f"{name_of(path)}: {fault}"
+        for path in texts()
+        for fault in tidy.lines_with(pattern, path.read_text("utf-8", errors="replace"))
+    ]
+
+
+# ------------------------------------------------------------------------------------------------ the house
+
+
+def test_core_reads_no_clock_no_chance_no_world_and_has_no_floats() -> None:
+    assert faults(CORE, tidy.impure) == []
+
+
+def test_files_and_functions_are_short() -> None:
+    assert faults(MODULES, tidy.too_long) == []
+
+
+def test_every_module_opens_with_what_it_is_for() -> None:
+    assert faults(MODULES, tidy.without_purpose) == []
+
+
+def test_no_module_has_a_name_that_could_hold_anything() -> None:
+    assert [fault for path in MODULES for fault in tidy.vague(path.relative_to(SRC).as_posix())] == []
+
+
+def test_every_module_lives_on_a_floor_of_the_house() -> None:
+    contract = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"][0]
+    floors = frozenset(re.findall(r"\w+", " ".join(contract["layers"])))
+    assert {"cli", "core", "engine"} <= floors
+    modules = (path.relative_to(SRC).with_suffix("").as_posix().replace("/", ".") for path in MODULES)
+    assert [fault for module in modules for fault in tidy.homeless(module.removesuffix(".__init__"), floors)] == []
+
+
+def test_nothing_is_left_for_later_in_a_comment() -> None:
+    assert text_faults(tidy.UNFINISHED) == []
+
+
+def test_no_text_names_a_package_registry() -> None:
+    assert text_faults(tidy.REGISTRY) == []
+
+
+def test_no_text_names_a_path_of_one_machine() -> None:
+    assert text_faults(tidy.MACHINE_PATH) == []
+
+
+def test_the_readme_names_the_two_commands() -> None:
+    assert tidy.commands_missing((ROOT / "README.md").read_text("utf-8")) == []
+
+
+def test_the_import_contracts_hold() -> None:
+    code, says = contracts(ROOT)
+    assert code == 0, says
+
+
+# ------------------------------------------------------------------------------------------------ the checks can fail
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("import time", "line 1: imports time"),
+        ("import os.path", "line 1: imports os.path"),
+        ("from datetime import datetime", "line 1: imports datetime"),
+        ("from random import random as r", "line 1: imports random"),
+        ("def f():\n    import asyncio", "line 2: imports asyncio"),
+        ("x = open('y')", "line 1: calls open()"),
+        ("print(1)", "line 1: calls print()"),
+        ("x = hash('y')", "line 1: calls hash()"),
+        ("x = 0.5", "line 1: a float"),
+        ("x = 1e9", "line 1: a float"),
+        ("x = 1 / 2", "line 1: a division that gives a float"),
+        ("x /= 2", "line 1: a division that gives a float"),
+    ],
+)
+def test_what_is_impure_is_seen(source: str, says: str) -> None:
+    assert tidy.impure(source) == [says]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "x = 1 // 2",
+        "'time is an argument'",
+        "from holdfast.core.time import x",
+        "from . import time",
+        "x = spool.open('y')",
+        "x = 0.5  # tidy: printed, never hashed",
+    ],
+)
+def test_what_only_looks_impure_or_is_excused_passes(source: str) -> None:
+    assert tidy.impure(source) == []
+
+
+@pytest.mark.parametrize(("lines", "is_bad"), [(399, False), (400, False), (401, True)])
+def test_a_long_file_is_seen(lines: int, is_bad: bool) -> None:
+    assert bool(tidy.too_long("x = 1\n" * lines)) is is_bad
+
+
+@pytest.mark.parametrize("opening", ["def f():", "async def f():"])
+@pytest.mark.parametrize(("lines", "is_bad"), [(59, False), (60, False), (61, True)])
+def test_a_long_function_is_seen(opening: str, lines: int, is_bad: bool) -> None:
+    assert bool(tidy.too_long(f"{opening}\n" + "    x = 1\n" * (lines - 1))) is is_bad
+
+
+@pytest.mark.parametrize(
+    ("source", "is_bad"),
+    [
+        ("x = 1", True),
+        ("# a comment\nx = 1", True),
+        ('"""No end to this first sentence"""', True),
+        ('"""Stuff."""', True),
+        ('"""The spool module."""', True),
+        ('"""What the queue takes in."""', False),
+        ('"""Two lines that are\none sentence.\n\nMore"""', False),
+        ('"""What a station is, as a list:\n\n- one"""', False),
+    ],
+)
+def test_a_module_that_does_not_say_what_it_is_for_is_seen(source: str, is_bad: bool) -> None:
+    assert bool(tidy.without_purpose(source)) is is_bad
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("holdfast/utils.py", ["utils"]),
+        ("holdfast/core/helpers/__init__.py", ["helpers"]),
+        ("holdfast/engine/lease_manager.py", ["lease_manager"]),
+        ("holdfast/core/commons.py", []),
+    ],
+)
+def test_a_vague_name_is_seen(path: str, found: list[str]) -> None:
+    assert tidy.vague(path) == found
+
+
+@pytest.mark.parametrize(
+    ("module", "is_bad"),
+    [("holdfast", False), ("holdfast.core.canon", False), ("holdfast.attic", True), ("holdfast.attic.core", True)],
+)
+def test_a_module_on_no_floor_is_seen(module: str, is_bad: bool) -> None:
+    assert bool(tidy.homeless(module, frozenset({"core"}))) is is_bad
+
+
+@pytest.mark.parametrize(
+    ("pattern", "line"),
+    [
+        (tidy.UNFINISHED, "x = 1  # TO" + "DO: more"),
+        (tidy.UNFINISHED, "FIX" + "ME"),
+        (tidy.REGISTRY, "pip install --index" + "-url=x"),
+        (tidy.REGISTRY, "see https://files.python" + "hosted.org/x"),
+        (tidy.REGISTRY, "https://host/artifact" + "ory/x"),
+        (tidy.MACHINE_PATH, "cd /wo" + "rk/main"),
+        (tidy.MACHINE_PATH, "/ro" + "ot/x"),
+    ],
+)
+def test_a_line_that_should_not_be_there_is_seen(pattern: re.Pattern[str], line: str) -> None:
+    assert tidy.lines_with(pattern, f"first\n{line}\nlast") == [f"line 2: {line}"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "line"),
+    [
+        (tidy.UNFINISHED, "a list of to" + "dos"),
+        (tidy.REGISTRY, "a registry of providers, a proxy"),
+        (tidy.MACHINE_PATH, "src/wo" + "rk/x and https://host/wo" + "rking"),
+    ],
+)
+def test_a_harmless_line_passes(pattern: re.Pattern[str], line: str) -> None:
+    assert tidy.lines_with(pattern, line) == []
+
+
+def test_a_readme_without_a_command_is_seen() -> None:
+    assert tidy.commands_missing("run `make test`") == ["make demo"]
+
+
+@pytest.mark.parametrize(
+    ("module", "line", "contract"),
+    [
+        ("core/values.py", "import time", "Core is pure"),
+        ("core/values.py", "import holdfast.core.law", "Inside core a later station may look back"),
+        ("core/values.py", "import holdfast.config", "Each floor knows only the floors below it"),
+        ("config.py", "import apsw", "Database libraries are imported only where they are wrapped"),
+        ("attic.py", '"""A module on no floor."""', "Each floor knows only the floors below it"),
+    ],
+)
+def test_an_import_that_breaks_a_contract_is_seen(tmp_path: Path, module: str, line: str, contract: str) -> None:
+    shutil.copytree(SRC, tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    with (tmp_path / "src" / "holdfast" / module).open("a", encoding="utf-8") as file:
+        file.write(f"\n{line}\n")
+    code, says = contracts(tmp_path)
+    assert code == 1, says
+    assert re.search(rf"^{contract}.* BROKEN", says, re.MULTILINE), says
+
+
+def contracts(root: Path) -> tuple[int, str]:
+    """The verdict of import-linter on the sources below `root`, with the contracts of its pyproject.toml."""
+    program = Path(sys.executable).parent / "lint-imports"
+    environ = os.environ | {"PYTHONPATH": str(root / "src"), "COLUMNS": "200"}
+    done = subprocess.run(
+        [program, "--no-cache"], cwd=root, env=environ, capture_output=True, text=True, check=False, timeout=120
+    )
+    return done.returncode, done.stdout + done.stderr
