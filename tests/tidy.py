@@ -11,7 +11,27 @@ LINES_MAX: Final = 400
 FUNCTION_LINES_MAX: Final = 60
 
 IMPURE_MODULES: Final = frozenset(
-    ["asyncio", "datetime", "io", "logging", "multiprocessing", "os", "pathlib", "random", "secrets", "shutil", "socket", "sqlite3", "subprocess", "sys", "tempfile", "threading", "time", "urllib", "uuid"]
+    {
+        "asyncio",
+        "datetime",
+        "io",
+        "logging",
+        "multiprocessing",
+        "os",
+        "pathlib",
+        "random",
+        "secrets",
+        "shutil",
+        "socket",
+        "sqlite3",
+        "subprocess",
+        "sys",
+        "tempfile",
+        "threading",
+        "time",
+        "urllib",
+        "uuid",
+    }
 )
 IMPURE_CALLS: Final = frozenset({"eval", "exec", "float", "hash", "id", "input", "open", "print"})
 EXCUSE: Final = "# tidy: "

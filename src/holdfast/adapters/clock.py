@@ -1,4 +1,4 @@
-"""The machine's clocks."""
+"""The clocks of the machine, behind the port."""
 
 from __future__ import annotations
 

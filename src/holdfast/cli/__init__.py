@@ -16,6 +16,11 @@ from typer.core import TyperCommand, TyperGroup
 from holdfast import __version__
 
 VERBS: Final = {
+    "up": "run a node",
+    "status": "how a running node is",
+    "account": "look at money and move it",
+    "events": "follow what happens, from any point",
+    "db": "work on the stored data",
     "compute": "recompute any id, order or delay offline, from JSON on standard input",
 }
 """What can be said, and what it does: the help reads it here, so that asking for help loads no verb."""

@@ -1,4 +1,4 @@
-"""Merkle trees as RFC 6962 §2.1 has them, so that any verifier of that RFC checks our proofs (CHN-001, RES-008).
+"""Merkle trees as RFC 6962 §2.1 has them, so that any verifier of that RFC checks our proofs.
 
 Leaves are bytes, hashes SHA-256; a proof is the list of sibling hashes from the leaf upwards. Verification follows
 RFC 9162 §2.1.3.2 and §2.1.4.2. A proof binds the leaf to the root; the size of the tree is bound by whoever signs the

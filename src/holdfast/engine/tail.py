@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.core import law
 from holdfast.core.event import Batch, Event, Tip, tip_of
-from holdfast.core.refusal import Unavailable
+from holdfast.core.refusal import Refused
 from holdfast.core.values import EventNo
 from holdfast.ports import Journal
 
@@ -59,15 +59,17 @@ class Tail:
         self._is_closed = True
         self._tell()
 
+    def why_not_follow(self, after: EventNo) -> Refused | None:
+        """A cursor that this history has not reached belongs to another one."""
+        if 0 <= after <= self._end.last:
+            return None
+        return Refused("ENG-006", f"event {after} has not happened: the last one is {self._end.last}", _WRONG_NODE)
+
     async def follow(self, after: EventNo) -> AsyncIterator[Recorded]:
         """Events numbered after + 1, after + 2, … as they become durable, until the engine stops.
 
         ENG-006: whoever reads this has the same history; a cursor is the number of the last event seen.
         """
-        if after > self._end.last:
-            raise Unavailable(
-                "ENG-006", f"event {after} has not happened: the last one is {self._end.last}", _WRONG_NODE
-            )
         while True:
             news = self._news
             if after < self._end.last:

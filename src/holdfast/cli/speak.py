@@ -1,0 +1,64 @@
+"""How every verb speaks: settings judged at once, errors in one sentence with a hint, exit codes from the one table."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import structlog
+import typer
+
+from holdfast.client import NodeRefused, NodeUnreachable
+from holdfast.config import Config, Log, LogFormat, load
+from holdfast.core.refusal import Corrupt, Unavailable
+from holdfast.doors.answers import ANSWERS, problem_of
+
+BAD_INPUT = 2
+
+
+def configured(file: Path | None, flags: Mapping[str, object]) -> Config:
+    """The settings, or every fault in them on standard error and exit code 2."""
+    found = load(file, os.environ, flags)
+    if isinstance(found, Config):
+        log_as(found.log)
+        return found
+    for fault in found:
+        print(f"holdfast: {fault}", file=sys.stderr)
+    raise typer.Exit(BAD_INPUT)
+
+
+def log_as(log: Log) -> None:
+    """Logs go to standard error, as text for people or as JSON for machines."""
+    level = logging.getLevelNamesMapping()[log.level.upper()]
+    shape = structlog.processors.JSONRenderer() if log.format is LogFormat.JSON else structlog.dev.ConsoleRenderer()
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            shape,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Run what may fail; a no becomes one sentence and its exit code, never a traceback."""
+    try:
+        yield
+    except (Unavailable, Corrupt) as fault:
+        problem = problem_of(fault)
+        print(f"holdfast: {problem}", file=sys.stderr)
+        raise typer.Exit(problem.answer.exit) from None
+    except NodeRefused as fault:
+        print(f"holdfast: {fault}", file=sys.stderr)
+        raise typer.Exit(ANSWERS[fault.name].exit if fault.name in ANSWERS else 1) from None
+    except (NodeUnreachable, FileNotFoundError, ConnectionError) as fault:
+        print(f"holdfast: {fault}\n  is a node up there? start one with: holdfast up", file=sys.stderr)
+        raise typer.Exit(ANSWERS["Unavailable"].exit) from None

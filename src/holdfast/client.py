@@ -1,0 +1,145 @@
+"""What a requester imports: asks a node over its local socket, and asks again after a crash, with the same ids.
+
+    async with Client(Path("holdfast-data")) as node:
+        await node.reserve(hold_id, "alice", 500)
+
+A call that returns is durable. A call that raises `Refused` changed nothing. Every command carries an id, so asking
+again is safe: it is done at most once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+import msgspec
+
+SOCKET: Final = "node.sock"
+PATIENCE_S: Final = 30.0
+LINE_BYTES_MAX: Final = 4 << 20
+_RETRY_FIRST_S, _RETRY_MAX_S = 0.02, 1.0
+
+
+class NodeRefused(Exception):
+    """The node said no, with the rule and the hint it gave."""
+
+    def __init__(self, code: int, name: str, rule: str, says: str, hint: str) -> None:
+        super().__init__(f"{rule}: {says}" + (f" ({hint})" if hint else ""))
+        self.code, self.name, self.rule, self.says, self.hint = code, name, rule, says, hint
+
+
+class NodeUnreachable(Exception):
+    """No answer within the client's patience: what was asked may or may not have been done."""
+
+
+class Client:
+    """One connection, made when needed and made again when lost. Calls of one client wait for each other."""
+
+    def __init__(self, data: Path, patience_s: float = PATIENCE_S) -> None:
+        self._socket, self._patience_s = data / SOCKET, patience_s
+        self._ids = count(1)
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._turn = asyncio.Lock()
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        if self._streams is not None:
+            self._streams[1].close()
+            self._streams = None
+
+    # ------------------------------------------------------------------------------------ money
+
+    async def mint(self, id_: bytes, owner: str, amount: int) -> Any:
+        return await self.call("account.mint", id=id_.hex(), owner=owner, amount=amount)
+
+    async def reserve(self, id_: bytes, owner: str, amount: int, memo: bytes = b"") -> Any:
+        return await self.call("account.reserve", id=id_.hex(), owner=owner, amount=amount, memo=memo.hex())
+
+    async def charge(self, id_: bytes, height: int, payee: str, amount: int) -> Any:
+        return await self.call("account.charge", id=id_.hex(), height=height, payee=payee, amount=amount)
+
+    async def refund(self, id_: bytes, height: int) -> Any:
+        return await self.call("account.refund", id=id_.hex(), height=height)
+
+    async def finalize(self, height: int) -> Any:
+        return await self.call("account.finalize", height=height)
+
+    async def account(self, owner: str) -> Any:
+        return await self.call("account.show", owner=owner)
+
+    async def hold(self, id_: bytes) -> Any:
+        return await self.call("hold.show", id=id_.hex())
+
+    async def status(self) -> Any:
+        return await self.call("node.status")
+
+    # ------------------------------------------------------------------------------------ asking
+
+    async def call(self, method: str, **params: object) -> Any:
+        """Ask until there is an answer or patience ends; a lost connection or a recovering node is asked again."""
+        deadline = asyncio.get_running_loop().time() + self._patience_s
+        wait_s = _RETRY_FIRST_S
+        async with self._turn:
+            while True:
+                try:
+                    return await self._ask(method, params)
+                except (OSError, EOFError, NodeRefused) as fault:
+                    if isinstance(fault, NodeRefused) and fault.name != "Unavailable":
+                        raise
+                    await self.close()
+                    if asyncio.get_running_loop().time() + wait_s > deadline:
+                        raise NodeUnreachable(
+                            f"no answer from {self._socket} for {self._patience_s:g} s: {fault}"
+                        ) from fault
+                    await asyncio.sleep(wait_s)
+                    wait_s = min(2 * wait_s, _RETRY_MAX_S)
+
+    async def follow(self, after: int = 0) -> AsyncIterator[Any]:
+        """Events after a cursor, each with its `number`: keep the last one to go on from there later."""
+        reader, writer = await asyncio.open_unix_connection(self._socket, limit=LINE_BYTES_MAX)
+        try:
+            writer.write(_request(0, "events.follow", {"after": after}))
+            while line := await reader.readline():
+                message = msgspec.json.decode(line)
+                if "error" in message:
+                    raise _refusal(message["error"])
+                yield message["params"]
+        finally:
+            writer.close()
+
+    async def _ask(self, method: str, params: dict[str, object]) -> Any:
+        if self._streams is None:
+            self._streams = await asyncio.open_unix_connection(self._socket, limit=LINE_BYTES_MAX)
+        reader, writer = self._streams
+        id_ = next(self._ids)
+        writer.write(_request(id_, method, params))
+        await writer.drain()
+        line = await reader.readline()
+        if not line.endswith(b"\n"):
+            raise EOFError("the node hung up")
+        message = msgspec.json.decode(line)
+        if "error" in message:
+            raise _refusal(message["error"])
+        return message["result"]
+
+
+def _request(id_: int, method: str, params: dict[str, object]) -> bytes:
+    return msgspec.json.encode({"jsonrpc": "2.0", "id": id_, "method": method, "params": params}) + b"\n"
+
+
+def _refusal(error: dict[str, Any]) -> NodeRefused:
+    data = error.get("data") or {}
+    return NodeRefused(
+        error["code"], data.get("name", ""), data.get("rule", ""), error["message"], data.get("hint", "")
+    )

@@ -1,0 +1,65 @@
+"""One table from every kind of no to every protocol: JSON-RPC code, HTTP status, gRPC status, exit code."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from holdfast.core.refusal import Corrupt, Refused, Unavailable
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """How one named error looks on each protocol."""
+
+    rpc: int
+    http: int
+    grpc: str
+    exit: int
+
+
+ANSWERS: Final = {
+    # JSON-RPC's own
+    "ParseError": Answer(-32700, 400, "INVALID_ARGUMENT", 2),
+    "InvalidRequest": Answer(-32600, 400, "INVALID_ARGUMENT", 2),
+    "MethodNotFound": Answer(-32601, 404, "UNIMPLEMENTED", 2),
+    "InvalidParams": Answer(-32602, 400, "INVALID_ARGUMENT", 2),
+    "Internal": Answer(-32603, 500, "INTERNAL", 70),
+    # Refused: the request was understood and a rule says no
+    "Refused": Answer(-32000, 409, "FAILED_PRECONDITION", 1),
+    "NotFound": Answer(-32001, 404, "NOT_FOUND", 1),
+    "InsufficientFunds": Answer(-32002, 402, "FAILED_PRECONDITION", 1),
+    "IdReused": Answer(-32003, 409, "ALREADY_EXISTS", 1),
+    # the world or the store said no
+    "Unavailable": Answer(-32010, 503, "UNAVAILABLE", 75),
+    "Corrupt": Answer(-32011, 500, "DATA_LOSS", 74),
+}
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """A no, ready to be told: the same name, rule, sentence and hint on every protocol."""
+
+    name: str
+    rule: str
+    says: str
+    hint: str = ""
+
+    @property
+    def answer(self) -> Answer:
+        return ANSWERS[self.name]
+
+    def __str__(self) -> str:
+        said = f"{self.rule}: {self.says}" if self.rule else self.says
+        return f"{said} ({self.hint})" if self.hint else said
+
+
+def problem_of(no: Refused | Exception) -> Problem:
+    """What to tell about a refusal or an error; an unforeseen one gives nothing of its inside away."""
+    match no:
+        case Refused(rule, says, hint, name):
+            return Problem(name, rule, says, hint)
+        case Unavailable():
+            return Problem("Unavailable", no.rule, no.says, no.hint)
+        case Corrupt():
+            return Problem("Corrupt", no.rule, no.says, no.hint)
+    return Problem("Internal", "", "the node failed inside", "its log has the details")

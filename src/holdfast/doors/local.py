@@ -1,0 +1,143 @@
+"""The door for those who are on the machine: JSON-RPC, one message a line, over a socket only the node's user can open.
+
+The folder's permissions are the key (SEC-001). `events.follow` turns a connection into a stream of events that
+resumes from a cursor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from holdfast.core.refusal import Refused, Unavailable
+from holdfast.core.values import EventNo
+from holdfast.doors.jsonrpc import answer, failure
+from holdfast.doors.shapes import plain, read_params
+from holdfast.engine.loop import Engine
+
+LINE_BYTES_MAX: Final = 4 << 20
+CONNECTIONS_MAX: Final = 256
+IN_FLIGHT_MAX: Final = 64
+"""Requests of one connection that may wait for their batch at the same time; the next one is read after an answer."""
+SOCKET_PATH_MAX: Final = 107
+
+
+class Follow(msgspec.Struct, frozen=True):
+    """From which event on; 0 is from the beginning."""
+
+    after: EventNo = EventNo(0)
+
+
+class LocalDoor:
+    """A listening Unix socket."""
+
+    def __init__(self, engine: Engine, path: Path) -> None:
+        self._engine, self._path = engine, path
+        self._server: asyncio.Server | None = None
+        self._visitors: set[asyncio.Task[None]] = set()
+
+    async def open(self) -> None:
+        if len(os.fsencode(self._path)) > SOCKET_PATH_MAX:
+            raise Unavailable(
+                "RPC-001", f"{self._path} is too long for a socket", "use a data folder with a shorter path"
+            )
+        self._path.unlink(missing_ok=True)  # left by a node that was killed; the journal's lock keeps a live one safe
+        self._server = await asyncio.start_unix_server(self._welcome, self._path, limit=LINE_BYTES_MAX)
+        self._path.chmod(0o600)
+
+    async def close(self) -> None:
+        """Let nobody in any more, finish what was asked, hang up."""
+        if self._server is not None:
+            self._server.close()
+            for visitor in self._visitors:
+                visitor.cancel()
+            await asyncio.gather(*self._visitors, return_exceptions=True)
+            self._path.unlink(missing_ok=True)
+
+    async def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        if len(self._visitors) >= CONNECTIONS_MAX:
+            writer.close()
+            return
+        self._visitors.add(task)
+        try:
+            await _Visit(self._engine, reader, writer).serve()
+        except (ConnectionError, asyncio.CancelledError):
+            pass  # they left, or we are closing
+        finally:
+            self._visitors.discard(task)
+            writer.close()
+
+
+class _Visit:
+    """One connection: requests are read in order, answered as their batches become durable."""
+
+    def __init__(self, engine: Engine, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._engine, self._reader, self._writer = engine, reader, writer
+        self._free = asyncio.Semaphore(IN_FLIGHT_MAX)
+        self._running: set[asyncio.Task[None]] = set()
+
+    async def serve(self) -> None:
+        try:
+            while line := await self._next_line():
+                if (wanted := _follow_request(line)) is not None:
+                    await self._stream(*wanted)
+                    return
+                await self._free.acquire()
+                task = asyncio.create_task(self._answer(line))
+                self._running.add(task)
+                task.add_done_callback(self._running.discard)
+        finally:
+            # Whoever hangs up does not want answers, but what was asked is finished all the same.
+            await asyncio.gather(*self._running, return_exceptions=True)
+
+    async def _next_line(self) -> bytes:
+        try:
+            return await self._reader.readuntil(b"\n")
+        except asyncio.IncompleteReadError:
+            return b""  # a half line has no meaning
+        except asyncio.LimitOverrunError:
+            await self._say(
+                failure(None, Refused("RPC-001", f"a line over {LINE_BYTES_MAX} bytes", name="InvalidRequest"))
+            )
+            return b""
+
+    async def _answer(self, line: bytes) -> None:
+        try:
+            if (said := await answer(self._engine, line)) is not None:
+                await self._say(said)
+        except ConnectionError:
+            pass
+        finally:
+            self._free.release()
+
+    async def _stream(self, id_: object, params: object) -> None:
+        asked = read_params(Follow, params)
+        if isinstance(asked, Refused):
+            return await self._say(failure(id_, asked))
+        if (no := self._engine.tail.why_not_follow(asked.after)) is not None:
+            return await self._say(failure(id_, no))
+        async for recorded in self._engine.tail.follow(asked.after):
+            body = plain(recorded) | {"type": type(recorded.event).__name__}
+            await self._say(msgspec.json.encode({"jsonrpc": "2.0", "method": "event", "params": body}))
+
+    async def _say(self, raw: bytes) -> None:
+        self._writer.write(raw + b"\n")
+        await self._writer.drain()
+
+
+def _follow_request(line: bytes) -> tuple[object, object] | None:
+    if b'"events.follow"' not in line:
+        return None
+    try:
+        request = msgspec.json.decode(line)
+    except msgspec.DecodeError:
+        return None
+    if not isinstance(request, dict) or request.get("method") != "events.follow":
+        return None
+    return request.get("id"), request.get("params", {})

@@ -1,0 +1,134 @@
+"""What a node can be asked: one table from method name to handler, shared by every door that speaks JSON-RPC."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import msgspec
+
+from holdfast import __version__
+from holdfast.core.escrow import acts
+from holdfast.core.refusal import Refused
+from holdfast.core.state import digest
+from holdfast.core.values import AccountId, HoldId
+from holdfast.doors.shapes import plain, read_params
+from holdfast.engine import read
+from holdfast.engine.loop import Engine
+
+Handler = Callable[[Engine, object], Awaitable[Any]]
+"""Parameters in, a plain value or Refused out; raises Unavailable or Corrupt."""
+
+
+class Nothing(msgspec.Struct, frozen=True):
+    """A method without parameters."""
+
+
+class OneAccount(msgspec.Struct, frozen=True):
+    """Whose account."""
+
+    owner: AccountId
+
+
+class OneHold(msgspec.Struct, frozen=True):
+    """Which reservation."""
+
+    id: HoldId
+
+
+class ManyAccounts(msgspec.Struct, frozen=True):
+    """A page of accounts, by name."""
+
+    after: str = ""
+    limit: int = 100
+
+
+class ManyHolds(msgspec.Struct, frozen=True):
+    """A page of reservations, by the event that made them, of one owner or in one status where given."""
+
+    owner: str | None = None
+    status: str | None = None
+    after: int = 0
+    limit: int = 100
+
+
+def _command(kind: type[Any]) -> Handler:
+    async def handle(engine: Engine, params: object) -> Any:
+        command = read_params(kind, params)
+        return command if isinstance(command, Refused) else plain_or_refused(await engine.submit(command))
+
+    return handle
+
+
+def _question(kind: type[Any], answer: Callable[[Engine, Any], Awaitable[Any]]) -> Handler:
+    async def handle(engine: Engine, params: object) -> Any:
+        asked = read_params(kind, params)
+        return asked if isinstance(asked, Refused) else plain_or_refused(await answer(engine, asked))
+
+    return handle
+
+
+def plain_or_refused(value: object) -> Any:
+    return value if isinstance(value, Refused) else plain(value)
+
+
+async def _account(engine: Engine, asked: OneAccount) -> object:
+    found = await read.account(engine, asked.owner)
+    return found or Refused("ESC-001", f"nobody has paid {asked.owner!r} yet", name="NotFound")
+
+
+async def _hold(engine: Engine, asked: OneHold) -> object:
+    found = await read.hold(engine, asked.id)
+    return found or Refused("ESC-001", f"no hold {asked.id.hex()}", name="NotFound")
+
+
+async def _accounts(engine: Engine, asked: ManyAccounts) -> object:
+    return _bad_limit(asked.limit) or await read.page(engine, "account", {}, asked.after, asked.limit)
+
+
+async def _holds(engine: Engine, asked: ManyHolds) -> object:
+    match = {name: value for name in ("owner", "status") if (value := getattr(asked, name)) is not None}
+    return _bad_limit(asked.limit) or await read.page(engine, "hold", match, asked.after, asked.limit)
+
+
+async def _status(engine: Engine, _: Nothing) -> object:
+    ledger = engine.state.ledger
+    return {
+        "version": __version__,
+        "network": engine.policy.network,
+        "chain_id": engine.policy.chain_id,
+        "phase": engine.phase,
+        "batch": engine.durable.number,
+        "epoch": engine.durable.epoch,
+        "event": engine.durable.last,
+        "time_ms": engine.durable.time_ms,
+        "tables_as_of": engine.projector.checkpoint.last,
+        "accounts": len(ledger.accounts),
+        "holds_open": len(ledger.holds),
+    }
+
+
+async def _digest(engine: Engine, _: Nothing) -> object:
+    return await engine.ask(lambda state: {"event": state.last_event, "digest": digest(state)})
+
+
+def _bad_limit(limit: int) -> Refused | None:
+    if 1 <= limit <= read.PAGE_MAX:
+        return None
+    return Refused("RPC-001", f"params: limit: {limit} is not in 1 … {read.PAGE_MAX}", name="InvalidParams")
+
+
+METHODS: Final[dict[str, Handler]] = {
+    "account.mint": _command(acts.Mint),
+    "account.reserve": _command(acts.Reserve),
+    "account.charge": _command(acts.Charge),
+    "account.refund": _command(acts.Refund),
+    "account.finalize": _command(acts.Finalize),
+    "account.rollBack": _command(acts.RollBack),
+    "account.show": _question(OneAccount, _account),
+    "account.list": _question(ManyAccounts, _accounts),
+    "hold.show": _question(OneHold, _hold),
+    "hold.list": _question(ManyHolds, _holds),
+    "node.status": _question(Nothing, _status),
+    "node.digest": _question(Nothing, _digest),
+}
