@@ -174,6 +174,17 @@ def test_the_dice_move_a_delay_by_at_most_a_tenth_either_way(
     assert retry.delay_ms(kind, b"job", failure, RETRY) == d + moved(d)  # type: ignore[operator]
 
 
+@pytest.mark.rule("RTY-002")
+def test_the_dice_are_read_at_the_middle_of_their_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The first u at which an AI job's first delay grows by one more millisecond, where 2u alone would not reach it yet.
+    steps = [(-(-more * 2**64 // 500), more) for more in range(1, 500)]
+    edges = [((2**64 + least - 1) // 2, more) for least, more in steps if least % 2 == 1]
+    assert edges
+    for u, more in edges:
+        monkeypatch.setattr(retry, "H", lambda *_, u=u: u.to_bytes(8, "big") + bytes(24))
+        assert retry.delay_ms(Kind.AI, b"job", 0, RETRY) == 5_000 + more
+
+
 # ------------------------------------------------------------------------------------------------ matching
 
 

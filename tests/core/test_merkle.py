@@ -88,15 +88,16 @@ def test_every_leaf_is_proven_to_be_where_it_is_and_nowhere_else(size: int) -> N
         assert [at for at in range(-1, size + 1) if verify_inclusion(top, leaf, at, size, path)] == [index]
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_a_proof_shows_no_tree_of_another_shape(size: int) -> None:
+@pytest.mark.parametrize("size", range(1, 12))
+def test_a_proof_shows_no_place_in_a_tree_of_another_shape(size: int) -> None:
     leaves = tree(size)
     top = root(leaves)
     for index, leaf in enumerate(leaves):
         path = prove_inclusion(leaves, index)
         for other in range(2 * size + 1):
-            is_same_shape = index < other and naive.sides(index, other) == naive.sides(index, size)
-            assert verify_inclusion(top, leaf, index, other, path) == is_same_shape
+            for at in range(other):
+                is_same_shape = naive.sides(at, other) == naive.sides(index, size)
+                assert verify_inclusion(top, leaf, at, other, path) == is_same_shape
 
 
 @given(LEAVES, st.data())
@@ -165,6 +166,23 @@ def test_an_altered_consistency_proof_is_refused(leaves: list[bytes], data: st.D
         for other in (flipped(step, bit), step[:-1], step + b"\0", b""):
             assert not verify_consistency(first, old, size, new, [*path[:at], other, *path[at + 1 :]])
         assert not verify_consistency(first, old, size, new, path[:at] + path[at + 1 :])
+
+
+@pytest.mark.parametrize("size", range(2, 12))
+def test_a_consistency_proof_shows_no_logs_that_need_a_longer_or_shorter_one(size: int) -> None:
+    leaves = tree(size)
+    steps = {(a, b): len(prove_consistency(tree(b), a)) for b in range(2, 2 * size + 2) for a in range(1, b)}
+    for first in range(1, size):
+        old, new, path = root(leaves[:first]), root(leaves), prove_consistency(leaves, first)
+        for (claimed_first, claimed_size), length in steps.items():
+            if length != len(path):
+                assert not verify_consistency(claimed_first, old, claimed_size, new, path)
+
+
+def test_growth_without_a_proof_is_not_believed() -> None:
+    for size in SIZES:
+        for first in range(1, size):
+            assert not verify_consistency(first, root(tree(first)), size, root(tree(size)), [])
 
 
 @pytest.mark.parametrize("first", [-1, 4])

@@ -122,13 +122,13 @@ def verify_consistency(
         return not path and first_root == second_root and (first_size > 0 or first_root == EMPTY_ROOT)
     if first_size == 0:
         return not path and first_root == EMPTY_ROOT
+    if not path:
+        return False
     fn, sn = first_size - 1, second_size - 1
     while fn & 1:
         fn, sn = fn >> 1, sn >> 1
     # After the shift fn is 0 just where first_size is a power of two: then the path starts at the first root itself.
     way = list(path) if fn else [first_root, *path]
-    if len(way) < 2:
-        return False
     fr = sr = way[0]
     for c in way[1:]:
         if sn == 0:

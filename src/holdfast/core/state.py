@@ -16,7 +16,8 @@ from holdfast.core.policy import Policy
 from holdfast.core.refusal import Corrupt
 from holdfast.core.values import Digest, EventNo
 
-SNAPSHOT_VERSION: Final = 1
+SNAPSHOT_TAG: Final = "holdfast.snapshot.v1"
+MAGIC: Final = b"holdfast snapshot 1\n"
 _pack = msgspec.msgpack.Encoder().encode
 
 
@@ -34,7 +35,6 @@ class State(msgspec.Struct):
 class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     """A state at the end of a batch, as stored; `digest` is the state's."""
 
-    version: int
     tip: Tip
     digest: Digest
     ledger: Ledger
@@ -56,18 +56,22 @@ def _digest_of(entries: Mapping[Any, object]) -> bytes:
 
 
 def snapshot(state: State, tip: Tip) -> bytes:
-    """The state as bytes; `tip` is the batch it is the fold of."""
-    return _pack(Snapshot(SNAPSHOT_VERSION, tip, digest(state), state.ledger))
+    """The state as bytes that carry their own hash; `tip` is the batch it is the fold of."""
+    body = _pack(Snapshot(tip, digest(state), state.ledger))
+    return MAGIC + H(SNAPSHOT_TAG, body) + body
 
 
 def restore(raw: bytes, policy: Policy) -> tuple[State, Tip]:
-    """The state that `snapshot` packed, or Corrupt where bytes and digest disagree."""
+    """The state that `snapshot` packed; Corrupt where any bit of it changed or this program folds it otherwise."""
+    magic, hash_, body = raw[: len(MAGIC)], raw[len(MAGIC) : len(MAGIC) + 32], raw[len(MAGIC) + 32 :]
+    if magic != MAGIC:
+        raise Corrupt("ENG-003", f"not a snapshot of this version: it begins with {magic!r}")
+    if hash_ != H(SNAPSHOT_TAG, body):
+        raise Corrupt("ENG-003", "the snapshot does not have the hash it is stored with")
     try:
-        stored = msgspec.msgpack.decode(raw, type=Snapshot)
+        stored = msgspec.msgpack.decode(body, type=Snapshot)
     except msgspec.DecodeError as fault:
         raise Corrupt("ENG-003", f"the snapshot cannot be read: {fault}") from fault
-    if stored.version > SNAPSHOT_VERSION:
-        raise Corrupt("ENG-003", f"the snapshot has version {stored.version}, newer than this program")
     state = State(policy, stored.ledger, stored.tip.last)
     if digest(state) != stored.digest:
         raise Corrupt("ENG-003", "the snapshot does not have the digest it is stored with")

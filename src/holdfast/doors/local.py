@@ -119,9 +119,11 @@ class _Visit:
     async def _stream(self, id_: object, params: object) -> None:
         asked = read_params(Follow, params)
         if isinstance(asked, Refused):
-            return await self._say(failure(id_, asked))
+            await self._say(failure(id_, asked))
+            return
         if (no := self._engine.tail.why_not_follow(asked.after)) is not None:
-            return await self._say(failure(id_, no))
+            await self._say(failure(id_, no))
+            return
         async for recorded in self._engine.tail.follow(asked.after):
             body = plain(recorded) | {"type": type(recorded.event).__name__}
             await self._say(msgspec.json.encode({"jsonrpc": "2.0", "method": "event", "params": body}))

@@ -291,6 +291,7 @@ class Engine:
         """Own the journal, fold what is there, and put an epoch batch between us and any owner before us."""
         await self.journal.own()
         recovered = await recover(self.journal, self.tables, self._files, self.policy)
+        self._check_nothing_lost(recovered.tip)
         epoch = Epoch(recovered.tip.epoch + 1)
         time = Timekeeper(self._clock, recovered.tip.time_ms)
         event = OwnershipTaken(epoch, self._owner)
@@ -304,6 +305,15 @@ class Engine:
         self.projector.start()
         self.tail.start_after(self.durable, batch)
         self.phase = Phase.RUNNING
+
+    def _check_nothing_lost(self, found: Tip) -> None:
+        """What this owner confirmed before must still be there: a journal that forgets is never built upon."""
+        if found.number < self.durable.number:
+            raise Corrupt(
+                "ENG-002",
+                f"the journal ends at batch {found.number}, but batch {self.durable.number} was confirmed",
+                "the disk or database lost a synced write: restore from a backup before going on",
+            )
 
     def _reset(self, state: State, durable: Tip, epoch: Epoch) -> None:
         self.state, self.durable, self._epoch = state, durable, epoch

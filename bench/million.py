@@ -1,0 +1,108 @@
+"""What a million entries cost: restart, memory, pauses of the collector, and speed with as many finished ones kept."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bench.measure import Table, at_least, at_most, interleave, ratios_of, table
+from bench.ours import POLICY, bulk, charges, check, close_engine, ids, new_engine, reserves, settle
+from holdfast.adapters.files import Folder
+from holdfast.adapters.sqlite.journal import SqliteJournal
+from holdfast.engine import snapshot
+
+LOT = 10_000
+
+
+async def fill_open(folder: Path, count: int) -> None:
+    """`count` open reservations, and a snapshot of them."""
+    engine = await new_engine(folder)
+    for _ in range(0, count, LOT):
+        check(await engine.submit_many(reserves(ids(min(LOT, count)))))
+    await close_engine(engine)
+    journal = SqliteJournal(folder)
+    await snapshot.make(Folder(folder / "snapshots"), journal, POLICY)
+    await journal.close()
+
+
+def reborn(what: str, folder: Path, snapshots: str, *more: str) -> Any:
+    """What a fresh process found."""
+    command = [sys.executable, "-m", "bench.reborn", what, str(folder), snapshots, *more]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, cwd=Path(__file__).parent.parent)
+    return json.loads(done.stdout)
+
+
+async def restarts(folder: Path, rounds: int, count: int) -> list[Table]:
+    """Time and memory of a start with `count` open reservations, from the journal alone and from a snapshot."""
+    contestants = {
+        "reading as many rows into a dictionary": ("yardstick", ""),
+        "start from the journal alone": ("restart", "none"),
+        "start from a snapshot": ("restart", "snapshots"),
+    }
+    memory: dict[str, list[float]] = {f"{name}{when}": [] for name in contestants for when in ("", ", at the peak")}
+
+    async def turn(_: int) -> Mapping[str, float]:
+        found = {}
+        for name, (what, snapshots) in contestants.items():
+            report = reborn(what, folder, snapshots)
+            assert report["entries"] >= count
+            found[name] = report["seconds"]
+            memory[name].append(report["bytes"] / report["entries"])
+            memory[f"{name}, at the peak"].append(report["peak_bytes"] / report["entries"])
+        return found
+
+    figures = await interleave((turn,), rounds)
+    order = list(contestants)
+    many = f"{count:,}".replace(",", " ")
+    time = table("engine-restart", f"Start with {many} open reservations", "s", figures, order, order[0])
+    time.goals += [at_most(name, figures[name], 3 * count / 1_000_000, " s") for name in order[1:]]
+    space = table("engine-memory", f"Memory with {many} open reservations", "bytes/entry", memory, [*memory], order[0])
+    space.goals += [at_most(name, memory[name], 1_000, " bytes") for name in order[1:]]
+    return [time, space]
+
+
+async def pauses(folder: Path, rounds: int, count: int) -> Table:
+    """How long the collector and the event loop stand still under load with `count` open reservations."""
+    figures = reborn("pauses", folder, "snapshots", str(rounds))
+    order = ["collector, not frozen", "collector, frozen", "event loop, not frozen", "event loop, frozen"]
+    many = f"{count:,}".replace(",", " ")
+    found = table("engine-pauses", f"Longest pause with {many} open reservations", "ms", figures, order, None)
+    found.goals.append(at_most("longest pause of the collector, frozen", [max(figures[order[1]])], 10, " ms"))
+    found.notes.append("load: 16 callers and bulks of 1000 at once; a silent event loop also waits for the other core")
+    return found
+
+
+async def kept(folder: Path, rounds: int, count: int) -> Table:
+    """Speed of bulks of 1000 in an empty store and in one that keeps `count` finished reservations."""
+    old = await new_engine(folder / "old")
+    for height in range(1, count // LOT + 1):
+        lot = ids(LOT)
+        check(await old.submit_many(reserves(lot)))
+        check(await old.submit_many(charges(lot, height)))
+        await settle(old, height)
+    empty, full = "in an empty store", f"with {count:,} finished ones kept".replace(",", " ")
+    pairs = 30_000
+
+    async def in_old(number: int) -> Mapping[str, float]:
+        answered, projected = await bulk(old, pairs, 1_000, height + 1 + number)
+        await settle(old, height + 1 + number)
+        return {full: answered, f"{full}, until in tables": projected}
+
+    async def in_new(number: int) -> Mapping[str, float]:
+        new = await new_engine(folder / f"new{number}")
+        answered, projected = await bulk(new, pairs, 1_000, 1)
+        await close_engine(new)
+        return {empty: answered, f"{empty}, until in tables": projected}
+
+    figures = await interleave((in_new, in_old), rounds)
+    await close_engine(old)
+    order = [empty, full, f"{empty}, until in tables", f"{full}, until in tables"]
+    found = table("engine-kept", "Bulks of 1000 with history kept", "commands/s", figures, order, empty)
+    found.goals.append(at_least("answered, kept to empty", ratios_of(figures[full], figures[empty]), 0.95))
+    ratios = ratios_of(figures[order[3]], figures[order[2]])
+    found.goals.append(at_least("until in tables, kept to empty", ratios, 0.95))
+    return found

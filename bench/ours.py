@@ -1,0 +1,213 @@
+"""Holdfast as a contestant: the engine on SQLite under callers and bulks, and its pieces called straight in a row."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from holdfast.adapters.clock import MachineClock
+from holdfast.adapters.files import Folder
+from holdfast.adapters.sqlite.journal import SqliteJournal
+from holdfast.adapters.sqlite.tables import SqliteTables
+from holdfast.core import law
+from holdfast.core.escrow.acts import Charge, Finalize, Mint, Reserve
+from holdfast.core.event import Batch, Decided, Event, Tip, tip_of
+from holdfast.core.policy import Policy
+from holdfast.core.state import State
+from holdfast.core.values import AccountId, Amount, Epoch, Height, HoldId, Network
+from holdfast.engine.history import History
+from holdfast.engine.loop import Accepted, Engine, Outcome
+from holdfast.engine.project import Projector, take_images
+
+ALICE, BOB = AccountId("alice"), AccountId("bob")
+POLICY = Policy.for_network(Network.DEVELOPMENT)
+
+
+def ids(count: int) -> list[HoldId]:
+    return [HoldId(os.urandom(32)) for _ in range(count)]
+
+
+def reserves(of: Sequence[HoldId]) -> list[law.Command]:
+    return [Reserve(id_, ALICE, Amount(5)) for id_ in of]
+
+
+def charges(of: Sequence[HoldId], height: int) -> list[law.Command]:
+    return [Charge(id_, Height(height), BOB, Amount(3)) for id_ in of]
+
+
+def stores(folder: Path) -> tuple[SqliteJournal, SqliteTables]:
+    folder.mkdir(parents=True, exist_ok=True)
+    return SqliteJournal(folder), SqliteTables(folder)
+
+
+async def open_engine(folder: Path, snapshots: str = "snapshots") -> Engine:
+    """A running engine on the stores in `folder`."""
+    journal, tables = stores(folder)
+    engine = Engine(journal, tables, Folder(folder / snapshots), MachineClock(), POLICY)
+    await engine.start()
+    return engine
+
+
+async def new_engine(folder: Path) -> Engine:
+    """A running engine in which alice has money."""
+    engine = await open_engine(folder)
+    await engine.submit(Mint(os.urandom(32), ALICE, Amount(10**12)))
+    return engine
+
+
+async def close_engine(engine: Engine) -> None:
+    await engine.stop()
+    await engine.tables.close()
+    await engine.journal.close()
+
+
+async def settle(engine: Engine, height: int) -> None:
+    """Between turns: the block becomes final and the tables catch up, so that nobody pays for another's turn."""
+    check([await engine.submit(Finalize(Height(height)))])
+    await engine.projector.drain()
+
+
+def check(outcomes: Sequence[Outcome]) -> None:
+    """A figure counts only where all was done."""
+    bad = [each for each in outcomes if not isinstance(each, Accepted)]
+    assert not bad, bad[:1]
+
+
+async def call(engine: Engine, callers: int, pairs: int, height: int) -> tuple[float, list[float]]:
+    """A closed loop of callers who reserve, then charge; commands per second, and how long each answer took."""
+    waits: list[float] = []
+
+    async def caller(mine: Sequence[HoldId]) -> None:
+        for id_ in mine:
+            for command in (Reserve(id_, ALICE, Amount(5)), Charge(id_, Height(height), BOB, Amount(3))):
+                asked = time.perf_counter()
+                check([await engine.submit(command)])
+                waits.append(time.perf_counter() - asked)
+
+    theirs = [ids(pairs) for _ in range(callers)]
+    began = time.perf_counter()
+    await asyncio.gather(*map(caller, theirs))
+    return 2 * callers * pairs / (time.perf_counter() - began), waits
+
+
+async def bulk(engine: Engine, count: int, size: int, height: int) -> tuple[float, float]:
+    """Reserve and charge by `submit_many`; commands per second until all are answered, and until all are in tables."""
+    of = ids(count)
+    lots = [
+        lot
+        for at in range(0, count, size)
+        for lot in (reserves(of[at : at + size]), charges(of[at : at + size], height))
+    ]
+    began = time.perf_counter()
+    for lot in lots:
+        check(await engine.submit_many(lot))
+    answered = time.perf_counter() - began
+    await engine.projector.drain()
+    return 2 * count / answered, 2 * count / (time.perf_counter() - began)
+
+
+class Direct:
+    """Decide, apply, pack, append, batch after batch and without callers: the ceiling of the design."""
+
+    def __init__(self, folder: Path, with_tables: bool) -> None:
+        self.state, self.tip = State(POLICY), Tip()
+        self._journal, self._tables = stores(folder)
+        self._history = History(self._tables)
+        self._projector = Projector(
+            self._tables,
+            MachineClock(),
+            POLICY.engine.projection_rows_max,
+            self.tip,
+            lambda claims: self._history.hand_over(self.state, (key for key, _ in claims)),
+        )
+        self._with_tables = with_tables
+
+    async def open(self) -> None:
+        await self._journal.own()
+        await self._tables.open()
+        self._projector.start()
+        await self._batch([Mint(os.urandom(32), ALICE, Amount(10**12))])
+
+    async def close(self) -> None:
+        await self._projector.stop()
+        await self._tables.close()
+        await self._journal.close()
+
+    async def run(self, count: int, size: int, height: int) -> float:
+        """Reserve and charge in batches of `size`; commands per second."""
+        of = ids(count)
+        lots = [
+            lot
+            for at in range(0, count, size)
+            for lot in (reserves(of[at : at + size]), charges(of[at : at + size], height))
+        ]
+        began = time.perf_counter()
+        for lot in lots:
+            await self._batch(lot)
+        return 2 * count / (time.perf_counter() - began)
+
+    async def settle(self, height: int) -> None:
+        await self._batch([Finalize(Height(height))])
+        if self._with_tables:
+            await self._projector.drain()
+        else:
+            self.state.claims.recent.clear()
+
+    async def _batch(self, commands: Sequence[law.Command]) -> None:
+        batch = decide_batch(self.state, self.tip, commands)
+        images = take_images(self.state)
+        await self._journal.append(batch, ())
+        self.tip = tip_of(batch)
+        if self._with_tables:
+            self._projector.offer(images, self.tip)
+
+
+def decide_batch(state: State, tip: Tip, commands: Sequence[law.Command]) -> Batch:
+    """Decide and apply in memory, then pack."""
+    events: list[Event] = []
+    now_ms = time.time_ns() // 1_000_000
+    for command in commands:
+        decided = law.decide(state, command, now_ms)
+        assert isinstance(decided, Decided), decided
+        for event in decided.events:
+            law.apply(state, event)
+        events.extend(decided.events)
+    return law.pack(tip, Epoch(1), events, now_ms)
+
+
+class JournalAlone:
+    """Pack and append batches of events that nobody decided: what the store costs by itself."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True)
+        self._journal = SqliteJournal(folder)
+        self._tip = Tip()
+
+    async def open(self) -> None:
+        await self._journal.own()
+
+    async def close(self) -> None:
+        await self._journal.close()
+
+    async def run(self, count: int, size: int) -> float:
+        """Two events an id; events per second."""
+        lots = list(_events(count, size))
+        began = time.perf_counter()
+        for lot in lots:
+            batch = law.pack(self._tip, Epoch(1), lot, time.time_ns() // 1_000_000)
+            await self._journal.append(batch, ())
+            self._tip = tip_of(batch)
+        return 2 * count / (time.perf_counter() - began)
+
+
+def _events(count: int, size: int) -> Iterator[list[Event]]:
+    """The events of reserves and charges, from a state of their own."""
+    state = State(POLICY)
+    decide_batch(state, Tip(), [Mint(os.urandom(32), ALICE, Amount(10**12))])
+    of = ids(count)
+    for at in range(0, count, size):
+        for lot in (reserves(of[at : at + size]), charges(of[at : at + size], 1)):
+            yield law.unpack(decide_batch(state, Tip(), lot))

@@ -1,0 +1,101 @@
+"""The demo's own processes: started here, ended here by their handle, and nothing else is ever signalled.
+
+Each is in a session of its own, so that Ctrl-C in the terminal reaches the demo alone, which then ends them in order.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+STOP_S: Final = 10.0
+_HOLDFAST: Final = (sys.executable, "-c", "from holdfast.cli import main; main()")
+
+
+class Trouble(Exception):
+    """The demo cannot go on; what it says is for the user."""
+
+
+class Children:
+    """Processes by name. Leaving the `with` block ends all that still run, except those let go."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> Children:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        for child in self._running.values():
+            if child.poll() is None:
+                child.terminate()
+        for name in list(self._running):
+            self._wait(name)
+
+    def start_node(self, data: Path) -> int:
+        return self._start("node", [*_HOLDFAST, "up", "--data", str(data)])
+
+    def start_customer(self, name: str, *args: str) -> int:
+        return self._start(name, [sys.executable, "-m", "holdfast.cli.demonstration.customer", *args])
+
+    def kill(self, name: str) -> None:
+        """kill -9: no goodbye, nothing flushed."""
+        child = self._running.pop(name)
+        child.kill()
+        if child.wait() != -signal.SIGKILL:
+            raise Trouble(f"{name} had ended by itself with code {child.returncode}\n{self._last_words(name)}")
+
+    def stop(self, name: str) -> None:
+        """Ask it to finish; it must end well."""
+        self._running[name].terminate()
+        if (code := self._wait(name)) != 0:
+            raise Trouble(f"{name} ended with code {code}\n{self._last_words(name)}")
+
+    def let_go(self, name: str) -> int:
+        """It runs on without us."""
+        child = self._running.pop(name)
+        child.returncode = 0  # ours no more: no warning that it still runs
+        return child.pid
+
+    def check_alive(self) -> None:
+        for name, child in self._running.items():
+            if child.poll() is not None:
+                raise Trouble(f"{name} ended by itself with code {child.returncode}\n{self._last_words(name)}")
+
+    def _start(self, name: str, command: list[str]) -> int:
+        # Neither the user's settings nor a holdfast.toml of the working directory belong to the demo's node.
+        environ = {key: value for key, value in os.environ.items() if not key.startswith("HOLDFAST_")}
+        with self._log(name).open("ab") as log:
+            self._running[name] = subprocess.Popen(  # noqa: S603 - our own program
+                command,
+                cwd=self._folder,
+                env=environ | {"NO_COLOR": "1"},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        return self._running[name].pid
+
+    def _wait(self, name: str) -> int:
+        child = self._running.pop(name)
+        try:
+            return child.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            return child.wait()
+
+    def _log(self, name: str) -> Path:
+        return self._folder / f"{name}.log"
+
+    def _last_words(self, name: str) -> str:
+        words = self._log(name).read_text("utf-8", errors="replace").splitlines()[-8:]
+        return "\n".join([f"the end of {self._log(name)}:", *words])

@@ -1,0 +1,60 @@
+"""Random histories of money for the tests: commands that mostly make sense, ids and names from small sets."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from holdfast.core import law
+from holdfast.core.escrow.acts import Charge, Finalize, Mint, Refund, Reserve, RollBack
+from holdfast.core.event import Decided, Event
+from holdfast.core.policy import Policy
+from holdfast.core.refusal import Refused
+from holdfast.core.state import State
+from holdfast.core.values import AccountId, Amount, Height, HoldId, Network
+
+DEVELOPMENT = Policy.for_network(Network.DEVELOPMENT)
+
+
+def some_id(number: int) -> HoldId:
+    return HoldId(number.to_bytes(32, "big"))
+
+
+ids = st.integers(0, 11).map(some_id)
+owners = st.sampled_from([AccountId(name) for name in ("alice", "bob", "carol")])
+amounts = st.integers(0, 60).map(Amount)
+heights = st.integers(0, 9).map(Height)
+memos = st.sampled_from([b"", b"small", b"x" * 5_000])
+
+commands: st.SearchStrategy[law.Command] = st.one_of(
+    st.builds(Mint, ids, owners, st.integers(0, 200).map(Amount)),
+    st.builds(Reserve, ids, owners, amounts, memos),
+    st.builds(Reserve, ids, owners, amounts),
+    st.builds(Charge, ids, heights, owners, amounts),
+    st.builds(Charge, ids, heights, owners, amounts),
+    st.builds(Refund, ids, heights),
+    st.builds(Finalize, st.integers(0, 4).map(Height)),
+    st.builds(RollBack, heights),
+)
+histories = st.lists(commands, max_size=60)
+
+
+def empty() -> State:
+    return State(DEVELOPMENT)
+
+
+def run(state: State, command: law.Command) -> tuple[Event, ...] | Refused:
+    """Decide and apply one command."""
+    decided = law.decide(state, command, 0)
+    if isinstance(decided, Refused):
+        return decided
+    assert isinstance(decided, Decided)
+    for event in decided.events:
+        law.apply(state, event)
+    return decided.events
+
+
+def done(state: State, command: law.Command) -> State:
+    """Decide and apply a command that must be accepted."""
+    outcome = run(state, command)
+    assert not isinstance(outcome, Refused), outcome
+    return state

@@ -1,0 +1,100 @@
+"""Uniqueness over all of history: an id claimed once is known for ever, in memory or in the tables."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.core.books import some_id
+from tests.simulated.world import World, small_batches
+
+from holdfast.core.escrow.acts import Mint, Reserve
+from holdfast.core.refusal import Refused
+from holdfast.core.values import AccountId, Amount, EventNo
+from holdfast.engine.history import History, Prefixes
+from holdfast.engine.loop import Accepted
+
+ALICE = AccountId("alice")
+pytestmark = pytest.mark.rule("ENG-005")
+
+keys = st.binary(min_size=33, max_size=33)
+
+
+@given(st.sets(keys), st.sets(keys))
+def test_the_prefixes_never_call_an_old_key_new(old: set[bytes], new: set[bytes]) -> None:
+    prefixes = Prefixes()
+    prefixes.add(old)
+    prefixes.add(old)
+    assert all(prefixes.may_hold(key) for key in old)
+    short = {key[1:9] for key in old}
+    assert all(not prefixes.may_hold(key) for key in new if key[1:9] not in short)
+
+
+async def test_a_claim_is_known_when_only_the_tables_remember_it() -> None:
+    world = World(small_batches())
+    engine = await world.started()
+    first = await engine.submit(Mint(some_id(7), ALICE, Amount(10)))
+    await engine.submit_many([Mint(some_id(n), ALICE, Amount(1)) for n in range(100, 150)])
+    await engine.projector.drain()
+    assert engine.state.claims.recent == {}
+    assert isinstance(first, Accepted)
+    assert await engine.submit(Mint(some_id(7), ALICE, Amount(10))) == Accepted(first.event, is_repeat=True)
+    other = await engine.submit(Mint(some_id(7), ALICE, Amount(11)))
+    assert isinstance(other, Refused)
+    assert other.name == "IdReused"
+    await engine.stop()
+
+
+async def test_a_claim_is_known_after_a_restart_wherever_the_crash_left_it() -> None:
+    world = World(small_batches())
+    engine = await world.started()
+    await engine.submit_many([Mint(some_id(n), ALICE, Amount(1)) for n in range(1, 21)])
+    await engine.projector.stop()  # the rest stays in the journal only
+    await engine.submit_many([Mint(some_id(n), ALICE, Amount(1)) for n in range(21, 24)])
+    again = await world.started()
+    outcomes = await again.submit_many([Mint(some_id(n), ALICE, Amount(1)) for n in range(1, 24)])
+    assert outcomes == [Accepted(EventNo(n + 1), is_repeat=True) for n in range(1, 24)]
+    await again.stop()
+
+
+async def test_many_callers_with_one_id_do_it_once() -> None:
+    world = World(small_batches())
+    engine = await world.started()
+    await engine.submit(Mint(some_id(1), ALICE, Amount(100)))
+    await engine.submit_many([Mint(some_id(n), ALICE, Amount(1)) for n in range(100, 120)])
+    command = Reserve(some_id(2), ALICE, Amount(60))
+    outcomes = await asyncio.gather(*(engine.submit(command) for _ in range(20)))
+    assert {outcome.event for outcome in outcomes if isinstance(outcome, Accepted)} == {EventNo(23)}
+    assert sum(not outcome.is_repeat for outcome in outcomes if isinstance(outcome, Accepted)) == 1
+    await engine.projector.drain()
+    outcomes = await asyncio.gather(*(engine.submit(command) for _ in range(20)))
+    assert all(outcome == Accepted(EventNo(23), is_repeat=True) for outcome in outcomes)
+    await engine.stop()
+
+
+async def test_a_stranger_with_the_same_prefix_is_no_repeat() -> None:
+    world = World(small_batches())
+    engine = await world.started()
+    ours, theirs = b"12345678" + bytes(24), b"12345678" + bytes(23) + b"x"
+    await engine.submit(Mint(ours, ALICE, Amount(10)))
+    await engine.projector.drain()
+    assert engine.history.must_recall(engine.state, b"m" + theirs)
+    assert await engine.submit(Mint(theirs, ALICE, Amount(10))) == Accepted(EventNo(3))
+    await engine.stop()
+
+
+async def test_recalled_claims_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(History, "RECALLED_MAX", 5)
+    world = World(small_batches())
+    engine = await world.started()
+    mints = [Mint(some_id(n), ALICE, Amount(1)) for n in range(1, 40)]
+    await engine.submit_many(mints)
+    await engine.projector.drain()
+    for command in mints:
+        outcome = await engine.submit(command)
+        assert isinstance(outcome, Accepted)
+        assert outcome.is_repeat
+    assert len(engine.state.claims.recalled) <= 5
+    await engine.stop()

@@ -1,0 +1,205 @@
+"""The projection: behind the journal, never ahead of it, rebuilt when in doubt, and invisible to point reads."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.core.books import some_id
+from tests.simulated.journal import Fault
+from tests.simulated.world import World, small_batches
+
+from holdfast.core.escrow.acts import Charge, Finalize, Mint, Reserve
+from holdfast.core.escrow.books import Account, HoldStatus
+from holdfast.core.event import Tip
+from holdfast.core.refusal import Unavailable
+from holdfast.core.state import digest
+from holdfast.core.values import AccountId, Amount, BatchNo, Digest, Epoch, EventNo, Height
+from holdfast.engine import read
+from holdfast.engine.loop import Engine
+
+ALICE, BOB = AccountId("alice"), AccountId("bob")
+pytestmark = pytest.mark.rule("ENG-004")
+
+
+async def lived(world: World) -> Engine:
+    """An engine with one paid hold, one open one and some money."""
+    engine = await world.started()
+    await engine.submit(Mint(some_id(1), ALICE, Amount(100)))
+    await engine.submit(Reserve(some_id(2), ALICE, Amount(30)))
+    await engine.submit(Charge(some_id(2), Height(1), BOB, Amount(20)))
+    await engine.submit(Finalize(Height(1)))
+    await engine.submit(Reserve(some_id(3), ALICE, Amount(5)))
+    return engine
+
+
+async def test_rows_say_what_the_state_says_once_they_are_written() -> None:
+    world = World()
+    engine = await lived(world)
+    await engine.projector.drain()
+    assert world.tables.rows["account"][ALICE] == (ALICE, 75, 5, 0)
+    assert world.tables.rows["account"][BOB] == (BOB, 20, 0, 0)
+    statuses = [row[6] for row in world.tables.rows["hold"].values()]
+    assert statuses == [HoldStatus.PAID, HoldStatus.HELD]
+    assert world.tables.checkpoint == engine.durable
+    await engine.stop()
+
+
+async def test_point_reads_never_lag_though_the_tables_do() -> None:
+    world = World()
+    engine = await lived(world)
+    assert world.tables.rows["hold"] == {}  # nothing is written yet
+    paid = await read.hold(engine, some_id(2))
+    assert paid is not None
+    assert (paid.status, paid.charged, paid.payee) == (HoldStatus.PAID, 20, BOB)
+    await engine.projector.drain()
+    assert await read.hold(engine, some_id(2)) == paid  # and now from the tables
+    assert await read.hold(engine, some_id(77)) is None
+    assert await read.account(engine, ALICE) == Account(ALICE, 75, 5, 0)
+    assert await read.account(engine, AccountId("nobody")) is None
+    await engine.stop()
+
+
+async def test_lists_say_which_event_they_are_as_of() -> None:
+    world = World()
+    engine = await lived(world)
+    assert (await read.page(engine, "hold", {}, 0, 10)).as_of == 0
+    await engine.projector.drain()
+    listing = await read.page(engine, "hold", {"status": "PAID"}, 0, 10)
+    assert [hold.id for hold in listing.rows if not isinstance(hold, Account)] == [some_id(2)]
+    assert (listing.as_of, listing.next_after) == (engine.durable.last, None)
+    assert (await read.page(engine, "account", {}, "", 1)).next_after == "alice"
+    await engine.stop()
+
+
+async def test_what_is_not_durable_never_reaches_the_tables() -> None:
+    world = World()
+    engine = await world.started()
+    await engine.projector.drain()
+    world.disk.faults = [Fault.HANG_THEN_FAIL]
+    lost = asyncio.create_task(engine.submit(Mint(some_id(1), ALICE, Amount(100))))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert world.tables.rows["account"] == {}
+    world.disk.release.set()
+    with pytest.raises(Unavailable):
+        await lost
+    await asyncio.sleep(0.01)
+    await engine.stop()
+    assert world.tables.rows["account"] == {}
+
+
+async def test_images_are_of_their_batch_not_of_what_was_decided_since() -> None:
+    world = World(small_batches(rows_max=1))
+    engine = await world.started()
+    await engine.submit(Mint(some_id(1), ALICE, Amount(100)))
+    world.disk.faults = [None, Fault.HANG]
+    await engine.submit(Reserve(some_id(2), ALICE, Amount(1)))
+    later = asyncio.create_task(engine.submit(Reserve(some_id(3), ALICE, Amount(50))))
+    await engine.projector.drain()
+    assert world.tables.rows["account"][ALICE] == (ALICE, 99, 1, 0)
+    world.disk.release.set()
+    await later
+    await engine.stop()
+
+
+async def test_tables_left_behind_by_a_crash_catch_up_at_the_next_start() -> None:
+    world = World()
+    engine = await lived(world)
+    await engine.projector.stop()  # killed before anything was written
+    again = await world.started()
+    assert world.tables.rows["account"][ALICE] == (ALICE, 75, 5, 0)
+    assert world.tables.checkpoint.number >= 6
+    await again.stop()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        Tip(BatchNo(99), Epoch(1), EventNo(99), 5, Digest(bytes(32))),
+        Tip(BatchNo(3), Epoch(1), EventNo(3), 5, Digest(b"other journal" + bytes(19))),
+    ],
+    ids=["ahead of the journal", "of another journal"],
+)
+async def test_tables_that_the_journal_contradicts_are_rebuilt(wrong: Tip) -> None:
+    world = World()
+    engine = await lived(world)
+    await engine.stop()
+    good = dict(world.tables.rows["account"])
+    world.tables.rows["account"]["ghost"] = ("ghost", 1, 2, 3)
+    world.tables.checkpoint = wrong
+    again = await world.started()
+    assert world.tables.rows["account"] == good
+    await again.stop()
+
+
+async def test_tables_dropped_by_an_operator_come_back_the_same() -> None:
+    world = World(small_batches())
+    engine = await lived(world)
+    await engine.stop()
+    rows, claims = world.tables.rows, world.tables.claims
+    await world.tables.drop()
+    again = await world.started()
+    await again.stop()
+    assert (world.tables.rows, world.tables.claims) == (rows, claims)
+
+
+async def test_a_tables_failure_is_tried_again_and_loses_nothing() -> None:
+    world = World()
+    engine = await lived(world)
+    world.tables.faults = 3
+    await engine.projector.drain()
+    assert world.tables.checkpoint == engine.durable
+    assert world.clock.slept == [1_000] * 3
+    await engine.stop()
+
+
+async def test_commands_wait_when_the_tables_are_too_far_behind() -> None:
+    world = World(small_batches(rows_max=1))
+    engine = await world.started()
+    await engine.projector.drain()
+    world.tables.faults = 10**9
+    flood = asyncio.create_task(
+        engine.submit_many([Mint(some_id(n), AccountId(f"a{n}"), Amount(1)) for n in range(1, 100)])
+    )
+    for _ in range(300):
+        await asyncio.sleep(0)
+    assert not flood.done()
+    assert engine.projector.is_full
+    assert len(engine.state.ledger.accounts) < 30
+    world.tables.faults = 0
+    await flood
+    assert len(engine.state.ledger.accounts) == 100
+    await engine.stop()
+
+
+@pytest.mark.rule("ENG-003")
+async def test_the_tables_do_not_decide_what_the_state_is() -> None:
+    world = World()
+    engine = await lived(world)
+    before = digest(engine.state)
+    await engine.stop()
+    world.tables.rows["account"][ALICE] = (ALICE, 1_000_000, 0, 0)
+    again = await world.started()
+    assert again.state.last_event == engine.state.last_event + 1
+    assert again.state.ledger.accounts[ALICE].available == 75
+    again.state.last_event = engine.state.last_event
+    assert digest(again.state) == before
+    await again.stop()
+
+
+@pytest.mark.rule("ENG-007")
+@pytest.mark.parametrize("size", [0, 1, 4_095, 4_096, 4_097, 100_000])
+async def test_a_memo_comes_back_whole_and_a_large_one_is_in_neither_batch_nor_memory(size: int) -> None:
+    world = World()
+    engine = await world.started()
+    await engine.submit(Mint(some_id(1), ALICE, Amount(100)))
+    memo = b"\xab" * size
+    await engine.submit(Reserve(some_id(2), ALICE, Amount(1), memo))
+    hold = await read.hold(engine, some_id(2))
+    assert hold is not None
+    assert await read.memo(engine, hold) == memo
+    is_large = size > 4_096
+    assert (len(world.disk.batches[-1].body) > size) is not is_large
+    assert len(world.disk.attachments) == is_large
+    await engine.stop()

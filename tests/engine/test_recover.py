@@ -1,0 +1,173 @@
+"""Recovery: a snapshot and the journal after it give the state that lived, on real files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.core.books import histories, some_id
+from tests.simulated.world import DEVELOPMENT, SimulatedFiles, World, ended, real_engine, small_batches
+
+from holdfast.adapters.files import Folder
+from holdfast.core import law
+from holdfast.core.escrow.acts import Mint, Reserve
+from holdfast.core.refusal import Corrupt, Unavailable
+from holdfast.core.state import digest, snapshot
+from holdfast.core.values import AccountId, Amount, EventNo
+from holdfast.engine import read
+from holdfast.engine import snapshot as snapshots
+from holdfast.engine.loop import Accepted, Engine
+
+ALICE = AccountId("alice")
+pytestmark = pytest.mark.rule("ENG-003")
+
+
+def mints(first: int, last: int) -> list[Mint]:
+    return [Mint(some_id(n), ALICE, Amount(n)) for n in range(first, last + 1)]
+
+
+@given(histories, st.lists(st.integers(0, 40), max_size=4), st.booleans())
+async def test_recovery_gives_the_live_state_with_any_snapshots_and_tables_anywhere(
+    history: list[law.Command], cuts: list[int], tables_lost: bool
+) -> None:
+    world = World(small_batches())
+    engine = await world.started()
+    for at, command in enumerate(history):
+        await engine.submit(command)
+        if at in cuts:
+            await engine.projector.drain()
+            await snapshots.make(world.files, engine.journal, world.policy)
+    await engine.projector.stop()
+    before = digest(engine.state)
+    if tables_lost:
+        await world.tables.drop()
+    again = await world.started()
+    again.state.last_event = EventNo(again.state.last_event - 1)  # its own epoch
+    assert digest(again.state) == before
+    again.state.last_event = EventNo(again.state.last_event + 1)
+    await again.stop()
+
+
+async def test_a_damaged_snapshot_is_passed_over_for_the_one_before() -> None:
+    world = World()
+    engine = await world.started()
+    for first in (1, 10):
+        await engine.submit_many(mints(first, first + 5))
+        await snapshots.make(world.files, engine.journal, world.policy)
+    await engine.stop()
+    newest = max(world.files.files)
+    world.files.files[newest] = world.files.files[newest][:-1] + b"?"
+    state, tip = await snapshots.newest(world.files, engine.journal, world.policy, 10**9)
+    assert snapshots.name_of(tip) == min(world.files.files)
+    again = await world.started()
+    assert again.state.ledger.accounts[ALICE] == engine.state.ledger.accounts[ALICE]
+    assert state.last_event < again.state.last_event
+    await again.stop()
+
+
+async def test_a_snapshot_of_another_journal_is_not_believed() -> None:
+    theirs = World()
+    other = await theirs.started()
+    await other.submit_many(mints(50, 60))
+    await snapshots.make(theirs.files, other.journal, theirs.policy)
+    await other.stop()
+    world = World()
+    world.files = theirs.files
+    engine = await world.started()
+    await engine.submit_many(mints(1, 20))
+    await engine.stop()
+    again = await world.started()
+    assert again.state.ledger.accounts[ALICE].available == sum(range(1, 21))
+    await again.stop()
+
+
+async def test_the_two_newest_snapshots_are_kept() -> None:
+    world = World()
+    engine = await world.started()
+    for first in (1, 10, 20, 30):
+        await engine.submit_many(mints(first, first + 5))
+        tip = await snapshots.make(world.files, engine.journal, world.policy)
+        assert tip == await engine.journal.tip()
+    assert await snapshots.make(world.files, engine.journal, world.policy) == tip  # nothing new, nothing made
+    assert len(world.files.files) == snapshots.KEEP
+    await engine.stop()
+
+
+async def test_a_snapshot_that_reads_back_differently_is_not_trusted() -> None:
+    class BadDisk(SimulatedFiles):
+        async def read(self, name: str) -> bytes | None:
+            raw = await super().read(name)
+            return raw and raw[:-1]
+
+    world = World()
+    engine = await world.started()
+    await engine.submit_many(mints(1, 3))
+    with pytest.raises(Corrupt, match="reads back differently"):
+        await snapshots.make(BadDisk(), engine.journal, world.policy)
+    await engine.stop()
+
+
+async def test_a_snapshot_above_the_tables_is_not_used_so_that_the_tables_miss_nothing() -> None:
+    world = World()
+    engine = await world.started()
+    await engine.projector.drain()
+    await engine.projector.stop()
+    await engine.submit_many(mints(1, 3))
+    await snapshots.make(world.files, engine.journal, world.policy)
+    again = await world.started()
+    await again.stop()
+    assert world.tables.rows["account"][ALICE] == (ALICE, 6, 0, 0)
+
+
+# ------------------------------------------------------------------------------------------------ on real files
+
+
+async def test_a_node_on_files_is_the_same_after_a_restart(tmp_path: Path) -> None:
+    engine = real_engine(tmp_path)
+    await engine.start()
+    await engine.submit_many(mints(1, 50))
+    await engine.submit(Reserve(some_id(100), ALICE, Amount(7), b"m" * 50_000))
+    await snapshots.make(Folder(tmp_path / "snapshots"), engine.journal, DEVELOPMENT)
+    await engine.submit(Reserve(some_id(101), ALICE, Amount(8), b"small"))
+    before = digest(engine.state)
+    await ended(engine)
+
+    engine = real_engine(tmp_path)
+    await engine.start()
+    await assert_same_as(engine, before)
+    await ended(engine)
+
+
+async def assert_same_as(engine: Engine, before: bytes) -> None:
+    engine.state.last_event = EventNo(engine.state.last_event - 1)
+    assert digest(engine.state) == before
+    engine.state.last_event = EventNo(engine.state.last_event + 1)
+    for number, memo in ((100, b"m" * 50_000), (101, b"small")):
+        hold = await read.hold(engine, some_id(number))
+        assert hold is not None
+        assert await read.memo(engine, hold) == memo
+    assert await engine.submit(mints(1, 1)[0]) == Accepted(EventNo(2), is_repeat=True)
+
+
+async def test_files_are_whole_or_not_there(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "new")
+    assert await folder.names() == []
+    assert await folder.read("a") is None
+    await folder.replace("a", b"one")
+    await folder.replace("a", b"two")
+    (tmp_path / "new" / "b.tmp").write_bytes(b"half")  # what a crash in the middle leaves
+    assert await folder.names() == ["a"]
+    assert await folder.read("a") == b"two"
+    await folder.delete("a")
+    await folder.delete("a")
+    assert await folder.names() == []
+
+
+async def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(Unavailable, match="ENG-003"):
+        await Folder(tmp_path / "file" / "below").replace(
+            "a", snapshot(World().engine().state, World().engine().durable)
+        )

@@ -1,0 +1,63 @@
+"""Tables, files and a clock in memory, beside the real ones."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+
+from holdfast.core.claim import Claim
+from holdfast.core.escrow.books import Account, Hold
+from holdfast.core.event import Tip
+from holdfast.core.refusal import Unavailable
+from holdfast.ports import Page, Row
+
+FIELDS = {"account": Account.__struct_fields__, "hold": Hold.__struct_fields__}
+
+
+class SimulatedTables:
+    """What the projection means, with dictionaries."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, dict[object, Row]] = {table: {} for table in FIELDS}
+        self.claims: dict[bytes, Claim] = {}
+        self.checkpoint = Tip()
+        self.writes = 0
+        self.faults = 0
+        """How many writes fail from now on."""
+
+    async def open(self) -> Tip:
+        return self.checkpoint
+
+    async def write(
+        self, rows: Mapping[str, Sequence[Row]], claims: Sequence[tuple[bytes, Claim]], checkpoint: Tip
+    ) -> None:
+        if self.faults:
+            self.faults -= 1
+            raise Unavailable("ENG-004", "simulated: tables cannot be written")
+        self.writes += 1
+        for table, lines in rows.items():
+            for row in lines:
+                self.rows[table][row[0]] = row
+        self.claims.update(claims)
+        self.checkpoint = checkpoint
+
+    async def drop(self) -> None:
+        self.rows = {table: {} for table in FIELDS}
+        self.claims, self.checkpoint = {}, Tip()
+
+    async def get(self, table: str, key: object) -> Row | None:
+        return self.rows[table].get(key)
+
+    async def page(self, table: str, match: Mapping[str, object], after: object, limit: int) -> Page:
+        at = [(FIELDS[table].index(column), value) for column, value in match.items()]
+        keys = sorted(key for key in self.rows[table] if key > after)  # type: ignore[operator, type-var]
+        rows = [self.rows[table][key] for key in keys]
+        return [row for row in rows if all(row[i] == value for i, value in at)][:limit], self.checkpoint.last
+
+    async def claim_keys(self) -> AsyncIterator[Sequence[bytes]]:
+        yield list(self.claims)
+
+    async def find_claim(self, key: bytes) -> Claim | None:
+        return self.claims.get(key)
+
+    async def close(self) -> None:
+        pass

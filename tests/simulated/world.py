@@ -1,0 +1,93 @@
+"""A clock and files under the test's control, and engines put together from simulated or real parts."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from tests.simulated.journal import Disk, SimulatedJournal
+from tests.simulated.tables import SimulatedTables
+
+from holdfast.adapters.clock import MachineClock
+from holdfast.adapters.files import Folder
+from holdfast.adapters.sqlite.journal import SqliteJournal
+from holdfast.adapters.sqlite.tables import SqliteTables
+from holdfast.core.policy import EnginePolicy, Policy
+from holdfast.core.values import Network
+from holdfast.engine.loop import Engine
+
+DEVELOPMENT = Policy.for_network(Network.DEVELOPMENT)
+
+
+class SimulatedClock:
+    """Time stands still until the test moves it; sleeping takes no time."""
+
+    def __init__(self, wall_ms: int = 1_000_000) -> None:
+        self.wall, self.monotonic = wall_ms, 5_000
+        self.slept: list[int] = []
+
+    def wall_ms(self) -> int:
+        return self.wall
+
+    def monotonic_ms(self) -> int:
+        return self.monotonic
+
+    async def sleep(self, ms: int) -> None:
+        self.slept.append(ms)
+        await asyncio.sleep(0)
+
+
+class SimulatedFiles:
+    """A folder in memory."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+
+    async def names(self) -> list[str]:
+        return sorted(self.files)
+
+    async def read(self, name: str) -> bytes | None:
+        return self.files.get(name)
+
+    async def replace(self, name: str, raw: bytes) -> None:
+        self.files[name] = raw
+
+    async def delete(self, name: str) -> None:
+        self.files.pop(name, None)
+
+
+class World:
+    """Everything that outlives a crash of the simulated node, and the engines that live on it."""
+
+    def __init__(self, policy: Policy = DEVELOPMENT) -> None:
+        self.disk, self.tables, self.files, self.clock = Disk(), SimulatedTables(), SimulatedFiles(), SimulatedClock()
+        self.policy = policy
+
+    def engine(self, *, ignores_lock: bool = True, owner: str = "node") -> Engine:
+        """A new owner; by default one that believes the one before it is dead."""
+        journal = SimulatedJournal(self.disk, ignores_lock=ignores_lock)
+        return Engine(journal, self.tables, self.files, self.clock, self.policy, owner)
+
+    async def started(self) -> Engine:
+        engine = self.engine()
+        await engine.start()
+        return engine
+
+
+def real_engine(folder: Path, policy: Policy = DEVELOPMENT) -> Engine:
+    """An engine on SQLite in a folder."""
+    files = Folder(folder / "snapshots")
+    return Engine(SqliteJournal(folder), SqliteTables(folder), files, MachineClock(), policy)
+
+
+async def ended(engine: Engine) -> None:
+    """Stop an engine and let its stores go."""
+    await engine.stop()
+    await engine.tables.close()
+    await engine.journal.close()
+
+
+def small_batches(events_max: int = 4, rows_max: int = 4) -> Policy:
+    """A policy whose bounds are reached at once."""
+    engine = EnginePolicy(batch_events_max=events_max, projection_rows_max=rows_max)
+    return Policy(network=Network.DEVELOPMENT, engine=engine)

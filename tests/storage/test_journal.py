@@ -1,0 +1,149 @@
+"""What a journal means, on every store: a new one is done when it passes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.core.books import some_id
+from tests.storage.stores import JOURNALS, OpenJournal
+
+from holdfast.core import law
+from holdfast.core.escrow.acts import Minted
+from holdfast.core.event import Attachment, Batch, Tip, tip_of
+from holdfast.core.refusal import Fenced, Unavailable
+from holdfast.core.values import AccountId, Amount, BatchNo, Digest, Epoch, EventNo
+from holdfast.ports import Journal
+
+pytestmark = pytest.mark.rule("ENG-001")
+
+
+@pytest.fixture(params=sorted(JOURNALS))
+def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> OpenJournal:
+    return JOURNALS[request.param](tmp_path)
+
+
+@pytest.fixture
+async def journal(reopen: OpenJournal) -> AsyncIterator[Journal]:
+    opened = reopen()
+    await opened.own()
+    yield opened
+    await opened.close()
+
+
+def after(tip: Tip, events: int = 2, epoch: int = 1) -> Batch:
+    mints = [Minted(some_id(tip.last + n), AccountId("alice"), Amount(1)) for n in range(events)]
+    return law.pack(tip, Epoch(epoch), list(mints), tip.time_ms + 10)
+
+
+async def filled(journal: Journal, batches: int, events: int = 2) -> list[Batch]:
+    made, tip = [], await journal.tip()
+    for _ in range(batches):
+        made.append(after(tip, events))
+        await journal.append(made[-1], ())
+        tip = tip_of(made[-1])
+    return made
+
+
+async def all_of(journal: Journal, after_: int = 0, until: int | None = None) -> list[Batch]:
+    return [batch async for batch in journal.read(BatchNo(after_), None if until is None else BatchNo(until))]
+
+
+async def test_a_new_journal_is_empty(journal: Journal) -> None:
+    assert await journal.tip() == Tip()
+    assert await all_of(journal) == []
+    assert await journal.batch_of(EventNo(1)) is None
+
+
+async def test_what_is_appended_is_read_back_byte_by_byte(journal: Journal) -> None:
+    made = await filled(journal, 3)
+    assert await all_of(journal) == made
+    assert await journal.tip() == tip_of(made[-1])
+
+
+async def test_what_is_appended_is_there_after_reopening(reopen: OpenJournal) -> None:
+    first = reopen()
+    await first.own()
+    made = await filled(first, 3)
+    await first.close()
+    second = reopen()
+    assert await second.own() == tip_of(made[-1])
+    assert await all_of(second) == made
+    await second.close()
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 3, 5, 6])
+async def test_only_the_next_number_is_appended(journal: Journal, number: int) -> None:
+    made = await filled(journal, 3)
+    tip = tip_of(made[-1])
+    wrong = law.pack(Tip(BatchNo(number - 1), Epoch(1), tip.last, tip.time_ms, tip.hash), Epoch(1), [], tip.time_ms)
+    with pytest.raises(Fenced):
+        await journal.append(wrong, [Attachment(Digest(bytes(32)), b"lost")])
+    assert await all_of(journal) == made
+    assert await journal.attachment(BatchNo(number), Digest(bytes(32))) is None
+
+
+async def test_a_batch_that_does_not_follow_the_last_hash_is_not_appended(journal: Journal) -> None:
+    made = await filled(journal, 2)
+    tip = tip_of(made[-1])
+    stranger = law.pack(Tip(tip.number, tip.epoch, tip.last, tip.time_ms, Digest(b"x" * 32)), Epoch(1), [], tip.time_ms)
+    with pytest.raises(Fenced):
+        await journal.append(stranger, ())
+    assert await all_of(journal) == made
+
+
+async def test_after_a_refused_batch_the_right_one_is_still_welcome(journal: Journal) -> None:
+    made = await filled(journal, 2)
+    with pytest.raises(Fenced):
+        await journal.append(made[0], ())
+    await filled(journal, 1)
+    assert len(await all_of(journal)) == 3
+
+
+async def test_a_range_is_read_exactly(journal: Journal) -> None:
+    made = await filled(journal, 600, events=1)
+    assert await all_of(journal, 0) == made
+    assert await all_of(journal, 10, 10) == []
+    assert await all_of(journal, 10, 11) == made[10:11]
+    assert await all_of(journal, 255, 257) == made[255:257]
+    assert await all_of(journal, 599) == made[599:]
+    assert await all_of(journal, 600) == []
+
+
+async def test_an_event_is_found_in_its_batch_also_beside_empty_ones(journal: Journal) -> None:
+    where: dict[int, int] = {}
+    sizes, tip = [2, 0, 0, 3, 0, 1], Tip()
+    for size in sizes:
+        batch = after(tip, size)
+        await journal.append(batch, ())
+        tip = tip_of(batch)
+        where |= dict.fromkeys(range(batch.first, batch.last + 1), batch.number)
+    assert {event: await journal.batch_of(EventNo(event)) for event in where} == where
+    assert await journal.batch_of(EventNo(tip.last + 1)) is None
+
+
+@pytest.mark.rule("ENG-007")
+async def test_attachments_come_back_by_batch_and_digest(journal: Journal) -> None:
+    one, two = Attachment(Digest(b"1" * 32), b"a" * 100_000), Attachment(Digest(b"2" * 32), b"b")
+    batch = after(Tip())
+    await journal.append(batch, [one, two, one])
+    assert await journal.attachment(batch.number, one.digest) == one.raw
+    assert await journal.attachment(batch.number, two.digest) == two.raw
+    assert await journal.attachment(BatchNo(2), one.digest) is None
+
+
+async def test_a_second_owner_is_kept_out_while_the_first_lives(reopen: OpenJournal) -> None:
+    first, second = reopen(), reopen()
+    await first.own()
+    with pytest.raises(Unavailable, match="ENG-001"):
+        await second.own()
+    await first.close()
+    await second.own()
+    await second.close()
+
+
+async def test_owning_again_keeps_everything(journal: Journal) -> None:
+    made = await filled(journal, 2)
+    assert await journal.own() == tip_of(made[-1])
+    assert len(await filled(journal, 1)) == 1
