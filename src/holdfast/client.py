@@ -20,6 +20,9 @@ import msgspec
 
 SOCKET: Final = "node.sock"
 PATIENCE_S: Final = 30.0
+"""How long a call is tried in all."""
+ANSWER_WITHIN_S: Final = 10.0
+"""A node that does not answer for so long may hang: it is asked again on a new connection."""
 LINE_BYTES_MAX: Final = 4 << 20
 _RETRY_FIRST_S, _RETRY_MAX_S = 0.02, 1.0
 
@@ -39,8 +42,8 @@ class NodeUnreachable(Exception):
 class Client:
     """One connection, made when needed and made again when lost. Calls of one client wait for each other."""
 
-    def __init__(self, data: Path, patience_s: float = PATIENCE_S) -> None:
-        self._socket, self._patience_s = data / SOCKET, patience_s
+    def __init__(self, data: Path, patience_s: float = PATIENCE_S, answer_within_s: float = ANSWER_WITHIN_S) -> None:
+        self._socket, self._patience_s, self._answer_within_s = data / SOCKET, patience_s, answer_within_s
         self._ids = count(1)
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._turn = asyncio.Lock()
@@ -93,8 +96,9 @@ class Client:
         async with self._turn:
             while True:
                 try:
-                    return await self._ask(method, params)
-                except (OSError, EOFError, NodeRefused) as fault:
+                    async with asyncio.timeout(self._answer_within_s):
+                        return await self._ask(method, params)
+                except (OSError, EOFError, NodeRefused) as fault:  # a time-out is an OSError, too
                     if isinstance(fault, NodeRefused) and fault.name != "Unavailable":
                         raise
                     await self.close()

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.core import naive
 
-from holdfast.core.canon import DEPTH_MAX, H, NotCanonical, canonical, decode
+from holdfast.core.canon import DEPTH_MAX, Domain, H, NotCanonical, canonical, decode
 
 INTEGERS = st.integers(-(2**64), 2**64 - 1) | st.sampled_from([0, 23, 24, 255, 256, 65535, 65536, 2**32 - 1, 2**32])
 TEXT = st.text(max_size=30)
@@ -298,3 +298,13 @@ def assert_refused_or_canonical(raw: bytes) -> None:
     except NotCanonical:
         return
     assert canonical(value) == raw
+
+
+@pytest.mark.rule("CAN-003")
+def test_a_grace_window_recognises_both_versions_and_makes_only_the_newest() -> None:
+    before, window, after = (Domain("holdfast.example", versions) for versions in ((1,), (1, 2), (2,)))
+    old, new = before.make(7, b"x"), window.make(7, b"x")
+    assert (old, new) == (H("holdfast.example.v1", 7, b"x"), H("holdfast.example.v2", 7, b"x"))
+    assert (window.recognise(old, 7, b"x"), window.recognise(new, 7, b"x")) == (1, 2)
+    assert after.recognise(old, 7, b"x") is None
+    assert window.recognise(old, 8, b"x") is None

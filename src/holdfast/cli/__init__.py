@@ -16,6 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 from holdfast import __version__
 
 VERBS: Final = {
+    "demo": "half a minute: a node is killed and nothing confirmed is lost",
     "up": "run a node",
     "status": "how a running node is",
     "account": "look at money and move it",

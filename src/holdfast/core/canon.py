@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from hashlib import sha3_256
-from typing import Final, NoReturn
+from typing import Final, NamedTuple, NoReturn
 
 from holdfast.core.values import U64_MAX, Digest
 
@@ -24,6 +24,22 @@ def H(tag: str, *fields: bytes | int) -> Digest:  # noqa: N802 - the specificati
 
 def _framed(field: bytes) -> bytes:
     return len(field).to_bytes(4, "big") + field
+
+
+class Domain(NamedTuple):
+    """CAN-003: what an id is made for, with the versions that are live: usually one, two during a grace window."""
+
+    name: str
+    versions: tuple[int, ...]
+    """Oldest first: the last one makes new ids."""
+
+    def make(self, *fields: bytes | int) -> Digest:
+        """A new id, under the newest tag."""
+        return H(f"{self.name}.v{self.versions[-1]}", *fields)
+
+    def recognise(self, digest: bytes, *fields: bytes | int) -> int | None:
+        """The live version under which these fields have this id, None where they have not."""
+        return next((v for v in reversed(self.versions) if H(f"{self.name}.v{v}", *fields) == digest), None)
 
 
 # ------------------------------------------------------------------------------------------------ encoding

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from holdfast.core.canon import H, canonical
+from holdfast.core.canon import Domain, canonical
 from holdfast.core.values import ChainId, Digest, Height, TaskId
 
-TASK_TAG: Final = "animica.cap.task_id.v1"
-TX_TAG: Final = "holdfast.tx.v1"
+TASK: Final = Domain("animica.cap.task_id", (1,))
+TX: Final = Domain("holdfast.tx", (1,))
 
 
 def task_id(chain_id: ChainId, height: Height, tx_hash: bytes, caller: bytes, payload: object) -> TaskId:
     """JOB-001: the id of a job; `height` is the open block's at admission and is never recomputed."""
-    return TaskId(H(TASK_TAG, chain_id, height, tx_hash, caller, canonical(payload)))
+    return TaskId(TASK.make(chain_id, height, tx_hash, caller, canonical(payload)))
 
 
 def tx_hash(chain_id: ChainId, caller: bytes, nonce: int, call: object) -> Digest:
     """JOB-001: what stands for a transaction where a call came over RPC."""
-    return H(TX_TAG, chain_id, caller, nonce, canonical(call))
+    return TX.make(chain_id, caller, nonce, canonical(call))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
-from holdfast.core.canon import H, canonical
+from holdfast.core.canon import Domain, canonical
 from holdfast.core.values import Digest, Height
 
-NULLIFIER_TAG: Final = "animica.proof.nullifier.v1"
+NULLIFIER: Final = Domain("animica.proof.nullifier", (1,))
 
 
 class ProofType(IntEnum):
@@ -25,4 +25,4 @@ def window_of(enqueue_height: Height, window_blocks: int) -> int:
 
 def nullifier(type: ProofType, window: int, body: object) -> Digest:
     """PRF-001: one proof, one nullifier, whoever submits it again."""
-    return H(NULLIFIER_TAG, int(type), window, canonical(body))
+    return NULLIFIER.make(int(type), window, canonical(body))

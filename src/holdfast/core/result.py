@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from holdfast.core.canon import H
+from holdfast.core.canon import Domain
 from holdfast.core.values import Digest
 
-RESULT_TAG: Final = "animica.cap.result.v1"
+RESULT: Final = Domain("animica.cap.result", (1,))
 
 
 def result_digest(output: bytes) -> Digest:
     """RES-004: nothing that consensus sees depends on fetching the bytes behind it."""
-    return H(RESULT_TAG, output)
+    return RESULT.make(output)

@@ -38,6 +38,7 @@ class LocalDoor:
     def __init__(self, engine: Engine, path: Path) -> None:
         self._engine, self._path = engine, path
         self._server: asyncio.Server | None = None
+        self._inode = 0
         self._visitors: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
@@ -48,6 +49,7 @@ class LocalDoor:
         self._path.unlink(missing_ok=True)  # left by a node that was killed; the journal's lock keeps a live one safe
         self._server = await asyncio.start_unix_server(self._welcome, self._path, limit=LINE_BYTES_MAX)
         self._path.chmod(0o600)
+        self._inode = self._path.stat().st_ino
 
     async def close(self) -> None:
         """Let nobody in any more, finish what was asked, hang up."""
@@ -56,7 +58,8 @@ class LocalDoor:
             for visitor in self._visitors:
                 visitor.cancel()
             await asyncio.gather(*self._visitors, return_exceptions=True)
-            self._path.unlink(missing_ok=True)
+            if self._path.exists() and self._path.stat().st_ino == self._inode:  # else it is our successor's
+                self._path.unlink()
 
     async def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

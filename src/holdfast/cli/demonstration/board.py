@@ -56,7 +56,7 @@ class Seat:
                 self.waiting = None
                 self.confirmed += note.said is Said.CONFIRMED
                 self.refused += note.said is Said.REFUSED
-                self.repeats += note.repeat
+                self.repeats += note.repeat and note.kind != "finalize"  # finality is asked for by everybody
                 self.last = note
 
     @property
@@ -88,6 +88,7 @@ class Board:
 
     folder: Path
     seats: list[Seat]
+    bank: Seat
     faults_planned: int
     begun: float = field(default_factory=time.monotonic)
     act: int = 0
@@ -96,6 +97,7 @@ class Board:
     sentence: str = ""
     node: tuple[Mark, str] = (Mark.LET_GO, "not started")
     news: list[News] = field(default_factory=list)
+    events: int = 0
     held: int = 0
     pending: int = 0
     final: int = 0
@@ -110,12 +112,16 @@ class Board:
         return time.monotonic() - self.begun
 
     @property
+    def notes(self) -> list[Note]:
+        return [note for seat in self._all() for note in seat.notes]
+
+    @property
     def sent(self) -> int:
-        return sum(seat.sent for seat in self.seats)
+        return sum(seat.sent for seat in self._all())
 
     @property
     def confirmed(self) -> int:
-        return sum(seat.confirmed for seat in self.seats)
+        return sum(seat.confirmed for seat in self._all())
 
     @property
     def refused(self) -> int:
@@ -128,6 +134,13 @@ class Board:
     @property
     def in_flight(self) -> int:
         return self.sent - self.confirmed - self.refused
+
+    def read(self) -> None:
+        for seat in self._all():
+            seat.read()
+
+    def _all(self) -> list[Seat]:
+        return [self.bank, *self.seats]
 
     @property
     def is_good(self) -> bool:

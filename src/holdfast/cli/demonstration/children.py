@@ -31,9 +31,7 @@ class Children:
     def __enter__(self) -> Children:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         for child in self._running.values():
             if child.poll() is None:
                 child.terminate()
@@ -46,12 +44,13 @@ class Children:
     def start_customer(self, name: str, *args: str) -> int:
         return self._start(name, [sys.executable, "-m", "holdfast.cli.demonstration.customer", *args])
 
-    def kill(self, name: str) -> None:
-        """kill -9: no goodbye, nothing flushed."""
+    def kill(self, name: str) -> int:
+        """kill -9: no goodbye, nothing flushed. Returns whom it hit."""
         child = self._running.pop(name)
         child.kill()
         if child.wait() != -signal.SIGKILL:
             raise Trouble(f"{name} had ended by itself with code {child.returncode}\n{self._last_words(name)}")
+        return child.pid
 
     def stop(self, name: str) -> None:
         """Ask it to finish; it must end well."""

@@ -87,9 +87,11 @@ async def follow(data: Path, into: History) -> AsyncGenerator[int, None]:
             yield into.last
 
 
-async def from_node(data: Path, until: int) -> History:
-    """What the node tells from its first event on."""
+async def from_node(data: Path) -> History:
+    """What the node tells from its first event on, up to its newest."""
     history = History()
+    async with Client(data) as node:
+        until = (await node.status())["event"]
     async with aclosing(follow(data, history)) as numbers:
         async for number in numbers:
             if number >= until:

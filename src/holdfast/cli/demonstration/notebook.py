@@ -46,9 +46,7 @@ class Notebook:
     def __enter__(self) -> Notebook:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._file.close()
 
     def write(self, note: Note) -> None:

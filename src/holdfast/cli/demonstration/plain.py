@@ -39,7 +39,7 @@ class PlainScreen:
     def close(self, board: Board) -> None:
         self.show(board)
         print(f"\n{figures(board)}")
-        print("\n".join(board.closing), flush=True)
+        print("", *board.closing, sep="\n", flush=True)
 
 
 def figures(board: Board) -> str:

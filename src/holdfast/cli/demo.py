@@ -1,0 +1,159 @@
+"""`holdfast demo`: half a minute in which a node is killed under load, and a proof that nothing confirmed was lost."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from holdfast.cli import Command, verb
+from holdfast.cli.demonstration.acts import perform
+from holdfast.cli.demonstration.board import Screen
+from holdfast.cli.demonstration.children import Children, Trouble
+from holdfast.cli.demonstration.plain import PlainScreen
+from holdfast.cli.demonstration.stage import Stage
+from holdfast.cli.speak import BAD_INPUT
+from holdfast.client import SOCKET, NodeRefused, NodeUnreachable
+from holdfast.core.refusal import Corrupt, Unavailable
+
+app = verb()
+INTERRUPTED: Final = 130
+SOCKET_PATH_MAX: Final = 107
+"""What a Unix socket's address can hold."""
+
+
+@app.command(cls=Command)
+def demo(
+    data: Annotated[Path | None, typer.Option(help="An empty or new folder. [default: a temporary one]")] = None,
+    seconds: Annotated[float, typer.Option(min=1, max=600, help="How long, roughly.")] = 25,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the node running at the end, and its data.")] = False,
+) -> None:
+    """Play with sample money on this machine: several clients, a node, kill -9 in mid-load, and the proof.
+
+    Exit code 0 means: nothing confirmed was lost, nothing was done twice, and the journal gives the same state.
+    """
+    made = data is None or not data.exists()
+    folder = _folder(data)
+    code = _run(folder, seconds, keep)
+    if code == 0 and not keep:
+        _remove(folder, whole=made)
+    raise typer.Exit(code)
+
+
+def _run(folder: Path, seconds: float, keep: bool) -> int:
+    children = Children(folder)
+    stage = Stage(folder, seconds, children, _screen())
+    try:
+        with children, asyncio.Runner() as runner:
+            runner.run(_perform(stage, keep))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        return _close(stage, INTERRUPTED, "Stopped. The demo's own processes are ended.")
+    except (Trouble, NodeRefused, NodeUnreachable, Unavailable, Corrupt) as trouble:
+        return _close(stage, 1, str(trouble))
+    if not stage.board.is_good:
+        return _close(stage, 1, "Something is not as promised.")
+    return _close(stage, 0)
+
+
+def _close(stage: Stage, code: int, says: str = "") -> int:
+    if code:
+        stage.board.closing += [*says.splitlines(), f"The data lies in {stage.folder}"]
+    stage.close()
+    return code
+
+
+async def _perform(stage: Stage, keep: bool) -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    await perform(stage)
+    if keep:
+        await stage.start_node()
+        stage.board.closing = _kept(stage, stage.children.let_go("node"))
+    else:
+        stage.board.closing = _finished(stage)
+
+
+# ------------------------------------------------------------------------------------------------ where
+
+
+def _folder(data: Path | None) -> Path:
+    folder = _temporary() if data is None else data.resolve()
+    if (says := _why_not_folder(folder)) is not None:
+        print(f"holdfast: {folder}: {says}", file=sys.stderr)
+        raise typer.Exit(BAD_INPUT)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+def _temporary() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="holdfast-demo-"))
+    if not _is_too_long(folder):
+        return folder
+    folder.rmdir()
+    return Path(tempfile.mkdtemp(prefix="holdfast-demo-", dir="/tmp"))
+
+
+def _why_not_folder(folder: Path) -> str | None:
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        return "not an empty folder; name a new one"
+    return "too long for a socket; name a shorter path" if _is_too_long(folder) else None
+
+
+def _is_too_long(folder: Path) -> bool:
+    return len(os.fsencode(folder / "node" / SOCKET)) > SOCKET_PATH_MAX
+
+
+def _remove(folder: Path, *, whole: bool) -> None:
+    """What the demo made, and no more: a folder that was there before stays, empty."""
+    for entry in folder.iterdir():
+        shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+    if whole:
+        folder.rmdir()
+
+
+# ------------------------------------------------------------------------------------------------ what is said
+
+
+def _screen() -> Screen:
+    from rich.console import Console  # noqa: PLC0415 - only this verb draws
+
+    from holdfast.cli.demonstration import live  # noqa: PLC0415
+
+    console = Console(highlight=False)
+    return live.LiveScreen(console) if live.fits(console) else PlainScreen()
+
+
+def _program() -> str:
+    return "holdfast" if shutil.which("holdfast") else sys.argv[0]
+
+
+def _look(data: str) -> list[str]:
+    return [f"  {_program()} account list --data {data}", f"  {_program()} events --data {data} --limit 5"]
+
+
+def _kept(stage: Stage, pid: int) -> list[str]:
+    return [
+        "Look for yourself:",
+        *_look(str(stage.data)),
+        f"The node runs on. Stop it and let its data go: kill {pid} && rm -r {stage.folder}",
+    ]
+
+
+def _finished(stage: Stage) -> list[str]:
+    if not stage.board.is_good:
+        return []
+    return [
+        "Look for yourself, with a node that stays:",
+        f"  {_program()} demo --keep --data look",
+        *_look("look/node"),
+        "This run's folder is removed.",
+    ]

@@ -1,0 +1,243 @@
+"""JSON-RPC over the local socket: every no has a name, a rule and a code, and bad input changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import stat
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.core.books import some_id
+from tests.simulated.world import World
+
+from holdfast.client import Client, NodeRefused, NodeUnreachable
+from holdfast.core.refusal import Corrupt, Refused, Unavailable
+from holdfast.core.state import digest
+from holdfast.doors.answers import ANSWERS, problem_of
+from holdfast.doors.jsonrpc import BATCH_MAX, answer
+from holdfast.doors.local import LINE_BYTES_MAX, LocalDoor
+from holdfast.doors.methods import METHODS
+from holdfast.engine.loop import Engine
+
+pytestmark = pytest.mark.rule("RPC-001")
+A, B = some_id(1).hex(), some_id(2).hex()
+
+
+@pytest.fixture
+async def engine() -> AsyncIterator[Engine]:
+    started = await World().started()
+    yield started
+    await started.stop()
+
+
+@pytest.fixture
+async def folder(engine: Engine, tmp_path: Path) -> AsyncIterator[Path]:
+    door = LocalDoor(engine, tmp_path / "node.sock")
+    await door.open()
+    yield tmp_path
+    await door.close()
+
+
+async def ask(engine: Engine, message: object) -> Any:
+    raw = message if isinstance(message, bytes) else json.dumps(message).encode()
+    said = await answer(engine, raw)
+    return None if said is None else json.loads(said)
+
+
+def call(method: str, **params: object) -> dict[str, object]:
+    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+
+
+def error_of(said: Any) -> tuple[str, int, str]:
+    error = said["error"]
+    return error["data"]["name"], error["code"], error["message"]
+
+
+async def test_a_command_is_answered_with_its_event(engine: Engine) -> None:
+    assert await ask(engine, call("account.mint", id=A, owner="alice", amount=5)) == {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "result": {"event": 2, "is_repeat": False},
+    }
+
+
+@pytest.mark.rule("SEC-001")
+@pytest.mark.parametrize(
+    ("message", "name", "says"),
+    [
+        (b"{", "ParseError", "not JSON"),
+        (b"\xff\xfe", "ParseError", "not JSON"),
+        (b"[" * 100_000, "ParseError", "not JSON"),
+        (b"7", "InvalidRequest", "an object"),
+        (b"[]", "InvalidRequest", "a batch of 0"),
+        (b"{}", "InvalidRequest", "jsonrpc"),
+        (b'{"jsonrpc":"2.0","id":1}', "InvalidRequest", "method"),
+        (b'{"jsonrpc":"2.0","id":[],"method":"node.status"}', "InvalidRequest", "id"),
+        (b'{"jsonrpc":"2.0","id":true,"method":"node.status"}', "InvalidRequest", "id"),
+        (b'{"jsonrpc":"2.0","id":1,"method":"node.explode"}', "MethodNotFound", "node.explode"),
+        (b'{"jsonrpc":"2.0","id":1,"method":"account.mint","params":[1]}', "InvalidParams", "named fields"),
+        (call("account.mint", owner="alice", amount=5), "InvalidParams", "id: missing"),
+        (call("account.mint", id=A, owner="alice", amount=5, x=1), "InvalidParams", "x: no such field"),
+        (call("account.mint", id=A, owner="alice", amount="5"), "InvalidParams", "amount: Expected `int`"),
+        (call("account.mint", id=A, owner="alice", amount=5.5), "InvalidParams", "amount: Expected `int`"),
+        (call("account.mint", id=A, owner=7, amount=5), "InvalidParams", "owner: Expected `str`"),
+        (call("account.mint", id="0x" + A, owner="alice", amount=5), "InvalidParams", "id: must be lower-case hex"),
+        (call("account.mint", id=A.upper() + "AA", owner="alice", amount=5), "InvalidParams", "id: must be"),
+        (call("account.mint", id=A[:-2], owner="alice", amount=5), "Refused", "31 bytes"),
+        (call("account.mint", id=A, owner="alice", amount=2**70), "Refused", "amount"),
+        (call("account.show", owner="nobody"), "NotFound", "nobody"),
+        (call("hold.show", id=B), "NotFound", B),
+        (call("hold.list", limit=0), "InvalidParams", "limit"),
+        (call("hold.list", limit=1_001), "InvalidParams", "limit"),
+        (call("account.reserve", id=A, owner="alice", amount=1), "InsufficientFunds", "0 available"),
+    ],
+)
+async def test_bad_input_is_named_and_changes_nothing(engine: Engine, message: object, name: str, says: str) -> None:
+    before = digest(engine.state)
+    said = error_of(await ask(engine, message))
+    assert said[:2] == (name, ANSWERS[name].rpc)
+    assert says in said[2]
+    assert digest(engine.state) == before
+
+
+scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
+hostile = st.recursive(scalars, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=8)
+
+
+@pytest.mark.rule("SEC-001")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.sampled_from(sorted(METHODS)), st.dictionaries(st.sampled_from(["id", "owner", "amount", "height"]), hostile))
+async def test_hostile_parameters_never_break_the_node(engine: Engine, method: str, params: dict[str, object]) -> None:
+    said = await ask(engine, {"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+    assert "result" in said or said["error"]["data"]["name"] != "Internal"
+
+
+async def test_a_batch_is_answered_in_order_and_notifications_are_not(engine: Engine) -> None:
+    mint = call("account.mint", id=A, owner="alice", amount=5)
+    silent = {key: value for key, value in call("account.mint", id=B, owner="alice", amount=7).items() if key != "id"}
+    said = await ask(engine, [mint, silent, call("nothing"), 5])
+    assert ["result" in one for one in said] == [True, False, False]
+    assert await ask(engine, silent) is None
+    assert await ask(engine, [silent]) is None
+    assert (await ask(engine, call("account.show", owner="alice")))["result"]["available"] == 12
+    assert error_of(await ask(engine, [mint] * (BATCH_MAX + 1)))[0] == "InvalidRequest"
+
+
+async def test_a_failure_inside_gives_nothing_away(engine: Engine) -> None:
+    async def broken(_: Engine, __: object) -> Any:
+        raise ValueError("the password is swordfish")
+
+    raw = await answer(engine, json.dumps(call("broken")).encode(), {"broken": broken})
+    assert raw is not None
+    assert error_of(json.loads(raw))[0] == "Internal"
+    assert b"swordfish" not in raw
+
+
+def test_every_name_a_refusal_uses_has_an_answer() -> None:
+    assert problem_of(Refused("X-001", "no")).answer.rpc == -32000
+    assert problem_of(Unavailable("X-001", "later")).answer.http == 503
+    assert problem_of(Corrupt("X-001", "broken")).answer.exit == 74
+    codes = [each.rpc for each in ANSWERS.values()]
+    assert len(set(codes)) == len(codes)
+
+
+# ------------------------------------------------------------------------------------------------ the socket
+
+
+async def test_a_client_does_what_it_says_over_the_socket(folder: Path) -> None:
+    async with Client(folder) as node:
+        await node.mint(some_id(1), "alice", 100)
+        await node.reserve(some_id(2), "alice", 60, b"\x00memo")
+        await node.charge(some_id(2), 3, "bob", 45)
+        assert await node.account("alice") == {"owner": "alice", "available": 40, "held": 0, "pending": 15}
+        await node.finalize(3)
+        assert (await node.account("bob"))["available"] == 45
+        assert (await node.hold(some_id(2)))["status"] == "PAID"
+        with pytest.raises(NodeRefused, match="ESC-001") as refusal:
+            await node.refund(some_id(9), 4)
+        assert refusal.value.name == "NotFound"
+
+
+@pytest.mark.rule("SEC-001")
+async def test_the_socket_is_its_users_alone(folder: Path) -> None:
+    assert stat.S_IMODE((folder / "node.sock").stat().st_mode) == 0o600
+
+
+async def test_requests_of_one_connection_share_a_batch(folder: Path, engine: Engine) -> None:
+    reader, writer = await asyncio.open_unix_connection(folder / "node.sock")
+    before = engine.durable.number
+    for number in range(50):
+        request = call("account.mint", id=some_id(number).hex(), owner="alice", amount=1) | {"id": number}
+        writer.write(json.dumps(request).encode() + b"\n")
+    said = [json.loads(await reader.readline()) for _ in range(50)]
+    assert sorted(one["id"] for one in said) == list(range(50))
+    assert engine.durable.number - before < 25
+    writer.close()
+
+
+@pytest.mark.rule("ENG-006")
+async def test_events_stream_from_a_cursor(folder: Path) -> None:
+    async with Client(folder) as node:
+        for number in range(1, 6):
+            await node.mint(some_id(number), "alice", number)
+        seen = []
+        async for event in node.follow(after=2):
+            seen.append((event["number"], event["type"], event["event"]["amount"]))
+            if len(seen) == 4:
+                break
+        assert seen == [(n, "Minted", n - 1) for n in range(3, 7)]
+        with pytest.raises(NodeRefused, match="ENG-006"):
+            await anext(node.follow(after=99))
+        with pytest.raises(NodeRefused, match="RPC-001"):
+            await anext(node.follow(after="x"))  # type: ignore[arg-type]
+
+
+@pytest.mark.rule("SEC-001")
+async def test_a_line_without_end_is_refused_and_the_door_stays_open(folder: Path) -> None:
+    reader, writer = await asyncio.open_unix_connection(folder / "node.sock")
+    writer.write(b"x" * (LINE_BYTES_MAX + 10))
+    assert error_of(json.loads(await reader.readline()))[0] == "InvalidRequest"
+    writer.close()
+    async with Client(folder) as node:
+        assert (await node.status())["phase"] == "running"
+
+
+async def test_half_a_line_has_no_meaning(folder: Path, engine: Engine) -> None:
+    _, writer = await asyncio.open_unix_connection(folder / "node.sock")
+    before = digest(engine.state)
+    writer.write(json.dumps(call("account.mint", id=A, owner="alice", amount=5)).encode())  # no newline
+    writer.close()
+    await writer.wait_closed()
+    async with Client(folder) as node:
+        await node.status()
+    assert digest(engine.state) == before
+
+
+async def test_closing_the_door_finishes_what_was_asked(engine: Engine, tmp_path: Path) -> None:
+    door = LocalDoor(engine, tmp_path / "node.sock")
+    await door.open()
+    reader, writer = await asyncio.open_unix_connection(tmp_path / "node.sock")
+    writer.write(json.dumps(call("account.mint", id=A, owner="alice", amount=5)).encode() + b"\n")
+    while not engine.state.ledger.accounts:
+        await asyncio.sleep(0)
+    await door.close()
+    assert json.loads(await reader.readline())["result"]["event"] == 2
+    assert await reader.readline() == b""
+    assert not (tmp_path / "node.sock").exists()
+    writer.close()
+
+
+async def test_a_folder_too_deep_for_a_socket_is_named(engine: Engine, tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match="shorter path"):
+        await LocalDoor(engine, tmp_path / ("d" * 120) / "node.sock").open()
+
+
+async def test_a_client_gives_up_when_its_patience_ends(tmp_path: Path) -> None:
+    async with Client(tmp_path, patience_s=0.0) as node:
+        with pytest.raises(NodeUnreachable, match=r"node\.sock"):
+            await node.status()

@@ -1,0 +1,62 @@
+"""A real node process under the test's control: started, paused, killed, and asked how it died."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from holdfast.client import Client
+
+HOLDFAST = Path(sys.executable).parent / "holdfast"
+UP_WITHIN_S = 60.0
+
+
+class NodeProcess:
+    """`holdfast up` in its own process, logging into its folder."""
+
+    def __init__(self, data: Path, name: str = "node") -> None:
+        self.data, self._name = data, name
+        self._process: subprocess.Popen[bytes] | None = None
+
+    async def up(self) -> None:
+        """Start it and wait until it answers."""
+        self.data.mkdir(exist_ok=True)
+        with (self.data.parent / f"{self._name}.log").open("ab") as log:
+            command = [str(HOLDFAST), "up", "--data", str(self.data), "--node", self._name]
+            self._process = subprocess.Popen(command, stderr=log, stdin=subprocess.DEVNULL)
+        async with Client(self.data, UP_WITHIN_S, answer_within_s=1.0) as node:
+            await node.status()
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    async def kill(self) -> None:
+        """kill -9: no goodbye, no flush."""
+        self.signal(signal.SIGKILL)
+        await self.ended()
+
+    async def stop(self) -> int:
+        self.signal(signal.SIGTERM)
+        return await self.ended()
+
+    async def ended(self) -> int:
+        assert self._process is not None
+        return await asyncio.to_thread(self._process.wait, UP_WITHIN_S)
+
+    def end(self) -> None:
+        """Leave nothing running, whatever the test came to."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+    def log(self) -> str:
+        return (self.data.parent / f"{self._name}.log").read_text()

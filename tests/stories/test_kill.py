@@ -1,0 +1,170 @@
+"""A node is killed again and again in the middle of its work: nothing confirmed is missing, nothing is done twice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from tests.counts import counts
+from tests.stories.node import NodeProcess
+
+from holdfast.adapters.sqlite.journal import SqliteJournal
+from holdfast.client import Client, NodeRefused
+from holdfast.core import law
+from holdfast.core.escrow.books import broken_laws
+from holdfast.core.event import Tip
+from holdfast.core.policy import Policy
+from holdfast.core.state import State, digest
+from holdfast.core.values import BatchNo, Network
+
+CLIENTS = 8
+PATIENCE_S = 60.0
+Processes = Callable[[str], NodeProcess]
+
+
+class Requester:
+    """One client that reserves, charges and refunds, writes down what was confirmed, and never uses an id twice."""
+
+    def __init__(self, data: Path, number: int) -> None:
+        self.node, self.number = Client(data, PATIENCE_S), number
+        self.random = Random(number)
+        self.confirmed: dict[str, set[str]] = {"Reserved": set(), "Charged": set(), "Refunded": set()}
+
+    @property
+    def count(self) -> int:
+        return sum(len(ids) for ids in self.confirmed.values())
+
+    async def work(self, stop: asyncio.Event) -> None:
+        while not stop.is_set():
+            hold = self.random.randbytes(32)
+            memo = self.random.randbytes(self.random.choice((0, 20, 6_000)))
+            await self.node.reserve(hold, "alice", 5, memo)
+            self.confirmed["Reserved"].add(hold.hex())
+            if self.random.random() < 0.5:
+                await self.node.charge(hold, 1, f"provider-{self.number}", self.random.randint(0, 5))
+                self.confirmed["Charged"].add(hold.hex())
+            elif self.random.random() < 0.5:
+                await self.node.refund(hold, 1)
+                self.confirmed["Refunded"].add(hold.hex())
+        await self.node.close()
+
+
+async def happened(data: Path) -> tuple[Counter[tuple[str, str]], list[int]]:
+    """How often each thing happened to each id, and all event numbers, from the event stream alone."""
+    node = Client(data, PATIENCE_S)
+    last = (await node.status())["event"]
+    await node.close()
+    seen: Counter[tuple[str, str]] = Counter()
+    numbers = []
+    async for event in node.follow():
+        numbers.append(event["number"])
+        if "id" in event["event"]:
+            seen[event["type"], event["event"]["id"]] += 1
+        if event["number"] == last:
+            break
+    return seen, numbers
+
+
+async def folded(data: Path) -> State:
+    """The state that the stored journal gives, folded from nothing by this process."""
+    journal = SqliteJournal(data)
+    state, tip = State(Policy.for_network(Network.DEVELOPMENT)), Tip()
+    async for batch in journal.read(BatchNo(0)):
+        tip = law.fold(state, tip, (batch,))
+    await journal.close()
+    return state
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Iterator[Processes]:
+    """Nodes on one folder, by name; none outlives the test."""
+    made: list[NodeProcess] = []
+
+    def make(name: str) -> NodeProcess:
+        made.append(NodeProcess(tmp_path / "data", name))
+        return made[-1]
+
+    yield make
+    for node in made:
+        node.end()
+
+
+@pytest.mark.rule("ENG-002", "ENG-003", "ENG-005")
+async def test_kill_minus_nine_under_load_loses_nothing_and_repeats_nothing(process: Processes) -> None:
+    kills, random = counts(10, 50), Random(20261115)
+    node = process("node")
+    await node.up()
+    async with Client(node.data, PATIENCE_S) as client:
+        await client.mint(bytes(32), "alice", 10**12)
+    requesters = [Requester(node.data, number) for number in range(CLIENTS)]
+    stop = asyncio.Event()
+    work = [asyncio.create_task(requester.work(stop)) for requester in requesters]
+
+    for _ in range(kills):
+        goal = sum(requester.count for requester in requesters) + random.randint(1, 200)
+        while sum(requester.count for requester in requesters) < goal:
+            await asyncio.sleep(0.001)  # until they have got that far
+            assert not any(task.done() for task in work)
+        await asyncio.sleep(random.random() / 100)  # anywhere within a batch
+        await node.kill()
+        await node.up()
+    stop.set()
+    await asyncio.gather(*work)
+
+    async with Client(node.data, PATIENCE_S) as client:
+        live = await client.call("node.digest")
+    seen, numbers = await happened(node.data)
+    confirmed = Counter({(what, id_): 1 for each in requesters for what, ids in each.confirmed.items() for id_ in ids})
+    assert await node.stop() == 0
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert confirmed - seen == Counter(), "confirmed, yet missing"
+    assert [key for key, times in seen.items() if times > 1] == [], "done twice"
+    assert len(confirmed) > kills * 10
+    state = await folded(node.data)
+    assert digest(state).hex() == live["digest"]
+    assert broken_laws(state.ledger) == []
+    assert sum(hold_id in seen for hold_id in confirmed) == len(confirmed)
+
+
+@pytest.mark.rule("ENG-001")
+async def test_a_node_that_was_paused_and_replaced_cannot_write_when_it_wakes_up(process: Processes) -> None:
+    old, new = process("old"), process("new")
+    await old.up()
+    reader, writer = await asyncio.open_unix_connection(old.data / "node.sock")
+    old.signal(signal.SIGSTOP)
+    (old.data / "owner.lock").unlink()  # what an operator might do to a node that does not answer
+    await new.up()
+    async with Client(new.data, PATIENCE_S) as client:
+        await client.mint(bytes(32), "alice", 7)
+        old.signal(signal.SIGCONT)
+        writer.write(request("account.mint", id="11" * 32, owner="alice", amount=1_000))
+        said = json.loads(await reader.readline())
+        assert "another owner has written" in said["error"]["message"]
+        assert await old.ended() != 0
+        assert "ENG-001" in old.log()
+        assert (await client.account("alice"))["available"] == 7
+        with pytest.raises(NodeRefused, match="ESC-001"):
+            await client.reserve(bytes(31) + b"x", "alice", 8)
+    writer.close()
+    assert await new.stop() == 0
+
+
+@pytest.mark.rule("ENG-001")
+async def test_a_second_node_on_the_same_folder_is_turned_away(process: Processes) -> None:
+    first, second = process("first"), process("second")
+    await first.up()
+    await second.up()  # it is the first one that answers
+    assert await second.ended() == 75
+    assert f"process {first.pid} owns" in second.log()
+    assert await first.stop() == 0
+
+
+def request(method: str, **params: Any) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode() + b"\n"
