@@ -1,0 +1,229 @@
+"""Seeded faults: each breaks one promise in a copy of the source, and the named tests must see it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LOOP, HISTORY, PROJECT = "engine/loop.py", "engine/history.py", "engine/project.py"
+JOURNAL, TABLES = "adapters/sqlite/journal.py", "adapters/sqlite/tables.py"
+
+
+class Mutant(NamedTuple):
+    """A change that must not go unnoticed."""
+
+    says: str
+    file: str
+    old: str
+    new: str
+    seen_by: str
+
+
+MUTANTS = [
+    Mutant(
+        "answer before commit",
+        LOOP,
+        "        await self._durable()\n        return outcome\n",
+        "        return outcome\n",
+        "tests/engine/test_loop.py",
+    ),
+    Mutant(
+        "read before commit",
+        LOOP,
+        "        await self._durable()\n        return answer\n",
+        "        return answer\n",
+        "tests/engine/test_loop.py",
+    ),
+    Mutant(
+        "apply after answer: the next command does not see this one",
+        LOOP,
+        "            self._apply(event)\n",
+        "            asyncio.get_running_loop().call_soon(self._apply, event)\n",
+        "tests/engine/test_loop.py",
+    ),
+    Mutant(
+        "epoch not announced: a new owner writes nothing of its own",
+        LOOP,
+        "        await self.journal.append(batch, ())\n",
+        "        pass\n",
+        "tests/engine/test_loop.py",
+    ),
+    Mutant(
+        "number not checked: a stale owner writes",
+        "adapters/sql/journal.sql",
+        "WHERE ?1 = 1 + coalesce((SELECT max(number) FROM batch), 0)\n  AND ?6",
+        "WHERE ?6",
+        "tests/storage/test_journal.py",
+    ),
+    Mutant(
+        "parent not checked",
+        "adapters/sql/journal.sql",
+        "  AND ?6 = coalesce((SELECT hash FROM batch WHERE number = ?1 - 1), zeroblob(32));",
+        ";",
+        "tests/storage/test_journal.py",
+    ),
+    Mutant(
+        "two appends in flight",
+        LOOP,
+        "                await self._commit()\n",
+        "                asyncio.ensure_future(self._commit()); await asyncio.sleep(0)\n",
+        "tests/engine/test_loop.py",
+    ),
+    Mutant(
+        "a failed append is simply tried again",
+        LOOP,
+        "            await self._begin_again(fault)\n",
+        "            await self.journal.append(batch, attachments); self._confirm(batch, images, waiters)\n",
+        "tests/engine/test_loop.py",
+    ),
+    Mutant(
+        "memory kept after a failed append",
+        LOOP,
+        "        self._reset(recovered.state, tip_of(batch), epoch)\n",
+        "        kept = self.state; self._reset(recovered.state, tip_of(batch), epoch)\n"
+        "        self.state = kept if kept.last_event else recovered.state\n",
+        "tests/engine/test_loop.py",
+    ),
+    Mutant(
+        "event number reused after success",
+        "core/event.py",
+        "EventNo(tip.last + 1), EventNo(tip.last + count)",
+        "EventNo(max(1, tip.last)), EventNo(max(1, tip.last) + count - 1)",
+        "tests/core/test_fold.py tests/engine/test_loop.py",
+    ),
+    Mutant(
+        "a journal that forgot is built upon",
+        LOOP,
+        "        self._check_nothing_lost(recovered.tip)\n",
+        "",
+        "tests/engine/test_loop.py",
+    ),
+    Mutant(
+        "checkpoint outside its transaction",
+        TABLES,
+        "        with db:\n            for table, lines in rows.items():\n",
+        "        tip = (checkpoint.number, checkpoint.epoch, checkpoint.last, checkpoint.time_ms, checkpoint.hash)\n"
+        '        db.execute(_SQL["put_checkpoint"], tip)\n'
+        "        with db:\n            for table, lines in rows.items():\n",
+        "tests/storage/test_tables.py",
+    ),
+    Mutant(
+        "images taken from later state",
+        PROJECT,
+        "msgspec.structs.astuple(record) for key",
+        "record for key",
+        "tests/engine/test_project.py",
+    ),
+    Mutant(
+        "tables ahead of the journal are believed",
+        "engine/recover.py",
+        "    await tables.drop()\n    return Tip()\n",
+        "    return checkpoint\n",
+        "tests/engine/test_project.py",
+    ),
+    Mutant(
+        "snapshot believed without its hash",
+        "core/state.py",
+        "    if hash_ != H(SNAPSHOT_TAG, body):\n",
+        "    if False:\n",
+        "tests/core/test_fold.py",
+    ),
+    Mutant(
+        "snapshot above the tables is used",
+        "engine/snapshot.py",
+        '        if int(name.split(".")[0]) > until:\n            continue\n',
+        "",
+        "tests/engine/test_recover.py",
+    ),
+    Mutant(
+        "unique lot dropped",
+        TABLES,
+        "            if claims:\n                _add_lot(db, claims)\n",
+        "",
+        "tests/storage/test_tables.py",
+    ),
+    Mutant(
+        "merged lots lose their claims",
+        TABLES,
+        '        db.execute(_SQL["merge_lot"]',
+        '        lambda: db.execute(_SQL["merge_lot"]',
+        "tests/storage/test_tables.py",
+    ),
+    Mutant(
+        "old claims are not recalled",
+        LOOP,
+        "        return key is None or not self.history.must_recall(self.state, key)\n",
+        "        return True\n",
+        "tests/engine/test_history.py",
+    ),
+    Mutant(
+        "claims let go before the tables have them",
+        PROJECT,
+        "        tables = by_table(self._writing)\n",
+        "        tables = by_table(self._writing); self._on_written(claims); claims = []\n",
+        "tests/engine/test_history.py",
+    ),
+    Mutant(
+        "a repeat is not compared with the first",
+        "core/claim.py",
+        "    if known.checksum == _checksum(event):\n",
+        "    if True:\n",
+        "tests/core/test_escrow.py",
+    ),
+    Mutant(
+        "time follows the wall clock",
+        "engine/timekeeper.py",
+        "        return self._start_ms + max(0, self._clock.monotonic_ms() - self._zero_ms)\n",
+        "        return self._clock.wall_ms()\n",
+        "tests/engine/test_loop.py",
+    ),
+    Mutant(
+        "a follower is told before the batch is durable",
+        LOOP,
+        "        self._in_flight = waiters\n",
+        "        self._in_flight = waiters; self.tail.add(batch)\n",
+        "tests/engine/test_loop.py tests/engine/test_tail.py",
+    ),
+    Mutant(
+        "the journal does not sync",
+        JOURNAL,
+        'connect(self._path, "FULL")',
+        'connect(self._path, "NORMAL")',
+        "tests/storage/test_sqlite.py",
+    ),
+    Mutant(
+        "a large payload outside the batch's transaction",
+        JOURNAL,
+        '        with db:\n            db.execute(_SQL["append"], values)\n',
+        '        db.executemany(_SQL["attach"], [(batch.number, each.digest, each.raw) for each in attachments])\n'
+        '        with db:\n            db.execute(_SQL["append"], values)\n',
+        "tests/storage/test_journal.py",
+    ),
+]
+
+
+@pytest.mark.rule("ENG-002")
+@pytest.mark.parametrize("mutant", MUTANTS, ids=[re.sub(r"\W+", "-", mutant.says) for mutant in MUTANTS])
+def test_a_seeded_fault_is_seen(mutant: Mutant, tmp_path: Path) -> None:
+    package = tmp_path / "holdfast"
+    shutil.copytree(ROOT / "src" / "holdfast", package, ignore=shutil.ignore_patterns("__pycache__"))
+    file = package / mutant.file
+    source = file.read_text()
+    assert source.count(mutant.old) == 1, "the source has changed: mend the mutant"
+    file.write_text(source.replace(mutant.old, mutant.new))
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--timeout", "10"]
+    environ = os.environ | {"PYTHONPATH": str(tmp_path), "HYPOTHESIS_STORAGE_DIRECTORY": str(tmp_path / "hypothesis")}
+    environ.pop("HOLDFAST_FULL", None)
+    run = subprocess.run(
+        [*command, *mutant.seen_by.split()], cwd=ROOT, env=environ, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == pytest.ExitCode.TESTS_FAILED, f"nobody saw: {mutant.says}\n{run.stdout[-2000:]}"
+    assert "FAILED" in run.stdout, run.stdout[-2000:]
