@@ -79,18 +79,23 @@ def check(outcomes: Sequence[Outcome]) -> None:
 async def call(engine: Engine, callers: int, pairs: int, height: int) -> tuple[float, list[float]]:
     """A closed loop of callers who reserve, then charge; commands per second, and how long each answer took."""
     waits: list[float] = []
+    outcomes: list[Outcome] = []
 
-    async def caller(mine: Sequence[HoldId]) -> None:
-        for id_ in mine:
-            for command in (Reserve(id_, ALICE, Amount(5)), Charge(id_, Height(height), BOB, Amount(3))):
-                asked = time.perf_counter()
-                check([await engine.submit(command)])
-                waits.append(time.perf_counter() - asked)
+    async def caller(mine: Sequence[law.Command]) -> None:
+        for command in mine:
+            asked = time.perf_counter()
+            outcomes.append(await engine.submit(command))
+            waits.append(time.perf_counter() - asked)
 
     theirs = [ids(pairs) for _ in range(callers)]
+    alternating = [
+        [each for pair in zip(reserves(of), charges(of, height), strict=True) for each in pair] for of in theirs
+    ]
     began = time.perf_counter()
-    await asyncio.gather(*map(caller, theirs))
-    return 2 * callers * pairs / (time.perf_counter() - began), waits
+    await asyncio.gather(*map(caller, alternating))
+    took = time.perf_counter() - began
+    check(outcomes)
+    return 2 * callers * pairs / took, waits
 
 
 async def bulk(engine: Engine, count: int, size: int, height: int) -> tuple[float, float]:

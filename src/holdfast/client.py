@@ -3,7 +3,7 @@
     async with Client(Path("holdfast-data")) as node:
         await node.reserve(hold_id, "alice", 500)
 
-A call that returns is durable. A call that raises `Refused` changed nothing. Every command carries an id, so asking
+A call that returns is durable. A call that raises `NodeRefused` changed nothing. Every command carries an id, so asking
 again is safe: it is done at most once.
 """
 
@@ -91,8 +91,7 @@ class Client:
 
     async def call(self, method: str, **params: object) -> Any:
         """Ask until there is an answer or patience ends; a lost connection or a recovering node is asked again."""
-        deadline = asyncio.get_running_loop().time() + self._patience_s
-        wait_s = _RETRY_FIRST_S
+        patience = _Patience(self._patience_s)
         async with self._turn:
             while True:
                 try:
@@ -101,20 +100,26 @@ class Client:
                 except (OSError, EOFError, NodeRefused) as fault:  # a time-out is an OSError, too
                     if isinstance(fault, NodeRefused) and fault.name != "Unavailable":
                         raise
-                    await self.close()
-                    if asyncio.get_running_loop().time() + wait_s > deadline:
-                        raise NodeUnreachable(
-                            f"no answer from {self._socket} for {self._patience_s:g} s: {fault}"
-                        ) from fault
-                    await asyncio.sleep(wait_s)
-                    wait_s = min(2 * wait_s, _RETRY_MAX_S)
+                    await patience.wait(self._socket, fault)
 
     async def follow(self, after: int = 0) -> AsyncIterator[Any]:
-        """Events after a cursor, each with its `number`: keep the last one to go on from there later."""
+        """Events after a cursor, each once, also over a restart of the node; keep the last `number` to go on later."""
+        patience = _Patience(self._patience_s)
+        while True:
+            try:
+                async for event in self._stream(after):
+                    after, patience = event["number"], _Patience(self._patience_s)
+                    yield event
+                fault: Exception = EOFError("the node hung up")
+            except (OSError, EOFError) as error:
+                fault = error
+            await patience.wait(self._socket, fault)
+
+    async def _stream(self, after: int) -> AsyncIterator[Any]:
         reader, writer = await asyncio.open_unix_connection(self._socket, limit=LINE_BYTES_MAX)
         try:
             writer.write(_request(0, "events.follow", {"after": after}))
-            while line := await reader.readline():
+            while (line := await reader.readline()).endswith(b"\n"):  # half a line is none
                 message = msgspec.json.decode(line)
                 if "error" in message:
                     raise _refusal(message["error"])
@@ -123,6 +128,15 @@ class Client:
             writer.close()
 
     async def _ask(self, method: str, params: dict[str, object]) -> Any:
+        try:
+            return await self._ask_once(method, params)
+        except NodeRefused:
+            raise
+        except BaseException:  # also a cancelled call: its answer must not be taken for the next one's
+            await self.close()
+            raise
+
+    async def _ask_once(self, method: str, params: dict[str, object]) -> Any:
         if self._streams is None:
             self._streams = await asyncio.open_unix_connection(self._socket, limit=LINE_BYTES_MAX)
         reader, writer = self._streams
@@ -135,7 +149,23 @@ class Client:
         message = msgspec.json.decode(line)
         if "error" in message:
             raise _refusal(message["error"])
+        if message["id"] != id_:
+            raise EOFError(f"an answer to {message['id']}, not to {id_}")
         return message["result"]
+
+
+class _Patience:
+    """Growing pauses until the patience is used up."""
+
+    def __init__(self, patience_s: float) -> None:
+        self._patience_s, self._wait_s = patience_s, _RETRY_FIRST_S
+        self._deadline = asyncio.get_running_loop().time() + patience_s
+
+    async def wait(self, socket: Path, fault: Exception) -> None:
+        if asyncio.get_running_loop().time() + self._wait_s > self._deadline:
+            raise NodeUnreachable(f"no answer from {socket} for {self._patience_s:g} s: {fault}") from fault
+        await asyncio.sleep(self._wait_s)
+        self._wait_s = min(2 * self._wait_s, _RETRY_MAX_S)
 
 
 def _request(id_: int, method: str, params: dict[str, object]) -> bytes:

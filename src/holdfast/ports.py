@@ -30,7 +30,14 @@ class Journal(Protocol):
     """The hash-chained batches: the one place where state is durable (ENG-001)."""
 
     async def own(self) -> Tip:
-        """Take ownership (anew): the lock, a fresh connection, and the tip that is really durable."""
+        """Take ownership (anew): the lock, a fresh connection, and the tip that is really durable.
+
+        Unavailable where somebody else holds the lock. Once it is ours, no earlier append of anybody can still land.
+        """
+        ...
+
+    async def wait_free(self) -> None:
+        """Return when ownership can probably be had: what a standby waits for. It may still be taken by another."""
         ...
 
     async def append(self, batch: Batch, attachments: Sequence[Attachment]) -> None:
@@ -44,6 +51,10 @@ class Journal(Protocol):
         """The last durable batch, without ownership."""
         ...
 
+    async def wait_beyond(self, number: BatchNo) -> None:
+        """Return when a batch above `number` is durable: what a follower waits for."""
+        ...
+
     def read(self, after: BatchNo, until: BatchNo | None = None) -> AsyncIterator[Batch]:
         """Durable batches with after < number ≤ until, in order."""
         ...
@@ -54,6 +65,18 @@ class Journal(Protocol):
 
     async def attachment(self, batch: BatchNo, digest: Digest) -> bytes | None:
         """A large payload that was appended with this batch (ENG-007)."""
+        ...
+
+    async def attachments(self, batch: BatchNo) -> list[Attachment]:
+        """All large payloads that were appended with this batch."""
+        ...
+
+    async def floor(self) -> BatchNo:
+        """The last batch that was trimmed away, 0 where none was."""
+        ...
+
+    async def trim(self, until: BatchNo) -> None:
+        """Let go of the batches up to this one, never of the last one; whoever asks has them elsewhere (ENG-004)."""
         ...
 
     async def close(self) -> None: ...

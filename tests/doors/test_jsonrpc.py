@@ -241,3 +241,56 @@ async def test_a_client_gives_up_when_its_patience_ends(tmp_path: Path) -> None:
     async with Client(tmp_path, patience_s=0.0) as node:
         with pytest.raises(NodeUnreachable, match=r"node\.sock"):
             await node.status()
+
+
+async def test_the_answer_of_a_cancelled_call_is_not_taken_for_the_next_ones(folder: Path, engine: Engine) -> None:
+    async with Client(folder) as node:
+        await node.mint(some_id(1), "alice", 100)
+        call = asyncio.create_task(node.reserve(some_id(2), "alice", 60))
+        while not engine.state.ledger.holds:
+            await asyncio.sleep(0)
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+        assert (await node.account("alice"))["available"] == 40
+
+
+async def test_a_silent_node_is_given_up_on(tmp_path: Path) -> None:
+    left = asyncio.Event()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+        left.set()
+
+    server = await asyncio.start_unix_server(silent, tmp_path / "node.sock")
+    async with Client(tmp_path, patience_s=0.05, answer_within_s=0.05) as node:
+        with pytest.raises(NodeUnreachable):
+            await node.status()
+    await left.wait()
+    server.close()
+    await server.wait_closed()
+
+
+@pytest.mark.rule("ENG-006")
+async def test_following_goes_on_over_a_restart_of_the_node(tmp_path: Path) -> None:
+    world = World()
+    seen: list[int] = []
+
+    async def follow() -> None:
+        async for event in Client(tmp_path).follow():
+            seen.append(event["number"])
+
+    follower = asyncio.create_task(follow())
+    for life in range(3):
+        engine = await world.started()
+        door = LocalDoor(engine, tmp_path / "node.sock")
+        await door.open()
+        async with Client(tmp_path) as node:
+            await node.mint(some_id(life), "alice", 1)
+        while len(seen) < 2 * (life + 1):
+            await asyncio.sleep(0.001)
+        await door.close()
+        await engine.stop()
+    follower.cancel()
+    await asyncio.gather(follower, return_exceptions=True)
+    assert seen == [1, 2, 3, 4, 5, 6]

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from tests.core.books import some_id
 from tests.simulated.world import World, small_batches
 
-from holdfast.core.escrow.acts import Mint, Reserve
+from holdfast.core.escrow.acts import Charge, Finalize, Mint, Refund, Reserve
 from holdfast.core.refusal import Refused
-from holdfast.core.values import AccountId, Amount, EventNo
-from holdfast.engine.history import History, Prefixes
+from holdfast.core.values import AccountId, Amount, EventNo, Height
+from holdfast.engine.history import History, Prefixes, _prefix
 from holdfast.engine.loop import Accepted
 
-ALICE = AccountId("alice")
+ALICE, BOB = AccountId("alice"), AccountId("bob")
 pytestmark = pytest.mark.rule("ENG-005")
 
 keys = st.binary(min_size=33, max_size=33)
@@ -28,8 +28,8 @@ def test_the_prefixes_never_call_an_old_key_new(old: set[bytes], new: set[bytes]
     prefixes.add(old)
     prefixes.add(old)
     assert all(prefixes.may_hold(key) for key in old)
-    short = {key[1:9] for key in old}
-    assert all(not prefixes.may_hold(key) for key in new if key[1:9] not in short)
+    short = {_prefix(key) for key in old}
+    assert all(not prefixes.may_hold(key) for key in new if _prefix(key) not in short)
 
 
 async def test_a_claim_is_known_when_only_the_tables_remember_it() -> None:
@@ -97,4 +97,25 @@ async def test_recalled_claims_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -
         assert isinstance(outcome, Accepted)
         assert outcome.is_repeat
     assert len(engine.state.claims.recalled) <= 5
+    await engine.stop()
+
+
+async def test_a_settlement_asked_for_again_is_answered_as_the_first_time_also_when_it_is_final() -> None:
+    world = World(small_batches())
+    engine = await world.started()
+    await engine.submit(Mint(some_id(1), ALICE, Amount(100)))
+    charge, refund = Charge(some_id(2), Height(1), BOB, Amount(3)), Refund(some_id(3), Height(1))
+    for hold in (2, 3):
+        await engine.submit(Reserve(some_id(hold), ALICE, Amount(5)))
+    assert [await engine.submit(each) for each in (charge, refund)] == [Accepted(EventNo(5)), Accepted(EventNo(6))]
+    again = [Accepted(EventNo(5), is_repeat=True), Accepted(EventNo(6), is_repeat=True)]
+    assert [await engine.submit(each) for each in (charge, refund)] == again
+    await engine.submit(Finalize(Height(1)))
+    assert [await engine.submit(each) for each in (charge, refund)] == again  # from memory
+    await engine.projector.drain()
+    assert engine.state.claims.recent == {}
+    assert [await engine.submit(each) for each in (charge, refund)] == again  # from the tables
+    other = await engine.submit(Charge(some_id(2), Height(1), BOB, Amount(4)))
+    assert isinstance(other, Refused)
+    assert other.name == "IdReused"
     await engine.stop()

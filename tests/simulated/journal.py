@@ -91,19 +91,41 @@ class SimulatedJournal:
         if fault is Fault.FAIL_AFTER:
             raise Unavailable("ENG-002", "simulated: outcome unknown")
 
+    async def wait_free(self) -> None:
+        while self._disk.owner not in (None, self):
+            await asyncio.sleep(0)
+
+    async def wait_beyond(self, number: BatchNo) -> None:
+        while (await self.tip()).number <= number:
+            await asyncio.sleep(0)
+
     async def tip(self) -> Tip:
         return tip_of(self._disk.batches[-1]) if self._disk.batches else Tip()
 
     async def read(self, after: BatchNo, until: BatchNo | None = None) -> AsyncIterator[Batch]:
-        for batch in list(self._disk.batches[after:until]):
-            await asyncio.sleep(0)
-            yield batch
+        for batch in list(self._disk.batches):
+            if batch.number > after and (until is None or batch.number <= until):
+                await asyncio.sleep(0)
+                yield batch
 
     async def batch_of(self, event: EventNo) -> BatchNo | None:
         return next((batch.number for batch in self._disk.batches if batch.last >= event), None)
 
     async def attachment(self, batch: BatchNo, digest: Digest) -> bytes | None:
         return self._disk.attachments.get((batch, digest))
+
+    async def attachments(self, batch: BatchNo) -> list[Attachment]:
+        found = [Attachment(Digest(key[1]), raw) for key, raw in self._disk.attachments.items() if key[0] == batch]
+        return sorted(found, key=lambda each: each.digest)
+
+    async def floor(self) -> BatchNo:
+        return BatchNo(self._disk.batches[0].number - 1 if self._disk.batches else 0)
+
+    async def trim(self, until: BatchNo) -> None:
+        disk = self._disk
+        disk.batches = [batch for batch in disk.batches[:-1] if batch.number > until] + disk.batches[-1:]
+        first = disk.batches[0].number if disk.batches else 0
+        disk.attachments = {key: raw for key, raw in disk.attachments.items() if key[0] >= first}
 
     async def close(self) -> None:
         if self._disk.owner is self:

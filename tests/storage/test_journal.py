@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -147,3 +148,48 @@ async def test_owning_again_keeps_everything(journal: Journal) -> None:
     made = await filled(journal, 2)
     assert await journal.own() == tip_of(made[-1])
     assert len(await filled(journal, 1)) == 1
+
+
+@pytest.mark.rule("ENG-004")
+async def test_trimming_lets_go_of_old_batches_and_their_payloads_never_of_the_last(journal: Journal) -> None:
+    tip, made, payload = Tip(), [], Attachment(Digest(b"1" * 32), b"a" * 9_000)
+    for _ in range(5):
+        made.append(after(tip))
+        await journal.append(made[-1], [payload])
+        tip = tip_of(made[-1])
+    assert await journal.floor() == 0
+    await journal.trim(BatchNo(2))
+    assert (await journal.floor(), await all_of(journal)) == (2, made[2:])
+    assert await journal.attachments(BatchNo(2)) == []
+    assert await journal.attachments(BatchNo(3)) == [payload]
+    assert await journal.batch_of(EventNo(made[2].first)) == 3
+    await journal.trim(BatchNo(99))
+    assert (await journal.floor(), await all_of(journal), await journal.tip()) == (4, made[4:], tip)
+    await filled(journal, 1)
+    assert (await journal.tip()).number == 6
+
+
+@pytest.mark.rule("ENG-006")
+async def test_a_follower_is_woken_by_the_next_batch(reopen: OpenJournal, journal: Journal) -> None:
+    await filled(journal, 2)
+    other = reopen()
+    await other.wait_beyond(BatchNo(1))
+    waiting = asyncio.create_task(other.wait_beyond(BatchNo(2)))
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    await filled(journal, 1)
+    await asyncio.wait_for(waiting, 10)
+    assert (await other.tip()).number == 3
+    await other.close()
+
+
+async def test_a_standby_is_woken_when_the_owner_goes(reopen: OpenJournal) -> None:
+    first, second = reopen(), reopen()
+    await first.own()
+    waiting = asyncio.create_task(second.wait_free())
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    await first.close()
+    await asyncio.wait_for(waiting, 10)
+    assert await second.own() == Tip()
+    await second.close()

@@ -34,7 +34,9 @@ def configured(file: Path | None, flags: Mapping[str, object]) -> Config:
 def log_as(log: Log) -> None:
     """Logs go to standard error, as text for people or as JSON for machines."""
     level = logging.getLevelNamesMapping()[log.level.upper()]
-    shape = structlog.processors.JSONRenderer() if log.format is LogFormat.JSON else structlog.dev.ConsoleRenderer()
+    has_colours = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    text = structlog.dev.ConsoleRenderer(colors=has_colours)
+    shape = structlog.processors.JSONRenderer() if log.format is LogFormat.JSON else text
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,

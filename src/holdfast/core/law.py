@@ -41,6 +41,8 @@ _APPLY: Final[dict[type[Event], Callable[[State, Any], None]]] = {
 _CLAIM_KEY: Final[dict[type, Callable[[Any], bytes]]] = {
     money.Mint: money.mint_key,
     money.Reserve: money.hold_key,
+    money.Charge: money.settlement_key,
+    money.Refund: money.settlement_key,
 }
 
 EVENTS: Final = tuple(_APPLY)

@@ -92,7 +92,7 @@ async def _holds(engine: Engine, asked: ManyHolds) -> object:
 
 
 async def _status(engine: Engine, _: Nothing) -> object:
-    ledger = engine.state.ledger
+    counts = await engine.ask(lambda state: (len(state.ledger.accounts), len(state.ledger.holds)))
     return {
         "version": __version__,
         "network": engine.policy.network,
@@ -103,8 +103,8 @@ async def _status(engine: Engine, _: Nothing) -> object:
         "event": engine.durable.last,
         "time_ms": engine.durable.time_ms,
         "tables_as_of": engine.projector.checkpoint.last,
-        "accounts": len(ledger.accounts),
-        "holds_open": len(ledger.holds),
+        "accounts": counts[0],
+        "holds_open": counts[1],
     }
 
 

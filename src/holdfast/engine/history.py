@@ -18,17 +18,22 @@ class Prefixes:
 
     def add(self, keys: Iterable[bytes]) -> None:
         for key in keys:
-            prefix = int.from_bytes(key[1:9], "big")
+            prefix = _prefix(key)
             bucket = self._buckets[prefix >> 52]
             at = bisect_left(bucket, prefix)
             if at == len(bucket) or bucket[at] != prefix:
                 bucket.insert(at, prefix)
 
     def may_hold(self, key: bytes) -> bool:
-        prefix = int.from_bytes(key[1:9], "big")
+        prefix = _prefix(key)
         bucket = self._buckets[prefix >> 52]
         at = bisect_left(bucket, prefix)
         return at < len(bucket) and bucket[at] == prefix
+
+
+def _prefix(key: bytes) -> int:
+    """Eight bytes of the id, shifted by what it was claimed for: one id may be claimed for several things."""
+    return int.from_bytes(key[1:9], "big") ^ (key[0] * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF)
 
 
 class History:

@@ -27,3 +27,19 @@ SELECT number FROM batch WHERE last_event >= ?1 ORDER BY last_event, number LIMI
 -- name: attachment
 -- A large payload by its batch and digest.
 SELECT raw FROM attachment WHERE batch = ?1 AND digest = ?2;
+
+-- name: attachments
+-- All large payloads of a batch.
+SELECT digest, raw FROM attachment WHERE batch = ?1 ORDER BY digest;
+
+-- name: floor
+-- The last batch before the first one that is kept.
+SELECT coalesce(min(number) - 1, 0) FROM batch;
+
+-- name: trim_batches
+-- Let go of batches that are kept elsewhere, never of the last one.
+DELETE FROM batch WHERE number <= ?1 AND number < (SELECT max(number) FROM batch);
+
+-- name: trim_attachments
+-- Let go of the payloads of batches that are gone.
+DELETE FROM attachment WHERE batch < (SELECT min(number) FROM batch);

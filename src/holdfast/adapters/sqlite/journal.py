@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -21,6 +22,8 @@ from holdfast.core.values import BatchNo, Digest, EventNo
 T = TypeVar("T")
 _SQL: Final = queries("journal")
 _PAGE: Final = 256
+_LOOK_AGAIN_S: Final = 0.02
+"""SQLite tells nobody when another process commits: a follower looks again."""
 _NUMBER_MAX: Final = 2**63 - 1
 
 
@@ -41,8 +44,16 @@ class SqliteJournal:
     async def append(self, batch: Batch, attachments: Sequence[Attachment]) -> None:
         await self._writer.do(lambda: self._append(batch, attachments))
 
+    async def wait_free(self) -> None:
+        while not await asyncio.to_thread(self._lock.is_free):  # noqa: ASYNC110 - nobody would set an event
+            await asyncio.sleep(_LOOK_AGAIN_S)
+
     async def tip(self) -> Tip:
         return await self._reading(_tip)
+
+    async def wait_beyond(self, number: BatchNo) -> None:
+        while (await self.tip()).number <= number:  # noqa: ASYNC110
+            await asyncio.sleep(_LOOK_AGAIN_S)
 
     async def read(self, after: BatchNo, until: BatchNo | None = None) -> AsyncIterator[Batch]:
         last = _NUMBER_MAX if until is None else until
@@ -59,6 +70,17 @@ class SqliteJournal:
 
     async def attachment(self, batch: BatchNo, digest: Digest) -> bytes | None:
         return await self._reading(lambda db: db.execute(_SQL["attachment"], (batch, digest)).get)
+
+    async def attachments(self, batch: BatchNo) -> list[Attachment]:
+        return await self._reading(
+            lambda db: [Attachment(Digest(digest), raw) for digest, raw in db.execute(_SQL["attachments"], (batch,))]
+        )
+
+    async def floor(self) -> BatchNo:
+        return await self._reading(lambda db: BatchNo(db.execute(_SQL["floor"]).get))
+
+    async def trim(self, until: BatchNo) -> None:
+        await self._writer.do(lambda: self._trim(until))
 
     async def close(self) -> None:
         await self._writer.do(self._close_writer)
@@ -81,10 +103,19 @@ class SqliteJournal:
         self._to_write = db
         return _tip(db)
 
-    def _append(self, batch: Batch, attachments: Sequence[Attachment]) -> None:
-        db = self._to_write
-        if db is None:
+    def _owned(self) -> apsw.Connection:
+        if self._to_write is None:
             raise Unavailable("ENG-001", "the journal is not owned")
+        return self._to_write
+
+    def _trim(self, until: BatchNo) -> None:
+        db = self._owned()
+        with db:
+            db.execute(_SQL["trim_batches"], (until,))
+            db.execute(_SQL["trim_attachments"])
+
+    def _append(self, batch: Batch, attachments: Sequence[Attachment]) -> None:
+        db = self._owned()
         values = (
             batch.number,
             batch.epoch,
@@ -170,6 +201,19 @@ class OwnerLock:
         os.ftruncate(file, 0)
         os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
         self._file = file
+
+    def is_free(self) -> bool:
+        """Whether nobody holds it at this moment."""
+        if self._file is not None or not self._path.exists():
+            return True
+        file = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        finally:
+            os.close(file)
+        return True
 
     def release(self) -> None:
         if self._file is not None:

@@ -104,3 +104,7 @@ def mint_key(event: Mint | Minted) -> bytes:
 
 def hold_key(event: Reserve | Reserved) -> bytes:
     return b"h" + event.id
+
+
+def settlement_key(settled: Charge | Refund | Charged | Refunded) -> bytes:
+    return b"s" + settled.id

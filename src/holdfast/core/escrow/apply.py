@@ -13,12 +13,13 @@ from holdfast.core.escrow.acts import (
     Undone,
     hold_key,
     mint_key,
+    settlement_key,
 )
 from holdfast.core.escrow.books import HOLD_LIFE, MINT, Account, Books, Hold, HoldAct, Ledger
 from holdfast.core.event import Event
 from holdfast.core.machine import step, why_not_step
 from holdfast.core.refusal import Corrupt
-from holdfast.core.values import AccountId, Height, HoldId
+from holdfast.core.values import AccountId, Amount, Height, HoldId
 
 Posting = tuple[AccountId, str, int]
 """Account, bucket and what is added to it; the postings of one event sum to zero (ESC-001)."""
@@ -103,12 +104,25 @@ def apply_finalized(state: Books, event: Finalized) -> None:
     ledger = state.ledger
     _post(state, event)
     for hold in _settled_until(ledger, event.height):
+        _claim_settlement(state, hold)
         _move(hold, HoldAct.FINALIZE)
         state.touched["hold", hold.event] = hold
         del ledger.holds[hold.id]
     for height in [h for h in ledger.settled if h <= event.height]:
         del ledger.settled[height]
     ledger.finalized = event.height
+
+
+def _claim_settlement(state: Books, hold: Hold) -> None:
+    """From now on for ever: who asks for this settlement again is answered as the first time."""
+    assert hold.settled is not None
+    assert hold.height is not None
+    event: Charged | Refunded
+    if hold.payee is None:
+        event = Refunded(hold.id, hold.height)
+    else:
+        event = Charged(hold.id, hold.height, hold.payee, Amount(hold.charged))
+    state.claims.add(settlement_key(event), hold.settled, event)
 
 
 def apply_undone(state: Books, event: Undone) -> None:

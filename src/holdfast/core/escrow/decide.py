@@ -21,6 +21,7 @@ from holdfast.core.escrow.acts import (
     Undone,
     hold_key,
     mint_key,
+    settlement_key,
 )
 from holdfast.core.escrow.books import AMOUNT_MAX, HOLD_LIFE, MINT, Account, Books, Hold, HoldAct, HoldStatus, Ledger
 from holdfast.core.event import Attachment, Decided, Payload, enclose
@@ -69,8 +70,9 @@ def charge(state: Books, command: Charge, _now_ms: int) -> Decided | Refused:
     if no := _why_not_account(command.payee):
         return no
     hold = state.ledger.holds.get(command.id)
+    event = Charged(command.id, command.height, command.payee, command.amount)
     if hold is None:
-        return _no_hold(command.id)
+        return claim.why_not_first(state.claims, settlement_key(event), event) or _no_hold(command.id)
     same = (HoldStatus.CHARGED, command.height, command.payee, command.amount)
     if (hold.status, hold.height, hold.payee, hold.charged) == same:
         return Decided((), since=hold.settled)
@@ -78,18 +80,17 @@ def charge(state: Books, command: Charge, _now_ms: int) -> Decided | Refused:
         return no
     if not 0 <= command.amount <= hold.amount:
         return _no(f"{command.amount} is not between 0 and the {hold.amount} reserved")
-    return Decided((Charged(command.id, command.height, command.payee, command.amount),))
+    return Decided((event,))
 
 
 def refund(state: Books, command: Refund, _now_ms: int) -> Decided | Refused:
     hold = state.ledger.holds.get(command.id)
+    event = Refunded(command.id, command.height)
     if hold is None:
-        return _no_hold(command.id)
+        return claim.why_not_first(state.claims, settlement_key(event), event) or _no_hold(command.id)
     if (hold.status, hold.height) == (HoldStatus.REFUNDED, command.height):
         return Decided((), since=hold.settled)
-    return _why_not_settle(state.ledger, hold, HoldAct.REFUND, command.height) or Decided(
-        (Refunded(command.id, command.height),)
-    )
+    return _why_not_settle(state.ledger, hold, HoldAct.REFUND, command.height) or Decided((event,))
 
 
 def finalize(state: Books, command: Finalize, _now_ms: int) -> Decided | Refused:
@@ -143,7 +144,7 @@ def _no(says: str, hint: str = "") -> Refused:
 
 
 def _no_hold(id_: bytes) -> Refused:
-    return Refused("ESC-001", f"no open hold {id_.hex()}", "it was never made, or its block is final", name="NotFound")
+    return Refused("ESC-001", f"no open hold {id_.hex()}", "it was never made", name="NotFound")
 
 
 def _balance(ledger: Ledger, owner: AccountId) -> Account:
