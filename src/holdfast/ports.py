@@ -89,6 +89,10 @@ class Tables(Protocol):
         """Create or migrate the schema; the batch up to which the tables are complete."""
         ...
 
+    async def checkpoint(self) -> Tip:
+        """The same without changing anything: what a follower asks."""
+        ...
+
     async def write(
         self, rows: Mapping[str, Sequence[Row]], claims: Sequence[tuple[bytes, Claim]], checkpoint: Tip
     ) -> None:

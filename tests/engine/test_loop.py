@@ -272,7 +272,7 @@ async def test_stopping_commits_what_was_accepted_and_turns_the_rest_away() -> N
     assert [isinstance(await task, Accepted) for task in accepted] == [True] * 5
     with pytest.raises(Unavailable, match="stopped"):
         await engine.submit(mint(9))
-    assert world.tables.checkpoint.last == 6
+    assert world.tables.at.last == 6
 
 
 # ------------------------------------------------------------------------------------------------ ownership, time

@@ -38,6 +38,7 @@ class Disk:
         self.release = asyncio.Event()
         self.appends_in_flight = 0
         self.before_append: Callable[[Batch], None] = lambda batch: None
+        self.on_read: Callable[[int], None] = lambda after: None
 
 
 class SimulatedJournal:
@@ -103,6 +104,7 @@ class SimulatedJournal:
         return tip_of(self._disk.batches[-1]) if self._disk.batches else Tip()
 
     async def read(self, after: BatchNo, until: BatchNo | None = None) -> AsyncIterator[Batch]:
+        self._disk.on_read(after)
         for batch in list(self._disk.batches):
             if batch.number > after and (until is None or batch.number <= until):
                 await asyncio.sleep(0)

@@ -19,13 +19,16 @@ class SimulatedTables:
     def __init__(self) -> None:
         self.rows: dict[str, dict[object, Row]] = {table: {} for table in FIELDS}
         self.claims: dict[bytes, Claim] = {}
-        self.checkpoint = Tip()
+        self.at = Tip()
         self.writes = 0
         self.faults = 0
         """How many writes fail from now on."""
 
     async def open(self) -> Tip:
-        return self.checkpoint
+        return self.at
+
+    async def checkpoint(self) -> Tip:
+        return self.at
 
     async def write(
         self, rows: Mapping[str, Sequence[Row]], claims: Sequence[tuple[bytes, Claim]], checkpoint: Tip
@@ -38,11 +41,11 @@ class SimulatedTables:
             for row in lines:
                 self.rows[table][row[0]] = row
         self.claims.update(claims)
-        self.checkpoint = checkpoint
+        self.at = checkpoint
 
     async def drop(self) -> None:
         self.rows = {table: {} for table in FIELDS}
-        self.claims, self.checkpoint = {}, Tip()
+        self.claims, self.at = {}, Tip()
 
     async def get(self, table: str, key: object) -> Row | None:
         return self.rows[table].get(key)
@@ -51,7 +54,7 @@ class SimulatedTables:
         at = [(FIELDS[table].index(column), value) for column, value in match.items()]
         keys = sorted(key for key in self.rows[table] if key > after)  # type: ignore[operator, type-var]
         rows = [self.rows[table][key] for key in keys]
-        return [row for row in rows if all(row[i] == value for i, value in at)][:limit], self.checkpoint.last
+        return [row for row in rows if all(row[i] == value for i, value in at)][:limit], self.at.last
 
     async def claim_keys(self) -> AsyncIterator[Sequence[bytes]]:
         yield list(self.claims)

@@ -14,7 +14,9 @@ from holdfast.adapters.sqlite.journal import SqliteJournal
 from holdfast.adapters.sqlite.tables import SqliteTables
 from holdfast.core.policy import EnginePolicy, Policy
 from holdfast.core.values import Network
+from holdfast.core.state import State
 from holdfast.engine.loop import Engine
+from holdfast.engine.recover import recover
 
 DEVELOPMENT = Policy.for_network(Network.DEVELOPMENT)
 
@@ -67,6 +69,11 @@ class World:
         """A new owner; by default one that believes the one before it is dead."""
         journal = SimulatedJournal(self.disk, ignores_lock=ignores_lock)
         return Engine(journal, self.tables, self.files, self.clock, self.policy, owner)
+
+    async def recovered(self) -> State:
+        """The state that a new owner would find, before it writes anything."""
+        journal = SimulatedJournal(self.disk, ignores_lock=True)
+        return (await recover(journal, self.tables, self.files, self.policy)).state
 
     async def started(self) -> Engine:
         engine = self.engine()

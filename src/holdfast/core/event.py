@@ -28,6 +28,8 @@ class OwnershipTaken(Event, frozen=True, tag=1):
 
     epoch: Epoch
     owner: str
+    door: str = ""
+    """Where followers find it to hand on what they may not decide."""
 
 
 class Payload(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -29,7 +29,7 @@ _DECIDE: Final[dict[type, Callable[[State, Any, int], Decided | Refused]]] = {
 }
 
 _APPLY: Final[dict[type[Event], Callable[[State, Any], None]]] = {
-    OwnershipTaken: lambda state, event: None,
+    OwnershipTaken: lambda state, event: setattr(state, "owner", event),
     money.Minted: move.apply_minted,
     money.Reserved: move.apply_reserved,
     money.Charged: move.apply_charged,

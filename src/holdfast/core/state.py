@@ -11,7 +11,7 @@ import msgspec
 from holdfast.core.canon import H
 from holdfast.core.claim import Claims
 from holdfast.core.escrow.books import Ledger
-from holdfast.core.event import Tip
+from holdfast.core.event import OwnershipTaken, Tip
 from holdfast.core.policy import Policy
 from holdfast.core.refusal import Corrupt
 from holdfast.core.values import Digest, EventNo
@@ -27,6 +27,8 @@ class State(msgspec.Struct):
     policy: Policy
     ledger: Ledger = msgspec.field(default_factory=Ledger)
     last_event: EventNo = EventNo(0)
+    owner: OwnershipTaken | None = None
+    """Who decides now."""
     claims: Claims = msgspec.field(default_factory=Claims)
     touched: dict[tuple[str, object], msgspec.Struct] = {}
     """Records changed since the last batch was sealed, by table and key: what the projection must write."""
@@ -38,6 +40,7 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     tip: Tip
     digest: Digest
     ledger: Ledger
+    owner: OwnershipTaken | None
 
 
 def digest(state: State) -> Digest:
@@ -45,7 +48,7 @@ def digest(state: State) -> Digest:
     ledger = state.ledger
     totals = (ledger.finalized, ledger.reserved_total, ledger.charged_total, ledger.refunded_total)
     parts = (_digest_of(ledger.accounts), _digest_of(ledger.holds), _digest_of(ledger.settled))
-    return H("holdfast.state.v1", state.last_event, _pack(totals), *parts)
+    return H("holdfast.state.v1", state.last_event, _pack((totals, state.owner)), *parts)
 
 
 def _digest_of(entries: Mapping[Any, object]) -> bytes:
@@ -57,7 +60,7 @@ def _digest_of(entries: Mapping[Any, object]) -> bytes:
 
 def snapshot(state: State, tip: Tip) -> bytes:
     """The state as bytes that carry their own hash; `tip` is the batch it is the fold of."""
-    body = _pack(Snapshot(tip, digest(state), state.ledger))
+    body = _pack(Snapshot(tip, digest(state), state.ledger, state.owner))
     return MAGIC + H(SNAPSHOT_TAG, body) + body
 
 
@@ -72,7 +75,7 @@ def restore(raw: bytes, policy: Policy) -> tuple[State, Tip]:
         stored = msgspec.msgpack.decode(body, type=Snapshot)
     except msgspec.DecodeError as fault:
         raise Corrupt("ENG-003", f"the snapshot cannot be read: {fault}") from fault
-    state = State(policy, stored.ledger, stored.tip.last)
+    state = State(policy, stored.ledger, stored.tip.last, stored.owner)
     if digest(state) != stored.digest:
         raise Corrupt("ENG-003", "the snapshot does not have the digest it is stored with")
     return state, stored.tip

@@ -93,16 +93,18 @@ async def _holds(engine: Engine, asked: ManyHolds) -> object:
 
 async def _status(engine: Engine, _: Nothing) -> object:
     counts = await engine.ask(lambda state: (len(state.ledger.accounts), len(state.ledger.holds)))
+    standing = engine.standing()
     return {
         "version": __version__,
         "network": engine.policy.network,
         "chain_id": engine.policy.chain_id,
-        "phase": engine.phase,
-        "batch": engine.durable.number,
-        "epoch": engine.durable.epoch,
-        "event": engine.durable.last,
-        "time_ms": engine.durable.time_ms,
-        "tables_as_of": engine.projector.checkpoint.last,
+        "role": standing.role,
+        "phase": standing.phase,
+        "batch": standing.tip.number,
+        "epoch": standing.tip.epoch,
+        "event": standing.tip.last,
+        "time_ms": standing.tip.time_ms,
+        "tables_as_of": standing.tables_as_of,
         "accounts": counts[0],
         "holds_open": counts[1],
     }

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
@@ -19,11 +19,12 @@ from holdfast.core.refusal import Corrupt, Fenced, Refused, Unavailable
 from holdfast.core.state import State
 from holdfast.core.values import Epoch, EventNo
 from holdfast.engine.history import History
-from holdfast.engine.project import Images, Projector, take_images
-from holdfast.engine.recover import recover
+from holdfast.engine.project import Images, Projector, RowKey, take_images
+from holdfast.engine.read import Standing
+from holdfast.engine.recover import Recovered, recover
 from holdfast.engine.tail import Tail
 from holdfast.engine.timekeeper import Timekeeper
-from holdfast.ports import Clock, Files, Journal, Tables
+from holdfast.ports import Clock, Files, Journal, Row, Tables
 
 T = TypeVar("T")
 GATHER_TURNS: Final = 4
@@ -54,6 +55,14 @@ class Phase(StrEnum):
     FAILED = "failed"
 
 
+class Standby(Protocol):
+    """Somebody who has followed the journal so far (engine.follower)."""
+
+    async def catch_up(self) -> Recovered | None:
+        """All there is to know up to the journal's end, without loading; None where that is not possible."""
+        ...
+
+
 class _Open(msgspec.Struct):
     """The batch that is being filled."""
 
@@ -77,11 +86,18 @@ class Engine:
     _in_flight: list[asyncio.Future[None]] | None
 
     def __init__(
-        self, journal: Journal, tables: Tables, files: Files, clock: Clock, policy: Policy, owner: str = "node"
+        self,
+        journal: Journal,
+        tables: Tables,
+        files: Files,
+        clock: Clock,
+        policy: Policy,
+        owner: str = "node",
+        door: str = "",
     ) -> None:
         self.policy = policy
         self.journal, self.tables = journal, tables
-        self._files, self._clock, self._owner = files, clock, owner
+        self._files, self._clock, self._owner, self._door = files, clock, owner, door
         self.phase = Phase.STOPPED
         self.fault: Exception | None = None
         self.tail = Tail(journal)
@@ -89,15 +105,15 @@ class Engine:
         self._room = asyncio.Event()
         self._is_stop_asked = False
         self._task: asyncio.Task[None] | None = None
-        self._reset(State(policy), Tip(), Epoch(0))
+        self._reset(State(policy), Tip(), Epoch(0), History(tables), Tip())
 
     # ------------------------------------------------------------------------------------ life
 
-    async def start(self) -> None:
-        """Take ownership, recover, announce the epoch; raises what prevents it."""
+    async def start(self, standby: Standby | None = None) -> None:
+        """Take ownership, recover (or take what a standby has folded), announce the epoch; raises what prevents it."""
         self.phase = Phase.RECOVERING
         try:
-            await self._take_over()
+            await self._take_over(standby)
         except Exception as fault:
             self._fail(fault)
             raise
@@ -155,6 +171,13 @@ class Engine:
         answer = question(self.state)
         await self._durable()
         return answer
+
+    def peek(self, key: RowKey) -> Row | None:
+        """A row that is durable but perhaps not in the tables yet."""
+        return self.projector.peek(key)
+
+    def standing(self) -> Standing:
+        return Standing("owner", self.phase, self.durable, self.projector.checkpoint.last)
 
     def _can_decide_now(self, command: law.Command) -> bool:
         if self._is_full():
@@ -287,23 +310,26 @@ class Engine:
                 delay_ms = min(2 * delay_ms, RETRY_MS_MAX)
         return self._fail(fault)
 
-    async def _take_over(self) -> None:
+    async def _take_over(self, standby: Standby | None = None) -> None:
         """Own the journal, fold what is there, and put an epoch batch between us and any owner before us."""
         await self.journal.own()
-        recovered = await recover(self.journal, self.tables, self._files, self.policy)
-        self._check_nothing_lost(recovered.tip)
-        epoch = Epoch(recovered.tip.epoch + 1)
-        time = Timekeeper(self._clock, recovered.tip.time_ms)
-        event = OwnershipTaken(epoch, self._owner)
-        batch = law.pack(recovered.tip, epoch, [event], time.now_ms())
+        found = await standby.catch_up() if standby is not None else None
+        if found is None:
+            found = await recover(self.journal, self.tables, self._files, self.policy)
+        self._check_nothing_lost(found.tip)
+        epoch = Epoch(found.tip.epoch + 1)
+        time = Timekeeper(self._clock, found.tip.time_ms)
+        event = OwnershipTaken(epoch, self._owner, self._door)
+        batch = law.pack(found.tip, epoch, [event], time.now_ms())
         await self.journal.append(batch, ())
-        law.apply(recovered.state, event)
+        law.apply(found.state, event)
         self._time = time
-        self._reset(recovered.state, tip_of(batch), epoch)
-        await self.history.load()
+        self._reset(found.state, tip_of(batch), epoch, found.history, found.checkpoint)
+        self.projector.offer(found.images, found.tip)
         self.projector.offer(take_images(self.state), self.durable)
         self.projector.start()
-        self.tail.start_after(self.durable, batch)
+        self.tail.begin(found.tip)
+        self.tail.add(batch)
         self.phase = Phase.RUNNING
 
     def _check_nothing_lost(self, found: Tip) -> None:
@@ -315,13 +341,12 @@ class Engine:
                 "the disk or database lost a synced write: restore from a backup before going on",
             )
 
-    def _reset(self, state: State, durable: Tip, epoch: Epoch) -> None:
-        self.state, self.durable, self._epoch = state, durable, epoch
+    def _reset(self, state: State, durable: Tip, epoch: Epoch, history: History, checkpoint: Tip) -> None:
+        self.state, self.durable, self._epoch, self.history = state, durable, epoch, history
         self._open = _Open()
         self._in_flight = None
-        self.history = History(self.tables)
         rows_max = self.policy.engine.projection_rows_max
-        self.projector = Projector(self.tables, self._clock, rows_max, durable, self._let_claims_go)
+        self.projector = Projector(self.tables, self._clock, rows_max, checkpoint, self._let_claims_go, self._fail)
 
     def _let_claims_go(self, claims: Iterable[tuple[bytes, object]]) -> None:
         self.history.hand_over(self.state, (key for key, _ in claims))

@@ -54,9 +54,10 @@ class Projector:
         rows_max: int,
         checkpoint: Tip,
         on_written: Callable[[Iterable[tuple[bytes, Claim]]], None],
+        on_failed: Callable[[Exception], None],
     ) -> None:
         self._tables, self._clock, self._rows_max = tables, clock, rows_max
-        self._on_written = on_written
+        self._on_written, self._on_failed = on_written, on_failed
         self._waiting: dict[RowKey, Row] = {}
         self._writing: dict[RowKey, Row] = {}
         self._claims: list[tuple[bytes, Claim]] = []
@@ -91,7 +92,7 @@ class Projector:
     async def drain(self) -> None:
         """Wait until the tables hold everything that was offered before this call."""
         goal = self._upto.number
-        while self.checkpoint.number < goal:
+        while self.checkpoint.number < goal and self._task is not None and not self._task.done():
             self._hurry.set()
             self._written.clear()
             await self._written.wait()
@@ -104,14 +105,19 @@ class Projector:
             self._task = None
 
     async def _run(self) -> None:
-        while True:
-            await self._work.wait()
-            if not self._hurry.is_set():
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._hurry.wait(), FLUSH_MS / 1000)
-            self._work.clear()
-            self._hurry.clear()
-            await self._flush()
+        try:
+            while True:
+                await self._work.wait()
+                if not self._hurry.is_set():
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(self._hurry.wait(), FLUSH_MS / 1000)
+                self._work.clear()
+                self._hurry.clear()
+                await self._flush()
+        except Exception as fault:
+            self._on_failed(fault)
+        finally:
+            self._written.set()
 
     async def _flush(self) -> None:
         tip, claims, self._claims = self._upto, self._claims, []

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -11,14 +11,41 @@ from holdfast.core import law
 from holdfast.core.canon import H
 from holdfast.core.escrow.acts import Reserve, Reserved, hold_key
 from holdfast.core.escrow.books import Account, Hold
-from holdfast.core.event import PAYLOAD_TAG
+from holdfast.core.event import PAYLOAD_TAG, Tip
+from holdfast.core.policy import Policy
 from holdfast.core.refusal import Corrupt
+from holdfast.core.state import State
 from holdfast.core.values import AccountId, Amount, BatchNo, EventNo, HoldId
-from holdfast.engine.loop import Engine
-from holdfast.ports import Row
+from holdfast.engine.project import RowKey
+from holdfast.engine.tail import Tail
+from holdfast.ports import Journal, Row, Tables
 
 R = TypeVar("R", Account, Hold)
+T = TypeVar("T")
 PAGE_MAX = 1_000
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """Where somebody who answers reads stands: a follower's tip says how far it has come."""
+
+    role: str
+    phase: str
+    tip: Tip
+    tables_as_of: EventNo
+
+
+class Source(Protocol):
+    """Who can be asked: the owner, or a follower that has folded the same journal (ENG-006)."""
+
+    policy: Policy
+    journal: Journal
+    tables: Tables
+    state: State
+    tail: Tail
+
+    async def ask(self, question: Callable[[State], T]) -> T: ...
+    def peek(self, key: RowKey) -> Row | None: ...
+    def standing(self) -> Standing: ...
 
 
 class Listing(msgspec.Struct, frozen=True):
@@ -30,40 +57,40 @@ class Listing(msgspec.Struct, frozen=True):
     """Where the next page starts, None at the end."""
 
 
-async def account(engine: Engine, owner: AccountId) -> Account | None:
+async def account(source: Source, owner: AccountId) -> Account | None:
     """An account as it is now: accounts never leave memory."""
-    return await engine.ask(lambda state: _copy(state.ledger.accounts.get(owner)))
+    return await source.ask(lambda state: _copy(state.ledger.accounts.get(owner)))
 
 
-async def hold(engine: Engine, id_: HoldId) -> Hold | None:
+async def hold(source: Source, id_: HoldId) -> Hold | None:
     """A reservation as it is now, from memory while it is open, from the projection once it is final."""
-    image = await engine.ask(lambda state: _copy(state.ledger.holds.get(id_)))
+    image = await source.ask(lambda state: _copy(state.ledger.holds.get(id_)))
     if image is not None:
         return image
-    number = await _event_of(engine, hold_key(Reserve(id_, AccountId(""), Amount(0))))
+    number = await _event_of(source, hold_key(Reserve(id_, AccountId(""), Amount(0))))
     if number is None:
         return None
-    row = engine.projector.peek(("hold", number)) or await engine.tables.get("hold", number)
+    row = source.peek(("hold", number)) or await source.tables.get("hold", number)
     return _record(Hold, row) if row else None
 
 
-async def memo(engine: Engine, found: Hold) -> bytes:
+async def memo(source: Source, found: Hold) -> bytes:
     """What a reservation was made for: small memos are in their event, large ones beside its batch (ENG-007)."""
     if found.memo_digest is None:
         return b""
-    number = await engine.journal.batch_of(found.event)
-    raw = None if number is None else await engine.journal.attachment(number, found.memo_digest)
+    number = await source.journal.batch_of(found.event)
+    raw = None if number is None else await source.journal.attachment(number, found.memo_digest)
     if raw is None and number is not None:
-        raw = await _inline_memo(engine, number, found.event)
+        raw = await _inline_memo(source, number, found.event)
     if raw is None or H(PAYLOAD_TAG, raw) != found.memo_digest:
         raise Corrupt("ENG-007", f"the memo of event {found.event} is missing or damaged", "restore it from a backup")
     return raw
 
 
-async def page(engine: Engine, table: str, match: Mapping[str, object], after: str | int, limit: int) -> Listing:
+async def page(source: Source, table: str, match: Mapping[str, object], after: str | int, limit: int) -> Listing:
     """A list is read from the tables and says as of which event; it may lag the newest by a moment."""
     limit = min(limit, PAGE_MAX)
-    rows, as_of = await engine.tables.page(table, match, after, limit)
+    rows, as_of = await source.tables.page(table, match, after, limit)
     kind: type[Account] | type[Hold] = Account if table == "account" else Hold
     next_after = rows[-1][0] if len(rows) == limit else None
     assert next_after is None or isinstance(next_after, str | int)
@@ -75,13 +102,13 @@ def _copy(found: R | None) -> R | None:
     return msgspec.structs.replace(found) if found is not None else None
 
 
-async def _event_of(engine: Engine, key: bytes) -> EventNo | None:
-    claim = engine.state.claims.find(key) or await engine.tables.find_claim(key)
+async def _event_of(source: Source, key: bytes) -> EventNo | None:
+    claim = source.state.claims.find(key) or await source.tables.find_claim(key)
     return claim.event if claim else None
 
 
-async def _inline_memo(engine: Engine, number: BatchNo, event: EventNo) -> bytes | None:
-    async for batch in engine.journal.read(BatchNo(number - 1), number):
+async def _inline_memo(source: Source, number: BatchNo, event: EventNo) -> bytes | None:
+    async for batch in source.journal.read(BatchNo(number - 1), number):
         found = law.unpack(batch)[event - batch.first]
         if isinstance(found, Reserved) and found.memo is not None:
             return found.memo.inline

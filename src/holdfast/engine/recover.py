@@ -2,47 +2,79 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from holdfast.core import law
 from holdfast.core.event import Tip, tip_of
 from holdfast.core.policy import Policy
+from holdfast.core.refusal import Corrupt
 from holdfast.core.state import State
+from holdfast.core.values import BatchNo
 from holdfast.engine import snapshot
-from holdfast.engine.project import by_table, take_images
+from holdfast.engine.history import History
+from holdfast.engine.project import Images, by_table, take_images
 from holdfast.ports import Files, Journal, Tables
 
 
 class Recovered(msgspec.Struct, frozen=True):
-    """State and journal end agree; the tables are complete up to it."""
+    """State and journal end agree; `images` is what the tables do not have yet."""
 
     state: State
     tip: Tip
+    checkpoint: Tip
+    images: Images
+    history: History
 
 
-async def recover(journal: Journal, tables: Tables, files: Files, policy: Policy) -> Recovered:
+async def recover(
+    journal: Journal, tables: Tables, files: Files, policy: Policy, progress: Callable[[Tip], None] | None = None
+) -> Recovered:
     """ENG-003: the fold of a snapshot and the journal after it. ENG-004: tables that the journal contradicts go."""
     checkpoint = await _checkpoint_of(journal, tables)
-    state, tip = await snapshot.newest(files, journal, policy, checkpoint.number)
+    state, tip = await start_of(journal, files, policy, checkpoint)
     async for batch in journal.read(tip.number):
         tip = law.fold(state, tip, (batch,))
         if tip.number <= checkpoint.number:
-            _forget(state)
+            take_images(state)
+            state.claims.recent.clear()
         elif len(state.touched) + len(state.claims.fresh) >= policy.engine.projection_rows_max:
             checkpoint = await _project(tables, state, tip)
+        if progress is not None:
+            progress(tip)
     if tip.number > checkpoint.number:
-        await _project(tables, state, tip)
-    return Recovered(state, tip)
+        checkpoint = await _project(tables, state, tip)
+    history = History(tables)
+    await history.load()
+    return Recovered(state, tip, checkpoint, Images({}, []), history)
+
+
+async def start_of(journal: Journal, files: Files, policy: Policy, checkpoint: Tip) -> tuple[State, Tip]:
+    """Where folding can begin without missing a row that the tables lack; Corrupt where that part is gone."""
+    state, tip = await snapshot.newest(files, journal, policy, checkpoint.number)
+    floor = await journal.floor()
+    if floor > tip.number:
+        raise Corrupt(
+            "ENG-003",
+            f"batches {tip.number + 1} to {floor} are needed and neither journal nor archive has them",
+            "restore the archive's chapters, or the tables and snapshots that go with this journal",
+        )
+    return state, tip
+
+
+async def is_in(journal: Journal, tip: Tip) -> bool:
+    """Whether the journal's chain passes through this very batch."""
+    async for batch in journal.read(BatchNo(tip.number - 1), tip.number):
+        return tip_of(batch) == tip
+    return False
 
 
 async def _checkpoint_of(journal: Journal, tables: Tables) -> Tip:
     """Where the tables stand, after emptying them if they are ahead of the journal or of another one."""
     checkpoint = await tables.open()
-    if checkpoint.number == 0:
+    if checkpoint.number == 0 or await is_in(journal, checkpoint):
         return checkpoint
-    async for batch in journal.read(type(checkpoint.number)(checkpoint.number - 1), checkpoint.number):
-        if tip_of(batch) == checkpoint:
-            return checkpoint
     await tables.drop()
     return Tip()
 
@@ -52,10 +84,3 @@ async def _project(tables: Tables, state: State, tip: Tip) -> Tip:
     await tables.write(by_table(images.rows), images.claims, tip)
     state.claims.recent.clear()
     return tip
-
-
-def _forget(state: State) -> None:
-    """What the tables hold already need not be written again."""
-    state.touched.clear()
-    state.claims.fresh.clear()
-    state.claims.recent.clear()

@@ -9,6 +9,7 @@ from holdfast.core.event import Tip
 from holdfast.core.policy import Policy
 from holdfast.core.refusal import Corrupt
 from holdfast.core.state import State, restore, snapshot
+from holdfast.core.values import BatchNo
 from holdfast.ports import Files, Journal
 
 KEEP = 2
@@ -63,8 +64,10 @@ async def _snapshots(files: Files) -> list[str]:
 
 
 async def _is_in(journal: Journal, tip: Tip) -> bool:
-    """Whether the journal's chain passes through this very batch: a snapshot of another journal does not count."""
-    before = type(tip.number)(tip.number - 1)
-    async for batch in journal.read(before, tip.number):
-        return batch.hash == tip.hash
+    """Whether the journal's chain passes through this very batch: a snapshot of another journal does not count.
+
+    The batch itself may have been trimmed away; then the one after it names it by hash.
+    """
+    async for batch in journal.read(BatchNo(tip.number - 1), BatchNo(tip.number + 1)):
+        return (batch.hash if batch.number == tip.number else batch.parent) == tip.hash
     return False

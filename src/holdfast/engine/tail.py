@@ -38,13 +38,10 @@ class Tail:
         self._is_closed = False
         self._news = asyncio.Event()
 
-    def start_after(self, end: Tip, batch: Batch) -> None:
-        """A new owner begins with its epoch batch; what came before is read from the journal."""
+    def begin(self, end: Tip) -> None:
+        """Start after a batch that is durable; what came before is read from the journal."""
         self._kept.clear()
-        self._bytes = 0
-        self._is_closed = False
-        self.add(batch)
-        assert self._end == end
+        self._bytes, self._end, self._is_closed = 0, end, False
 
     def add(self, batch: Batch) -> None:
         self._kept.append(batch)

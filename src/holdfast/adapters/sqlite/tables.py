@@ -43,6 +43,9 @@ class SqliteTables:
     async def open(self) -> Tip:
         return await self._writer.do(self._open)
 
+    async def checkpoint(self) -> Tip:
+        return await self._reading(_checkpoint)
+
     async def write(
         self, rows: Mapping[str, Sequence[Row]], claims: Sequence[tuple[bytes, Claim]], checkpoint: Tip
     ) -> None:

@@ -1,0 +1,199 @@
+"""Followers: the same state in a second process, reads with a stated lag, and taking over without loading."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.core.books import histories, some_id
+from tests.simulated.journal import SimulatedJournal
+from tests.simulated.world import World, small_batches
+
+from holdfast.core import law
+from holdfast.core.escrow.acts import Charge, Finalize, Mint, Reserve
+from holdfast.core.escrow.books import HoldStatus
+from holdfast.core.event import Tip
+from holdfast.core.refusal import Corrupt
+from holdfast.core.state import digest
+from holdfast.core.values import AccountId, Amount, BatchNo, Digest, Epoch, EventNo, Height
+from holdfast.engine import read, snapshot
+from holdfast.engine.follower import Follower
+from holdfast.engine.loop import Accepted, Engine, Phase
+
+ALICE, BOB = AccountId("alice"), AccountId("bob")
+pytestmark = pytest.mark.rule("ENG-006")
+
+
+def follower_of(world: World) -> Follower:
+    return Follower(SimulatedJournal(world.disk), world.tables, world.files, world.clock, world.policy)
+
+
+async def caught_up(follower: Follower, engine: Engine) -> None:
+    while follower.tip.number < engine.durable.number:
+        await asyncio.sleep(0)
+
+
+def killed(engine: Engine, world: World) -> None:
+    """As if by kill -9: it writes nothing any more and its lock is free."""
+    engine.phase = Phase.FAILED
+    world.disk.owner = None
+
+
+@given(histories, st.integers(0, 60), st.booleans())
+async def test_a_follower_has_the_owners_state_wherever_it_joined(
+    history: list[law.Command], joins_at: int, has_snapshot: bool
+) -> None:
+    world = World(small_batches())
+    engine = await world.started()
+    await engine.submit_many(history[:joins_at])
+    if has_snapshot:
+        await engine.projector.drain()
+        await snapshot.make(world.files, engine.journal, world.policy)
+    follower = follower_of(world)
+    await follower.load()
+    following = asyncio.create_task(follower.run())
+    await engine.submit_many(history[joins_at:])
+    await caught_up(follower, engine)
+    assert digest(follower.state) == digest(engine.state)
+    following.cancel()
+    await engine.stop()
+
+
+@given(histories, histories, st.integers(0, 40))
+async def test_a_follower_takes_over_without_loading_and_nothing_is_missing_or_twice(
+    before: list[law.Command], after: list[law.Command], projected: int
+) -> None:
+    world = World(small_batches())
+    engine = await world.started()
+    follower = follower_of(world)
+    await follower.load()
+    following = asyncio.create_task(follower.run())
+    await engine.submit_many(before[:projected])
+    await engine.projector.drain()
+    await engine.projector.stop()  # what comes now is in the journal only
+    first = await engine.submit_many(before[projected : projected + 3])
+    await caught_up(follower, engine)
+    following.cancel()
+    reads = count_reads(world)
+    killed(engine, world)
+    successor = world.engine(owner="successor")
+    await successor.start(follower)
+    assert successor.durable.epoch == 2
+    assert reads == [] or min(reads) >= engine.durable.number - 1, "it read history again"
+    again = await successor.submit_many(before[projected : projected + 3])
+    for one, two in zip(first, again, strict=True):
+        if isinstance(one, Accepted) and isinstance(two, Accepted):
+            assert two.is_repeat or two.event > one.event
+    await successor.submit_many(after)
+    await successor.stop()
+    fresh = World(world.policy)
+    fresh.disk.batches = world.disk.batches
+    assert digest(await fresh.recovered()) == digest(successor.state)
+    assert (fresh.tables.rows, fresh.tables.claims) == (world.tables.rows, world.tables.claims)
+    await engine.stop()
+
+
+def count_reads(world: World) -> list[int]:
+    """From which batches the journal is read from now on."""
+    reads: list[int] = []
+    world.disk.on_read = reads.append
+    return reads
+
+
+async def test_a_follower_answers_point_reads_that_the_tables_do_not_have_yet() -> None:
+    world = World()
+    engine = await world.started()
+    follower = follower_of(world)
+    await follower.load()
+    following = asyncio.create_task(follower.run())
+    await engine.projector.stop()
+    await engine.submit(Mint(some_id(1), ALICE, Amount(100)))
+    await engine.submit(Reserve(some_id(2), ALICE, Amount(30), b"x" * 9_000))
+    await engine.submit(Charge(some_id(2), Height(1), BOB, Amount(20)))
+    await engine.submit(Finalize(Height(1)))
+    await caught_up(follower, engine)
+    hold = await read.hold(follower, some_id(2))
+    assert hold is not None
+    assert hold.status is HoldStatus.PAID
+    assert await read.memo(follower, hold) == b"x" * 9_000
+    assert follower.standing().tip == engine.durable
+    assert follower.standing().role == "follower"
+    following.cancel()
+    await engine.stop()
+
+
+async def test_a_follower_lets_go_of_what_the_tables_hold() -> None:
+    world = World(small_batches(rows_max=8))
+    engine = await world.started()
+    follower = follower_of(world)
+    await follower.load()
+    following = asyncio.create_task(follower.run())
+    for lot in range(10):
+        await engine.submit_many([Mint(some_id(lot * 20 + n), ALICE, Amount(1)) for n in range(20)])
+        await engine.projector.drain()
+        await caught_up(follower, engine)
+    assert len(follower._rows) + len(follower._claims) < 60
+    assert len(follower.state.claims.recent) < 60
+    following.cancel()
+    await engine.stop()
+
+
+async def test_a_follower_streams_events_like_the_owner() -> None:
+    world = World()
+    engine = await world.started()
+    await engine.submit(Mint(some_id(1), ALICE, Amount(100)))
+    follower = follower_of(world)
+    await follower.load()
+    following = asyncio.create_task(follower.run())
+    seen: list[int] = []
+
+    async def watch() -> None:
+        async for recorded in follower.tail.follow(EventNo(0)):
+            seen.append(recorded.number)
+
+    watching = asyncio.create_task(watch())
+    await engine.submit_many([Mint(some_id(n), ALICE, Amount(1)) for n in range(2, 10)])
+    while len(seen) < 10:
+        await asyncio.sleep(0)
+    assert seen == list(range(1, 11))
+    for task in (following, watching):
+        task.cancel()
+    await engine.stop()
+
+
+async def test_a_follower_of_a_damaged_journal_stops_and_says_so() -> None:
+    world = World()
+    engine = await world.started()
+    follower = follower_of(world)
+    await follower.load()
+    following = asyncio.create_task(follower.run())
+    await engine.submit(Mint(some_id(1), ALICE, Amount(100)))
+    await caught_up(follower, engine)
+    world.disk.batches.append(
+        law.pack(Tip(BatchNo(2), Epoch(1), EventNo(2), 0, Digest(b"x" * 32)), Epoch(1), [], 10**9)
+    )
+    with pytest.raises(Corrupt, match="ENG-001"):
+        await following
+    await engine.stop()
+
+
+@pytest.mark.rule("ENG-004")
+async def test_a_successor_rebuilds_tables_that_contradict_the_journal() -> None:
+    world = World()
+    engine = await world.started()
+    follower = follower_of(world)
+    await follower.load()
+    await engine.submit(Mint(some_id(1), ALICE, Amount(100)))
+    await engine.projector.drain()
+    await engine.projector.stop()
+    world.tables.at = Tip(BatchNo(77), Epoch(1), EventNo(77), 0, Digest(b"x" * 32))
+    world.tables.rows["account"]["ghost"] = ("ghost", 1, 1, 1)
+    killed(engine, world)
+    successor = world.engine()
+    await successor.start(follower)
+    assert "ghost" not in world.tables.rows["account"]
+    assert world.tables.rows["account"][ALICE] == (ALICE, 100, 0, 0)
+    await successor.stop()
+    await engine.stop()
