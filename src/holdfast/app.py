@@ -17,6 +17,7 @@ from holdfast.client import SOCKET
 from holdfast.config import Config
 from holdfast.core.refusal import Unavailable
 from holdfast.doors.local import LocalDoor
+from holdfast.doors.methods import Desk
 from holdfast.engine.loop import Engine
 
 _log = structlog.get_logger()
@@ -31,7 +32,7 @@ class Node:
         self.journal, self.tables = SqliteJournal(config.data), SqliteTables(config.data)
         snapshots = Folder(config.data / "snapshots")
         self.engine = Engine(self.journal, self.tables, snapshots, MachineClock(), config.policy, config.node)
-        self.door = LocalDoor(self.engine, config.data / SOCKET)
+        self.door = LocalDoor(Desk(self.engine, self.engine.submit), config.data / SOCKET)
 
     async def start(self) -> None:
         await self.engine.start()

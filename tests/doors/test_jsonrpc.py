@@ -7,7 +7,7 @@ import json
 import stat
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,12 +16,13 @@ from tests.core.books import some_id
 from tests.simulated.world import World
 
 from holdfast.client import Client, NodeRefused, NodeUnreachable
+from holdfast.core import law
 from holdfast.core.refusal import Corrupt, Refused, Unavailable
 from holdfast.core.state import digest
 from holdfast.doors.answers import ANSWERS, problem_of
 from holdfast.doors.jsonrpc import BATCH_MAX, answer
 from holdfast.doors.local import LINE_BYTES_MAX, LocalDoor
-from holdfast.doors.methods import METHODS
+from holdfast.doors.methods import COMMANDS, METHODS, Desk
 from holdfast.engine.loop import Engine
 
 pytestmark = pytest.mark.rule("RPC-001")
@@ -37,7 +38,7 @@ async def engine() -> AsyncIterator[Engine]:
 
 @pytest.fixture
 async def folder(engine: Engine, tmp_path: Path) -> AsyncIterator[Path]:
-    door = LocalDoor(engine, tmp_path / "node.sock")
+    door = LocalDoor(Desk(engine, engine.submit), tmp_path / "node.sock")
     await door.open()
     yield tmp_path
     await door.close()
@@ -45,7 +46,7 @@ async def folder(engine: Engine, tmp_path: Path) -> AsyncIterator[Path]:
 
 async def ask(engine: Engine, message: object) -> Any:
     raw = message if isinstance(message, bytes) else json.dumps(message).encode()
-    said = await answer(engine, raw)
+    said = await answer(Desk(engine, engine.submit), raw)
     return None if said is None else json.loads(said)
 
 
@@ -129,13 +130,17 @@ async def test_a_batch_is_answered_in_order_and_notifications_are_not(engine: En
 
 
 async def test_a_failure_inside_gives_nothing_away(engine: Engine) -> None:
-    async def broken(_: Engine, __: object) -> Any:
+    async def broken(_: Desk, __: object) -> Any:
         raise ValueError("the password is swordfish")
 
-    raw = await answer(engine, json.dumps(call("broken")).encode(), {"broken": broken})
+    raw = await answer(Desk(engine, engine.submit), json.dumps(call("broken")).encode(), {"broken": broken})
     assert raw is not None
     assert error_of(json.loads(raw))[0] == "Internal"
     assert b"swordfish" not in raw
+
+
+def test_every_command_of_the_law_has_a_method() -> None:
+    assert set(COMMANDS) == set(get_args(law.Command))
 
 
 def test_every_name_a_refusal_uses_has_an_answer() -> None:
@@ -219,7 +224,7 @@ async def test_half_a_line_has_no_meaning(folder: Path, engine: Engine) -> None:
 
 
 async def test_closing_the_door_finishes_what_was_asked(engine: Engine, tmp_path: Path) -> None:
-    door = LocalDoor(engine, tmp_path / "node.sock")
+    door = LocalDoor(Desk(engine, engine.submit), tmp_path / "node.sock")
     await door.open()
     reader, writer = await asyncio.open_unix_connection(tmp_path / "node.sock")
     writer.write(json.dumps(call("account.mint", id=A, owner="alice", amount=5)).encode() + b"\n")
@@ -234,7 +239,7 @@ async def test_closing_the_door_finishes_what_was_asked(engine: Engine, tmp_path
 
 async def test_a_folder_too_deep_for_a_socket_is_named(engine: Engine, tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="shorter path"):
-        await LocalDoor(engine, tmp_path / ("d" * 120) / "node.sock").open()
+        await LocalDoor(Desk(engine, engine.submit), tmp_path / ("d" * 120) / "node.sock").open()
 
 
 async def test_a_client_gives_up_when_its_patience_ends(tmp_path: Path) -> None:
@@ -283,7 +288,7 @@ async def test_following_goes_on_over_a_restart_of_the_node(tmp_path: Path) -> N
     follower = asyncio.create_task(follow())
     for life in range(3):
         engine = await world.started()
-        door = LocalDoor(engine, tmp_path / "node.sock")
+        door = LocalDoor(Desk(engine, engine.submit), tmp_path / "node.sock")
         await door.open()
         async with Client(tmp_path) as node:
             await node.mint(some_id(life), "alice", 1)

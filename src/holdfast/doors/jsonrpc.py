@@ -11,35 +11,34 @@ import structlog
 
 from holdfast.core.refusal import Corrupt, Refused, Unavailable
 from holdfast.doors.answers import Problem, problem_of
-from holdfast.doors.methods import METHODS, Handler
-from holdfast.engine.loop import Engine
+from holdfast.doors.methods import METHODS, Desk, Handler
 
 BATCH_MAX: Final = 1_000
 _log = structlog.get_logger()
 _encode = msgspec.json.Encoder().encode
 
 
-async def answer(engine: Engine, raw: bytes, methods: Mapping[str, Handler] = METHODS) -> bytes | None:
+async def answer(desk: Desk, raw: bytes, methods: Mapping[str, Handler] = METHODS) -> bytes | None:
     """The answer to one message, single or batch; None where it held only notifications."""
     try:
         message = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
         return _encode(_failure(None, Problem("ParseError", "RPC-001", f"not JSON: {fault}")))
     if not isinstance(message, list):
-        one = await _answer_one(engine, message, methods)
+        one = await _answer_one(desk, message, methods)
         return None if one is None else _encode(one)
     if not 0 < len(message) <= BATCH_MAX:
         return _encode(_failure(None, _invalid(f"a batch of {len(message)}: 1 … {BATCH_MAX} requests")))
-    all_ = await asyncio.gather(*(_answer_one(engine, one, methods) for one in message))
+    all_ = await asyncio.gather(*(_answer_one(desk, one, methods) for one in message))
     answers = [one for one in all_ if one is not None]
     return _encode(answers) if answers else None
 
 
-async def _answer_one(engine: Engine, request: object, methods: Mapping[str, Handler]) -> dict[str, Any] | None:
+async def _answer_one(desk: Desk, request: object, methods: Mapping[str, Handler]) -> dict[str, Any] | None:
     if (why := _why_not_request(request)) is not None:
         return _failure(None, _invalid(why))
     assert isinstance(request, dict)
-    outcome = await _outcome(engine, request["method"], request.get("params", {}), methods)
+    outcome = await _outcome(desk, request["method"], request.get("params", {}), methods)
     if "id" not in request:
         return None  # a notification is obeyed and not answered
     if isinstance(outcome, Problem):
@@ -47,12 +46,12 @@ async def _answer_one(engine: Engine, request: object, methods: Mapping[str, Han
     return {"jsonrpc": "2.0", "id": request["id"], "result": outcome}
 
 
-async def _outcome(engine: Engine, method: str, params: object, methods: Mapping[str, Handler]) -> Any:
+async def _outcome(desk: Desk, method: str, params: object, methods: Mapping[str, Handler]) -> Any:
     handler = methods.get(method)
     if handler is None:
         return Problem("MethodNotFound", "RPC-001", f"no method {method!r:.80}", f"known: {', '.join(methods)}")
     try:
-        result = await handler(engine, params)
+        result = await handler(desk, params)
     except (Unavailable, Corrupt) as fault:
         return problem_of(fault)
     except Exception as fault:

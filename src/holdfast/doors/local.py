@@ -16,8 +16,8 @@ import msgspec
 from holdfast.core.refusal import Refused, Unavailable
 from holdfast.core.values import EventNo
 from holdfast.doors.jsonrpc import answer, failure
+from holdfast.doors.methods import Desk
 from holdfast.doors.shapes import plain, read_params
-from holdfast.engine.loop import Engine
 
 LINE_BYTES_MAX: Final = 4 << 20
 CONNECTIONS_MAX: Final = 256
@@ -35,8 +35,8 @@ class Follow(msgspec.Struct, frozen=True):
 class LocalDoor:
     """A listening Unix socket."""
 
-    def __init__(self, engine: Engine, path: Path) -> None:
-        self._engine, self._path = engine, path
+    def __init__(self, desk: Desk, path: Path) -> None:
+        self._desk, self._path = desk, path
         self._server: asyncio.Server | None = None
         self._inode = 0
         self._visitors: set[asyncio.Task[None]] = set()
@@ -69,7 +69,7 @@ class LocalDoor:
             return
         self._visitors.add(task)
         try:
-            await _Visit(self._engine, reader, writer).serve()
+            await _Visit(self._desk, reader, writer).serve()
         except (ConnectionError, asyncio.CancelledError):
             pass  # they left, or we are closing
         finally:
@@ -80,8 +80,8 @@ class LocalDoor:
 class _Visit:
     """One connection: requests are read in order, answered as their batches become durable."""
 
-    def __init__(self, engine: Engine, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._engine, self._reader, self._writer = engine, reader, writer
+    def __init__(self, desk: Desk, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._desk, self._reader, self._writer = desk, reader, writer
         self._free = asyncio.Semaphore(IN_FLIGHT_MAX)
         self._running: set[asyncio.Task[None]] = set()
 
@@ -112,7 +112,7 @@ class _Visit:
 
     async def _answer(self, line: bytes) -> None:
         try:
-            if (said := await answer(self._engine, line)) is not None:
+            if (said := await answer(self._desk, line)) is not None:
                 await self._say(said)
         except ConnectionError:
             pass
@@ -124,10 +124,11 @@ class _Visit:
         if isinstance(asked, Refused):
             await self._say(failure(id_, asked))
             return
-        if (no := self._engine.tail.why_not_follow(asked.after)) is not None:
+        tail = self._desk.source.tail
+        if (no := tail.why_not_follow(asked.after)) is not None:
             await self._say(failure(id_, no))
             return
-        async for recorded in self._engine.tail.follow(asked.after):
+        async for recorded in tail.follow(asked.after):
             body = plain(recorded) | {"type": type(recorded.event).__name__}
             await self._say(msgspec.json.encode({"jsonrpc": "2.0", "method": "event", "params": body}))
 
