@@ -13,7 +13,7 @@ from tests.simulated.world import World, small_batches
 from holdfast.core.escrow.acts import Charge, Finalize, Mint, Refund, Reserve
 from holdfast.core.refusal import Refused
 from holdfast.core.values import AccountId, Amount, EventNo, Height
-from holdfast.engine.history import History, Prefixes, _prefix
+from holdfast.engine.history import History, Prefixes
 from holdfast.engine.loop import Accepted
 
 ALICE, BOB = AccountId("alice"), AccountId("bob")
@@ -22,14 +22,16 @@ pytestmark = pytest.mark.rule("ENG-005")
 keys = st.binary(min_size=33, max_size=33)
 
 
-@given(st.sets(keys), st.sets(keys))
-def test_the_prefixes_never_call_an_old_key_new(old: set[bytes], new: set[bytes]) -> None:
+@given(st.sets(keys), st.sets(keys), st.sets(keys))
+def test_the_prefixes_never_call_an_old_key_new(loaded: set[bytes], added: set[bytes], new: set[bytes]) -> None:
     prefixes = Prefixes()
-    prefixes.add(old)
-    prefixes.add(old)
-    assert all(prefixes.may_hold(key) for key in old)
-    short = {_prefix(key) for key in old}
-    assert all(not prefixes.may_hold(key) for key in new if _prefix(key) not in short)
+    prefixes.load([sorted(loaded), []])
+    for key in added:
+        prefixes.add(key)
+        prefixes.add(key)
+    assert all(prefixes.may_hold(key) for key in loaded | added)
+    short = {key[:8] for key in loaded | added}
+    assert all(not prefixes.may_hold(key) for key in new if key[:8] not in short)
 
 
 async def test_a_claim_is_known_when_only_the_tables_remember_it() -> None:

@@ -27,30 +27,50 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
 class Claims(msgspec.Struct, gc=False):
     """Ids claimed since the last checkpoint of the tables, and older ones that the engine has looked up again."""
 
-    recent: dict[bytes, Claim] = {}
+    recent: dict[bytes, tuple[EventNo, Event]] = {}
     recalled: dict[bytes, Claim] = {}
-    fresh: list[tuple[bytes, Claim]] = []
-    """Claims since the last batch was sealed: what the projection must write."""
-
-    def find(self, key: bytes) -> Claim | None:
-        """The claim on this key as far as memory knows; the engine recalls older ones before a decision."""
-        return self.recent.get(key) or self.recalled.get(key)
+    fresh: list[bytes] = []
+    """Keys claimed since the last batch was sealed: what the projection must write."""
 
     def add(self, key: bytes, number: EventNo, event: Event) -> None:
-        self.recent[key] = claim = Claim(number, _checksum(event))
-        self.fresh.append((key, claim))
+        self.recent[key] = (number, event)
+        self.fresh.append(key)
+
+    def knows(self, key: bytes) -> bool:
+        """Whether memory has this claim; the engine recalls an older one before the decision."""
+        return key in self.recent or key in self.recalled
+
+    def event_of(self, key: bytes) -> EventNo | None:
+        """Which event claimed this key, as far as memory knows."""
+        if (found := self.recent.get(key)) is not None:
+            return found[0]
+        return old.event if (old := self.recalled.get(key)) is not None else None
+
+    def take_fresh(self) -> list[tuple[bytes, Claim]]:
+        """The new claims as the tables keep them, once."""
+        taken = [(key, Claim(number, _checksum(event))) for key in self.fresh for number, event in (self.recent[key],)]
+        self.fresh.clear()
+        return taken
+
+    def forget(self) -> None:
+        """The tables have them all."""
+        self.recent.clear()
+        self.fresh.clear()
 
 
 def why_not_first(claims: Claims, key: bytes, event: Event) -> Decided | Refused | None:
     """None where the key is free; the first decision where it is the same again; a refusal where it is another."""
-    known = claims.find(key)
-    if known is None:
+    if (known := claims.recent.get(key)) is not None:
+        number, is_same = known[0], known[1] == event
+    elif (old := claims.recalled.get(key)) is not None:
+        number, is_same = old.event, old.checksum == _checksum(event)
+    else:
         return None
-    if known.checksum == _checksum(event):
-        return Decided((), since=known.event)
+    if is_same:
+        return Decided((), since=number)
     return Refused(
         "ENG-005",
-        f"this id was used for something else at event {known.event}",
+        f"this id was used for something else at event {number}",
         "a repeat must be the same in every field; take a new id for a new request",
         name="IdReused",
     )

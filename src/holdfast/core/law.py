@@ -38,11 +38,11 @@ _APPLY: Final[dict[type[Event], Callable[[State, Any], None]]] = {
     money.Undone: move.apply_undone,
 }
 
-_CLAIM_KEY: Final[dict[type, Callable[[Any], bytes]]] = {
-    money.Mint: money.mint_key,
-    money.Reserve: money.hold_key,
-    money.Charge: money.settlement_key,
-    money.Refund: money.settlement_key,
+_CLAIM_KEY: Final[dict[type, Callable[[State, Any], bytes | None]]] = {
+    money.Mint: lambda _, command: money.mint_key(command),
+    money.Reserve: lambda _, command: money.hold_key(command),
+    money.Charge: may.settlement_asked_for,
+    money.Refund: may.settlement_asked_for,
 }
 
 EVENTS: Final = tuple(_APPLY)
@@ -55,10 +55,10 @@ def decide(state: State, command: Command, now_ms: int) -> Decided | Refused:
     return _DECIDE[type(command)](state, command, now_ms)
 
 
-def claim_key(command: Command) -> bytes | None:
-    """The id this command would claim (ENG-005), so that the engine can recall an old claim before the decision."""
+def claim_key(state: State, command: Command) -> bytes | None:
+    """The claim this command depends on (ENG-005), so that the engine can recall an old one before the decision."""
     key = _CLAIM_KEY.get(type(command))
-    return key(command) if key else None
+    return key(state, command) if key else None
 
 
 def apply(state: State, event: Event) -> None:

@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.core.canon import H
 from holdfast.core.claim import Claims
-from holdfast.core.escrow.books import Ledger
+from holdfast.core.escrow.books import Ledger, Touched
 from holdfast.core.event import OwnershipTaken, Tip
 from holdfast.core.policy import Policy
 from holdfast.core.refusal import Corrupt
@@ -18,6 +18,8 @@ from holdfast.core.values import Digest, EventNo
 
 SNAPSHOT_TAG: Final = "holdfast.snapshot.v1"
 MAGIC: Final = b"holdfast snapshot 1\n"
+TABLES: Final = ("account", "hold")
+"""The tables of the projection; every record that a station touches is a row of one of them."""
 _pack = msgspec.msgpack.Encoder().encode
 
 
@@ -30,7 +32,7 @@ class State(msgspec.Struct):
     owner: OwnershipTaken | None = None
     """Who decides now."""
     claims: Claims = msgspec.field(default_factory=Claims)
-    touched: dict[tuple[str, object], msgspec.Struct] = {}
+    touched: Touched = msgspec.field(default_factory=lambda: {table: {} for table in TABLES})
     """Records changed since the last batch was sealed, by table and key: what the projection must write."""
 
 
@@ -65,7 +67,10 @@ def snapshot(state: State, tip: Tip) -> bytes:
 
 
 def restore(raw: bytes, policy: Policy) -> tuple[State, Tip]:
-    """The state that `snapshot` packed; Corrupt where any bit of it changed or this program folds it otherwise."""
+    """The state that `snapshot` packed, or Corrupt where any bit of it changed.
+
+    Whether it is the fold of its journal is asked when it is made and by `holdfast db check`, not at every start.
+    """
     magic, hash_, body = raw[: len(MAGIC)], raw[len(MAGIC) : len(MAGIC) + 32], raw[len(MAGIC) + 32 :]
     if magic != MAGIC:
         raise Corrupt("ENG-003", f"not a snapshot of this version: it begins with {magic!r}")
@@ -75,7 +80,4 @@ def restore(raw: bytes, policy: Policy) -> tuple[State, Tip]:
         stored = msgspec.msgpack.decode(body, type=Snapshot)
     except msgspec.DecodeError as fault:
         raise Corrupt("ENG-003", f"the snapshot cannot be read: {fault}") from fault
-    state = State(policy, stored.ledger, stored.tip.last, stored.owner)
-    if digest(state) != stored.digest:
-        raise Corrupt("ENG-003", "the snapshot does not have the digest it is stored with")
-    return state, stored.tip
+    return State(policy, stored.ledger, stored.tip.last, stored.owner), stored.tip

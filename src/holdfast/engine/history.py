@@ -2,38 +2,46 @@
 
 from __future__ import annotations
 
+import sys
 from array import array
-from bisect import bisect_left
-from collections.abc import Iterable
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Sequence
 
 from holdfast.core.state import State
 from holdfast.ports import Tables
 
 
 class Prefixes:
-    """Eight bytes per key instead of a hundred: says "certainly new" for nearly all new keys, never for an old one."""
+    """Eight bytes per key instead of a hundred: says "certainly new" for nearly all new keys, never for an old one.
+
+    What was there at the start is one sorted array; what came since is in small sorted buckets, cheap to add to.
+    """
 
     def __init__(self) -> None:
+        self._base = array("Q")
         self._buckets = [array("Q") for _ in range(4096)]
 
-    def add(self, keys: Iterable[bytes]) -> None:
-        for key in keys:
-            prefix = _prefix(key)
-            bucket = self._buckets[prefix >> 52]
-            at = bisect_left(bucket, prefix)
-            if at == len(bucket) or bucket[at] != prefix:
-                bucket.insert(at, prefix)
+    def load(self, lots: Iterable[Sequence[bytes]]) -> None:
+        """Take all keys that are there at the start."""
+        found = array("Q")
+        for keys in lots:
+            found.frombytes(b"".join([key[:8] for key in keys]))
+        if sys.byteorder == "little":
+            found.byteswap()
+        self._base = array("Q", sorted(found))
+
+    def add(self, key: bytes) -> None:
+        prefix = int.from_bytes(key[:8], "big")
+        insort(self._buckets[prefix & 4095], prefix)
 
     def may_hold(self, key: bytes) -> bool:
-        prefix = _prefix(key)
-        bucket = self._buckets[prefix >> 52]
-        at = bisect_left(bucket, prefix)
-        return at < len(bucket) and bucket[at] == prefix
+        prefix = int.from_bytes(key[:8], "big")
+        return _holds(self._buckets[prefix & 4095], prefix) or _holds(self._base, prefix)
 
 
-def _prefix(key: bytes) -> int:
-    """Eight bytes of the id, shifted by what it was claimed for: one id may be claimed for several things."""
-    return int.from_bytes(key[1:9], "big") ^ (key[0] * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF)
+def _holds(numbers: array[int], number: int) -> bool:
+    at = bisect_left(numbers, number)
+    return at < len(numbers) and numbers[at] == number
 
 
 class History:
@@ -46,12 +54,11 @@ class History:
         self._prefixes = Prefixes()
 
     async def load(self) -> None:
-        async for keys in self._tables.claim_keys():
-            self._prefixes.add(keys)
+        self._prefixes.load([keys async for keys in self._tables.claim_keys()])
 
     def must_recall(self, state: State, key: bytes) -> bool:
         """True where memory does not know the key and the tables might."""
-        return state.claims.find(key) is None and self._prefixes.may_hold(key)
+        return self._prefixes.may_hold(key) and not state.claims.knows(key)
 
     async def recall(self, state: State, key: bytes) -> None:
         """Bring an old claim back to memory, so that the decision sees it; a stranger with the same prefix is none."""
@@ -64,5 +71,5 @@ class History:
     def hand_over(self, state: State, keys: Iterable[bytes]) -> None:
         """The tables hold these claims now: their prefixes suffice in memory."""
         for key in keys:
-            self._prefixes.add((key,))
+            self._prefixes.add(key)
             state.claims.recent.pop(key, None)

@@ -182,12 +182,11 @@ class Engine:
     def _can_decide_now(self, command: law.Command) -> bool:
         if self._is_full():
             return False
-        key = law.claim_key(command)
+        key = law.claim_key(self.state, command)
         return key is None or not self.history.must_recall(self.state, key)
 
     async def _decide_later(self, command: law.Command) -> Outcome:
         """Wait for room and for old claims to be recalled, then decide without letting anybody in between."""
-        key = law.claim_key(command)
         while True:
             self._check_running()
             if self._is_full():
@@ -195,6 +194,7 @@ class Engine:
                 await self._room.wait()
                 continue
             state = self.state
+            key = law.claim_key(state, command)
             if key is not None and self.history.must_recall(state, key):
                 await self.history.recall(state, key)
             if state is self.state and not self._is_full():

@@ -17,6 +17,8 @@ from holdfast.ports import Clock, Row, Tables
 
 FLUSH_MS: Final = 200
 RETRY_MS: Final = 1_000
+CLAIMS_A_TURN: Final = 512
+"""How many claims are let go before others get a turn of the event loop."""
 
 RowKey = tuple[str, object]
 
@@ -30,11 +32,19 @@ class Images(msgspec.Struct, frozen=True, gc=False):
 
 def take_images(state: State) -> Images:
     """What changed since the last call. Taken when a batch is sealed: later commands have not touched it yet."""
-    rows = {key: msgspec.structs.astuple(record) for key, record in state.touched.items()}
-    claims = list(state.claims.fresh)
-    state.touched.clear()
-    state.claims.fresh.clear()
-    return Images(rows, claims)
+    rows: dict[RowKey, Row] = {}
+    for table, records in state.touched.items():
+        for key, record in records.items():
+            rows[table, key] = msgspec.structs.astuple(record)
+        records.clear()
+    return Images(rows, state.claims.take_fresh())
+
+
+def drop_images(state: State) -> None:
+    """What changed is in the tables already."""
+    for records in state.touched.values():
+        records.clear()
+    state.claims.forget()
 
 
 def by_table(rows: dict[RowKey, Row]) -> dict[str, list[Row]]:
@@ -130,6 +140,8 @@ class Projector:
             except Unavailable:
                 await self._clock.sleep(RETRY_MS)
         self._writing = {}
-        self._on_written(claims)
+        for at in range(0, len(claims), CLAIMS_A_TURN):
+            self._on_written(claims[at : at + CLAIMS_A_TURN])
+            await asyncio.sleep(0)
         self.checkpoint = tip
         self._written.set()

@@ -103,8 +103,10 @@ def _copy(found: R | None) -> R | None:
 
 
 async def _event_of(source: Source, key: bytes) -> EventNo | None:
-    claim = source.state.claims.find(key) or await source.tables.find_claim(key)
-    return claim.event if claim else None
+    if (number := source.state.claims.event_of(key)) is not None:
+        return number
+    old = await source.tables.find_claim(key)
+    return old.event if old else None
 
 
 async def _inline_memo(source: Source, number: BatchNo, event: EventNo) -> bytes | None:

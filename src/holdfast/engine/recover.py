@@ -14,7 +14,7 @@ from holdfast.core.state import State
 from holdfast.core.values import BatchNo
 from holdfast.engine import snapshot
 from holdfast.engine.history import History
-from holdfast.engine.project import Images, by_table, take_images
+from holdfast.engine.project import Images, by_table, drop_images, take_images
 from holdfast.ports import Files, Journal, Tables
 
 
@@ -37,9 +37,8 @@ async def recover(
     async for batch in journal.read(tip.number):
         tip = law.fold(state, tip, (batch,))
         if tip.number <= checkpoint.number:
-            take_images(state)
-            state.claims.recent.clear()
-        elif len(state.touched) + len(state.claims.fresh) >= policy.engine.projection_rows_max:
+            drop_images(state)
+        elif sum(map(len, state.touched.values())) + len(state.claims.fresh) >= policy.engine.projection_rows_max:
             checkpoint = await _project(tables, state, tip)
         if progress is not None:
             progress(tip)
@@ -82,5 +81,5 @@ async def _checkpoint_of(journal: Journal, tables: Tables) -> Tip:
 async def _project(tables: Tables, state: State, tip: Tip) -> Tip:
     images = take_images(state)
     await tables.write(by_table(images.rows), images.claims, tip)
-    state.claims.recent.clear()
+    state.claims.forget()
     return tip

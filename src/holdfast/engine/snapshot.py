@@ -10,6 +10,7 @@ from holdfast.core.policy import Policy
 from holdfast.core.refusal import Corrupt
 from holdfast.core.state import State, restore, snapshot
 from holdfast.core.values import BatchNo
+from holdfast.engine.project import drop_images
 from holdfast.ports import Files, Journal
 
 KEEP = 2
@@ -45,9 +46,7 @@ async def make(files: Files, journal: Journal, policy: Policy, progress: Callabl
         return tip
     async for batch in journal.read(tip.number, end.number):
         tip = law.fold(state, tip, (batch,))
-        state.touched.clear()
-        state.claims.recent.clear()
-        state.claims.fresh.clear()
+        drop_images(state)
         if progress is not None:
             progress(tip)
     raw = snapshot(state, tip)

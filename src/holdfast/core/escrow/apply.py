@@ -64,15 +64,16 @@ def _settled_until(ledger: Ledger, height: Height) -> list[Hold]:
 
 
 def _post(state: Books, event: Event) -> None:
+    accounts, touched = state.ledger.accounts, state.touched["account"]
     for owner, bucket, n in postings(state.ledger, event):
-        account = state.ledger.accounts.get(owner)
+        account = accounts.get(owner)
         if account is None:
-            account = state.ledger.accounts[owner] = Account(owner)
+            account = accounts[owner] = Account(owner)
         after = getattr(account, bucket) + n
         if after < 0 and owner != MINT:
             raise Corrupt("ESC-001", f"{owner}.{bucket} would be {after} after event {state.last_event}")
         setattr(account, bucket, after)
-        state.touched["account", owner] = account
+        touched[owner] = account
 
 
 def apply_minted(state: Books, event: Minted) -> None:
@@ -86,7 +87,7 @@ def apply_reserved(state: Books, event: Reserved) -> None:
     hold = Hold(state.last_event, event.id, event.owner, event.amount, *((memo.size, memo.digest) if memo else ()))
     state.ledger.holds[event.id] = hold
     state.ledger.reserved_total += event.amount
-    state.touched["hold", hold.event] = hold
+    state.touched["hold"][hold.event] = hold
     state.claims.add(hold_key(event), state.last_event, event)
 
 
@@ -106,7 +107,7 @@ def apply_finalized(state: Books, event: Finalized) -> None:
     for hold in _settled_until(ledger, event.height):
         _claim_settlement(state, hold)
         _move(hold, HoldAct.FINALIZE)
-        state.touched["hold", hold.event] = hold
+        state.touched["hold"][hold.event] = hold
         del ledger.holds[hold.id]
     for height in [h for h in ledger.settled if h <= event.height]:
         del ledger.settled[height]
@@ -134,7 +135,7 @@ def apply_undone(state: Books, event: Undone) -> None:
         ledger.refunded_total -= hold.amount - hold.charged
         _move(hold, HoldAct.UNDO)
         hold.charged, hold.payee, hold.height, hold.settled = 0, None, None, None
-        state.touched["hold", hold.event] = hold
+        state.touched["hold"][hold.event] = hold
 
 
 def _settle(state: Books, id_: HoldId, act: HoldAct, height: Height, payee: AccountId | None, charged: int) -> None:
@@ -144,7 +145,7 @@ def _settle(state: Books, id_: HoldId, act: HoldAct, height: Height, payee: Acco
     ledger.charged_total += charged
     ledger.refunded_total += hold.amount - charged
     ledger.settled.setdefault(height, []).append(id_)
-    state.touched["hold", hold.event] = hold
+    state.touched["hold"][hold.event] = hold
 
 
 def _move(hold: Hold, act: HoldAct) -> None:

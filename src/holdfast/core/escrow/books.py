@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -85,13 +85,17 @@ class Ledger(msgspec.Struct):
     refunded_total: int = 0
 
 
+Touched = dict[str, dict[Any, msgspec.Struct]]
+"""Changed records by table and key."""
+
+
 class Books(Protocol):
     """What this station needs of the state."""
 
     policy: Policy
     ledger: Ledger
     claims: Claims
-    touched: dict[tuple[str, object], msgspec.Struct]
+    touched: Touched
     last_event: EventNo
 
 

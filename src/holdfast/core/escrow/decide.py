@@ -34,7 +34,11 @@ _ACCOUNT_NAME: Final = re.compile(r"[a-z0-9][a-z0-9:._-]{0,127}")
 
 
 def mint(state: Books, command: Mint, _now_ms: int) -> Decided | Refused:
-    if no := _why_not_account(command.owner) or _why_not_amount(command.amount) or _why_not_id(command.id):
+    if (
+        no := _why_not_account(state.ledger, command.owner)
+        or _why_not_amount(command.amount)
+        or _why_not_id(command.id)
+    ):
         return no
     if state.policy.network is not Network.DEVELOPMENT:
         return _no("only a development network mints", 'set network = "development" or fund the account otherwise')
@@ -47,7 +51,11 @@ def mint(state: Books, command: Mint, _now_ms: int) -> Decided | Refused:
 
 
 def reserve(state: Books, command: Reserve, _now_ms: int) -> Decided | Refused:
-    if no := _why_not_account(command.owner) or _why_not_amount(command.amount) or _why_not_id(command.id):
+    if (
+        no := _why_not_account(state.ledger, command.owner)
+        or _why_not_amount(command.amount)
+        or _why_not_id(command.id)
+    ):
         return no
     memo, attachments = _memo(command.memo, state.policy.engine.inline_payload_bytes_max)
     event = Reserved(command.id, command.owner, command.amount, memo)
@@ -67,7 +75,7 @@ def reserve(state: Books, command: Reserve, _now_ms: int) -> Decided | Refused:
 
 
 def charge(state: Books, command: Charge, _now_ms: int) -> Decided | Refused:
-    if no := _why_not_account(command.payee):
+    if no := _why_not_account(state.ledger, command.payee):
         return no
     hold = state.ledger.holds.get(command.id)
     event = Charged(command.id, command.height, command.payee, command.amount)
@@ -91,6 +99,11 @@ def refund(state: Books, command: Refund, _now_ms: int) -> Decided | Refused:
     if (hold.status, hold.height) == (HoldStatus.REFUNDED, command.height):
         return Decided((), since=hold.settled)
     return _why_not_settle(state.ledger, hold, HoldAct.REFUND, command.height) or Decided((event,))
+
+
+def settlement_asked_for(state: Books, command: Charge | Refund) -> bytes | None:
+    """The claim that tells whether a settlement was made before; an open hold says so itself."""
+    return None if command.id in state.ledger.holds else settlement_key(command)
 
 
 def finalize(state: Books, command: Finalize, _now_ms: int) -> Decided | Refused:
@@ -123,10 +136,10 @@ def _why_not_settle(ledger: Ledger, hold: Hold, act: HoldAct, height: Height) ->
     return None
 
 
-def _why_not_account(owner: str) -> Refused | None:
+def _why_not_account(ledger: Ledger, owner: AccountId) -> Refused | None:
     if owner == MINT:
         return _no("the mint is nobody's account")
-    if not _ACCOUNT_NAME.fullmatch(owner):
+    if owner not in ledger.accounts and not _ACCOUNT_NAME.fullmatch(owner):
         return _no(f"{owner!r:.80} is not an account", "1–128 of a-z 0-9 : . _ - and not a sign in front")
     return None
 
