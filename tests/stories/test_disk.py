@@ -8,18 +8,26 @@ import os
 import shutil
 import signal
 import subprocess
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import apsw
 import pytest
 from tests.counts import counts
+from tests.simulated.world import ended, real_engine
 from tests.stories.node import HOLDFAST, NodeProcess
 from tests.stories.test_kill import Requester, folded, happened
 
 from holdfast.client import Client, NodeUnreachable
+from holdfast.core.escrow.acts import Mint
 from holdfast.core.escrow.books import broken_laws
 from holdfast.core.state import digest
+from holdfast.core.values import AccountId, Amount, EventNo
+from holdfast.doors.jsonrpc import answer
+from holdfast.doors.methods import Desk
+from holdfast.engine.loop import Accepted
 
 STRACE = shutil.which("strace")
 pytestmark = pytest.mark.rule("ENG-002")
@@ -140,29 +148,56 @@ async def test_kill_minus_nine_at_a_chosen_system_call_loses_nothing(data: Path,
     await assert_nothing_lost(data, requesters)
 
 
-@needs_strace
+class HungDisk(apsw.VFS):
+    """The real file system, whose syncs wait while the gate is closed."""
+
+    def __init__(self) -> None:
+        self.gate, self.is_waiting = threading.Event(), threading.Event()
+        self.gate.set()
+        super().__init__("hung", "", makedefault=True)
+
+    def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> apsw.VFSFile:  # noqa: N802
+        return HungFile(self, name, flags)
+
+
+class HungFile(apsw.VFSFile):
+    """One file on it."""
+
+    def __init__(self, disk: HungDisk, name: str | apsw.URIFilename | None, flags: list[int]) -> None:
+        super().__init__("", name, flags)
+        self._disk = disk
+
+    def xSync(self, flags: int) -> None:  # noqa: N802
+        self._disk.is_waiting.set()
+        self._disk.gate.wait()
+        super().xSync(flags)
+
+
 async def test_a_sync_that_hangs_holds_up_its_callers_and_nobody_else(data: Path) -> None:
-    requesters = await funded(data)
-    node = Straced(data, "fdatasync:delay_enter=3000000:when=12")
+    disk = HungDisk()
     try:
-        async with Client(data, 60) as client:
-            await client.status()
-        asked = asyncio.create_task(worked(data, requesters, 60, node))
-        waits = []
-        while not asked.done():
-            start = asyncio.get_running_loop().time()
-            reader, writer = await asyncio.open_unix_connection(data / "node.sock")
-            writer.write(b'{"jsonrpc":"2.0","id":1,"method":"no.such.method"}\n')
-            assert json.loads(await reader.readline())["error"]["data"]["name"] == "MethodNotFound"
-            writer.close()
-            waits.append(asyncio.get_running_loop().time() - start)
-            await asyncio.sleep(0.02)
-        await asked
-        assert len(waits) > 20
-        assert max(waits) < 2.0, "the event loop was held up by the disk"
+        data.mkdir()
+        engine = real_engine(data)
+        await engine.start()
+        desk = Desk(engine, engine.submit)
+        disk.gate.clear()
+        disk.is_waiting.clear()
+        mint = asyncio.create_task(engine.submit(Mint(bytes(32), AccountId("alice"), Amount(5))))
+        await asyncio.to_thread(disk.is_waiting.wait, 30)
+        read = asyncio.create_task(engine.ask(lambda state: state.ledger.accounts[AccountId("alice")].available))
+        said = await answer(desk, b'{"jsonrpc":"2.0","id":1,"method":"no.such.method"}')
+        assert said is not None
+        assert json.loads(said)["error"]["data"]["name"] == "MethodNotFound"
+        assert engine.standing().tip.last == 1
+        assert not mint.done()
+        assert not read.done()
+        disk.gate.set()
+        assert await mint == Accepted(EventNo(2))
+        assert await read == 5
+        await ended(engine)
     finally:
-        node.kill()
-    await assert_nothing_lost(data, requesters)
+        disk.gate.set()
+        disk.unregister()
 
 
 @pytest.fixture
