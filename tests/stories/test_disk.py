@@ -154,7 +154,7 @@ class HungDisk(apsw.VFS):
     def __init__(self) -> None:
         self.gate, self.is_waiting = threading.Event(), threading.Event()
         self.gate.set()
-        super().__init__("hung", "", makedefault=True)
+        super().__init__("hung", "unix", makedefault=True)
 
     def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> apsw.VFSFile:  # noqa: N802
         return HungFile(self, name, flags)
@@ -164,7 +164,7 @@ class HungFile(apsw.VFSFile):
     """One file on it."""
 
     def __init__(self, disk: HungDisk, name: str | apsw.URIFilename | None, flags: list[int]) -> None:
-        super().__init__("", name, flags)
+        super().__init__("unix", name, flags)
         self._disk = disk
 
     def xSync(self, flags: int) -> None:  # noqa: N802
