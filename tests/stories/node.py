@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from holdfast.client import Client
@@ -17,8 +19,8 @@ UP_WITHIN_S = 60.0
 class NodeProcess:
     """`holdfast up` in its own process, logging into its folder."""
 
-    def __init__(self, data: Path, name: str = "node") -> None:
-        self.data, self._name = data, name
+    def __init__(self, data: Path, name: str = "node", environ: Mapping[str, str] | None = None) -> None:
+        self.data, self._name, self._environ = data, name, dict(environ or {})
         self._process: subprocess.Popen[bytes] | None = None
 
     async def up(self) -> None:
@@ -26,7 +28,8 @@ class NodeProcess:
         self.data.mkdir(exist_ok=True)
         with (self.data.parent / f"{self._name}.log").open("ab") as log:
             command = [str(HOLDFAST), "up", "--data", str(self.data), "--node", self._name]
-            self._process = subprocess.Popen(command, stderr=log, stdin=subprocess.DEVNULL)
+            environ = os.environ | self._environ
+            self._process = subprocess.Popen(command, stderr=log, stdin=subprocess.DEVNULL, env=environ)
         async with Client(self.data, UP_WITHIN_S, answer_within_s=1.0) as node:
             await node.status()
 
