@@ -53,7 +53,7 @@ def test_every_posting_sums_to_zero_and_the_ledger_adds_up_after_every_event(his
         decided = law.decide(state, command, 0)
         if isinstance(decided, Decided):
             for event in decided.events:
-                assert sum(n for _, _, n in postings(state.ledger, event)) == 0
+                assert sum(sum(moves) for _, *moves in postings(state.ledger, event)) == 0
                 law.apply(state, event)
                 assert broken_laws(state.ledger) == []
 

@@ -87,9 +87,10 @@ MUTANTS = [
     Mutant(
         "memory kept after a failed append",
         LOOP,
-        "        self._reset(recovered.state, tip_of(batch), epoch)\n",
-        "        kept = self.state; self._reset(recovered.state, tip_of(batch), epoch)\n"
-        "        self.state = kept if kept.last_event else recovered.state\n",
+        "        self._reset(found.state, tip_of(batch), epoch, found.history, found.checkpoint)\n",
+        "        kept = self.state\n"
+        "        self._reset(found.state, tip_of(batch), epoch, found.history, found.checkpoint)\n"
+        "        self.state = kept if kept.last_event else found.state\n",
         "tests/engine/test_loop.py",
     ),
     Mutant(
@@ -102,7 +103,7 @@ MUTANTS = [
     Mutant(
         "a journal that forgot is built upon",
         LOOP,
-        "        self._check_nothing_lost(recovered.tip)\n",
+        "        self._check_nothing_lost(found.tip)\n",
         "",
         "tests/engine/test_loop.py",
     ),
@@ -160,8 +161,8 @@ MUTANTS = [
     Mutant(
         "old claims are not recalled",
         LOOP,
-        "        return key is None or not self.history.must_recall(self.state, key)\n",
-        "        return True\n",
+        "        if key is not None and self.history.must_recall(self.state, key):\n            return None\n",
+        "",
         "tests/engine/test_history.py",
     ),
     Mutant(

@@ -90,6 +90,11 @@ def fold(state: State, tip: Tip, batches: Iterable[Batch]) -> Tip:
     for batch in batches:
         check_follows(tip, batch)
         for event in unpack(batch):
-            apply(state, event)
+            try:
+                apply(state, event)
+            except Corrupt:
+                raise
+            except Exception as fault:
+                raise Corrupt("ENG-001", f"event {state.last_event} cannot have happened: {event!r:.200}") from fault
         tip = tip_of(batch)
     return tip

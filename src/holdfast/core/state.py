@@ -10,11 +10,11 @@ import msgspec
 
 from holdfast.core.canon import H
 from holdfast.core.claim import Claims
-from holdfast.core.escrow.books import Ledger, Touched
+from holdfast.core.escrow.books import Account, Hold, Ledger, Touched
 from holdfast.core.event import OwnershipTaken, Tip
 from holdfast.core.policy import Policy
 from holdfast.core.refusal import Corrupt
-from holdfast.core.values import Digest, EventNo
+from holdfast.core.values import Digest, EventNo, Height, HoldId
 
 SNAPSHOT_TAG: Final = "holdfast.snapshot.v1"
 MAGIC: Final = b"holdfast snapshot 1\n"
@@ -41,16 +41,23 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
 
     tip: Tip
     digest: Digest
-    ledger: Ledger
+    accounts: list[Account]
+    holds: list[Hold]
+    settled: dict[Height, list[HoldId]]
+    totals: tuple[Height, int, int, int]
     owner: OwnershipTaken | None
 
 
 def digest(state: State) -> Digest:
     """ENG-003: equal states, equal digests, whatever the order in which their entries came to be."""
     ledger = state.ledger
-    totals = (ledger.finalized, ledger.reserved_total, ledger.charged_total, ledger.refunded_total)
+    totals = _totals(ledger)
     parts = (_digest_of(ledger.accounts), _digest_of(ledger.holds), _digest_of(ledger.settled))
     return H("holdfast.state.v1", state.last_event, _pack((totals, state.owner)), *parts)
+
+
+def _totals(ledger: Ledger) -> tuple[Height, int, int, int]:
+    return ledger.finalized, ledger.reserved_total, ledger.charged_total, ledger.refunded_total
 
 
 def _digest_of(entries: Mapping[Any, object]) -> bytes:
@@ -62,7 +69,9 @@ def _digest_of(entries: Mapping[Any, object]) -> bytes:
 
 def snapshot(state: State, tip: Tip) -> bytes:
     """The state as bytes that carry their own hash; `tip` is the batch it is the fold of."""
-    body = _pack(Snapshot(tip, digest(state), state.ledger, state.owner))
+    ledger = state.ledger
+    accounts, holds = list(ledger.accounts.values()), list(ledger.holds.values())
+    body = _pack(Snapshot(tip, digest(state), accounts, holds, ledger.settled, _totals(ledger), state.owner))
     return MAGIC + H(SNAPSHOT_TAG, body) + body
 
 
@@ -80,4 +89,6 @@ def restore(raw: bytes, policy: Policy) -> tuple[State, Tip]:
         stored = msgspec.msgpack.decode(body, type=Snapshot)
     except msgspec.DecodeError as fault:
         raise Corrupt("ENG-003", f"the snapshot cannot be read: {fault}") from fault
-    return State(policy, stored.ledger, stored.tip.last, stored.owner), stored.tip
+    accounts, holds = {each.owner: each for each in stored.accounts}, {each.id: each for each in stored.holds}
+    ledger = Ledger(accounts, holds, stored.settled, *stored.totals)
+    return State(policy, ledger, stored.tip.last, stored.owner), stored.tip

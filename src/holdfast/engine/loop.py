@@ -96,6 +96,8 @@ class Engine:
         door: str = "",
     ) -> None:
         self.policy = policy
+        self._events_max = policy.engine.batch_events_max
+        self._answered = 0
         self.journal, self.tables = journal, tables
         self._files, self._clock, self._owner, self._door = files, clock, owner, door
         self.phase = Phase.STOPPED
@@ -145,7 +147,7 @@ class Engine:
 
     async def submit(self, command: law.Command) -> Outcome:
         """Decide, make durable, answer. Unavailable means: outcome not known, ask again with the same id."""
-        outcome = self._decide(command) if self._can_decide_now(command) else await self._decide_later(command)
+        outcome = self._decide_now(command) or await self._decide_later(command)
         await self._durable()
         return outcome
 
@@ -154,8 +156,8 @@ class Engine:
         outcomes: list[Outcome] = []
         waits: list[asyncio.Future[None]] = []
         for command in commands:
-            if self._can_decide_now(command):
-                outcomes.append(self._decide(command))
+            if (outcome := self._decide_now(command)) is not None:
+                outcomes.append(outcome)
             else:
                 waits.append(self._durable())
                 outcomes.append(await self._decide_later(command))
@@ -179,11 +181,14 @@ class Engine:
     def standing(self) -> Standing:
         return Standing("owner", self.phase, self.durable, self.projector.checkpoint.last)
 
-    def _can_decide_now(self, command: law.Command) -> bool:
-        if self._is_full():
-            return False
+    def _decide_now(self, command: law.Command) -> Outcome | None:
+        """The decision, or None where it must wait for room or for an old claim."""
+        if len(self._open.events) >= self._events_max or self.projector.is_full:
+            return None
         key = law.claim_key(self.state, command)
-        return key is None or not self.history.must_recall(self.state, key)
+        if key is not None and self.history.must_recall(self.state, key):
+            return None
+        return self._decide(command)
 
     async def _decide_later(self, command: law.Command) -> Outcome:
         """Wait for room and for old claims to be recalled, then decide without letting anybody in between."""
@@ -228,11 +233,11 @@ class Engine:
             raise self._why_not_running() from fault
 
     def _is_full(self) -> bool:
-        return len(self._open.events) >= self.policy.engine.batch_events_max or self.projector.is_full
+        return len(self._open.events) >= self._events_max or self.projector.is_full
 
     def _durable(self) -> asyncio.Future[None]:
         """A future that is done when everything now in memory is durable."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[None] = asyncio.Future()
         if self._open.events:
             self._open.waiters.append(future)
         elif self._in_flight is not None:
@@ -257,6 +262,8 @@ class Engine:
         """Let callers who were just answered add their next command: else every second batch would hold one."""
         for _ in range(GATHER_TURNS):
             before = len(self._open.events)
+            if len(self._open.waiters) >= self._answered:
+                return  # everyone who was just answered is back
             await asyncio.sleep(0)
             if len(self._open.events) == before:
                 return
@@ -286,6 +293,7 @@ class Engine:
         self._in_flight = None
         self.projector.offer(images, self.durable)
         self.tail.add(batch)
+        self._answered = len(waiters)
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)

@@ -77,6 +77,8 @@ class Projector:
         self._hurry = asyncio.Event()
         self._written = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self.is_full = False
+        """True when so much waits that new commands should wait too."""
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._run(), name="projector")
@@ -89,11 +91,7 @@ class Projector:
         self._work.set()
         if len(self._waiting) >= self._rows_max:
             self._hurry.set()
-
-    @property
-    def is_full(self) -> bool:
-        """True when so much waits that new commands should wait too."""
-        return len(self._waiting) >= 8 * self._rows_max
+            self.is_full = len(self._waiting) >= 8 * self._rows_max
 
     def peek(self, key: RowKey) -> Row | None:
         """The newest row that the tables may not have yet."""
@@ -131,7 +129,7 @@ class Projector:
 
     async def _flush(self) -> None:
         tip, claims, self._claims = self._upto, self._claims, []
-        self._writing, self._waiting = self._waiting, {}
+        self._writing, self._waiting, self.is_full = self._waiting, {}, False
         tables = by_table(self._writing)
         while True:
             try:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any, Final
 
 from holdfast.core.escrow.acts import (
     Charged,
@@ -21,90 +22,116 @@ from holdfast.core.machine import step, why_not_step
 from holdfast.core.refusal import Corrupt
 from holdfast.core.values import AccountId, Amount, Height, HoldId
 
-Posting = tuple[AccountId, str, int]
-"""Account, bucket and what is added to it; the postings of one event sum to zero (ESC-001)."""
+Posting = tuple[AccountId, int, int, int]
+"""Account and what is added to its available, held and pending; the postings of one event sum to zero (ESC-001)."""
 
 
 def postings(ledger: Ledger, event: Event) -> list[Posting]:
     """What `event` moves, asked before it is applied."""
-    match event:
-        case Minted(_, owner, amount):
-            return [(MINT, "available", -amount), (owner, "available", amount)]
-        case Reserved(_, owner, amount):
-            return [(owner, "available", -amount), (owner, "held", amount)]
-        case Charged(id_, _, payee, charged):
-            hold = ledger.holds[id_]
-            return _settlement(hold, payee, charged)
-        case Refunded(id_, _):
-            hold = ledger.holds[id_]
-            return _settlement(hold, None, 0)
-        case Finalized(height):
-            return [p for hold in _settled_until(ledger, height) for p in _release(hold)]
-        case Undone(height):
-            undone = [ledger.holds[id_] for id_ in reversed(ledger.settled[height])]
-            return [
-                (who, bucket, -n) for hold in undone for who, bucket, n in _settlement(hold, hold.payee, hold.charged)
-            ]
-    return []
+    rule = _POSTINGS.get(type(event))
+    return list(rule(ledger, event)) if rule else []
 
 
-def _settlement(hold: Hold, payee: AccountId | None, charged: int) -> list[Posting]:
-    moves = [(hold.owner, "held", -hold.amount), (hold.owner, "pending", hold.amount - charged)]
-    return [*moves, (payee, "pending", charged)] if payee is not None else moves
+def _minted(_: Ledger, event: Minted) -> Iterable[Posting]:
+    return (MINT, -event.amount, 0, 0), (event.owner, event.amount, 0, 0)
+
+
+def _reserved(_: Ledger, event: Reserved) -> Iterable[Posting]:
+    return ((event.owner, -event.amount, event.amount, 0),)
+
+
+def _charged(ledger: Ledger, event: Charged) -> Iterable[Posting]:
+    return _settlement(ledger.holds[event.id], event.payee, event.charged)
+
+
+def _refunded(ledger: Ledger, event: Refunded) -> Iterable[Posting]:
+    return _settlement(ledger.holds[event.id], None, 0)
+
+
+def _finalized(ledger: Ledger, event: Finalized) -> Iterable[Posting]:
+    return [p for hold in _settled_until(ledger, event.height) for p in _release(hold)]
+
+
+def _undone(ledger: Ledger, event: Undone) -> Iterable[Posting]:
+    undone = [ledger.holds[id_] for id_ in reversed(ledger.settled[event.height])]
+    return [(who, -a, -h, -p) for hold in undone for who, a, h, p in _settlement(hold, hold.payee, hold.charged)]
+
+
+_POSTINGS: Final[dict[type[Event], Callable[[Ledger, Any], Iterable[Posting]]]] = {
+    Minted: _minted,
+    Reserved: _reserved,
+    Charged: _charged,
+    Refunded: _refunded,
+    Finalized: _finalized,
+    Undone: _undone,
+}
+
+
+def _settlement(hold: Hold, payee: AccountId | None, charged: int) -> tuple[Posting, ...]:
+    back = (hold.owner, 0, -hold.amount, hold.amount - charged)
+    return (back,) if payee is None else (back, (payee, 0, 0, charged))
 
 
 def _release(hold: Hold) -> Iterable[Posting]:
     for who, n in ((hold.owner, hold.amount - hold.charged), (hold.payee, hold.charged)):
         if who is not None and n:
-            yield from ((who, "pending", -n), (who, "available", n))
+            yield who, n, 0, -n
 
 
 def _settled_until(ledger: Ledger, height: Height) -> list[Hold]:
     return [ledger.holds[id_] for h, ids in ledger.settled.items() if h <= height for id_ in ids]
 
 
-def _post(state: Books, event: Event) -> None:
+def _post(state: Books, moves: Iterable[Posting]) -> None:
     accounts, touched = state.ledger.accounts, state.touched["account"]
-    for owner, bucket, n in postings(state.ledger, event):
+    for owner, available, held, pending in moves:
         account = accounts.get(owner)
         if account is None:
             account = accounts[owner] = Account(owner)
-        after = getattr(account, bucket) + n
-        if after < 0 and owner != MINT:
-            raise Corrupt("ESC-001", f"{owner}.{bucket} would be {after} after event {state.last_event}")
-        setattr(account, bucket, after)
+        account.available += available
+        account.held += held
+        account.pending += pending
+        if (account.available < 0 or account.held < 0 or account.pending < 0) and owner != MINT:
+            raise _overdrawn(account, state.last_event)
         touched[owner] = account
 
 
+def _overdrawn(account: Account, event: int) -> Corrupt:
+    bucket = next(name for name in ("available", "held", "pending") if getattr(account, name) < 0)
+    return Corrupt("ESC-001", f"{account.owner}.{bucket} would be {getattr(account, bucket)} after event {event}")
+
+
 def apply_minted(state: Books, event: Minted) -> None:
-    _post(state, event)
+    _post(state, _minted(state.ledger, event))
     state.claims.add(mint_key(event), state.last_event, event)
 
 
 def apply_reserved(state: Books, event: Reserved) -> None:
-    _post(state, event)
-    memo = event.memo
-    hold = Hold(state.last_event, event.id, event.owner, event.amount, *((memo.size, memo.digest) if memo else ()))
-    state.ledger.holds[event.id] = hold
-    state.ledger.reserved_total += event.amount
-    state.touched["hold"][hold.event] = hold
+    ledger, number, memo = state.ledger, state.last_event, event.memo
+    _post(state, _reserved(ledger, event))
+    hold = Hold(number, event.id, event.owner, event.amount)
+    if memo is not None:
+        hold.memo_size, hold.memo_digest = memo.size, memo.digest
+    ledger.holds[event.id] = state.touched["hold"][number] = hold
+    ledger.reserved_total += event.amount
     state.claims.add(hold_key(event), state.last_event, event)
 
 
 def apply_charged(state: Books, event: Charged) -> None:
-    _post(state, event)
+    _post(state, _charged(state.ledger, event))
     _settle(state, event.id, HoldAct.CHARGE, event.height, event.payee, event.charged)
 
 
 def apply_refunded(state: Books, event: Refunded) -> None:
-    _post(state, event)
+    _post(state, _refunded(state.ledger, event))
     _settle(state, event.id, HoldAct.REFUND, event.height, None, 0)
 
 
 def apply_finalized(state: Books, event: Finalized) -> None:
     ledger = state.ledger
-    _post(state, event)
-    for hold in _settled_until(ledger, event.height):
+    settled = _settled_until(ledger, event.height)
+    _post(state, (posting for hold in settled for posting in _release(hold)))
+    for hold in settled:
         _claim_settlement(state, hold)
         _move(hold, HoldAct.FINALIZE)
         state.touched["hold"][hold.event] = hold
@@ -128,7 +155,7 @@ def _claim_settlement(state: Books, hold: Hold) -> None:
 
 def apply_undone(state: Books, event: Undone) -> None:
     ledger = state.ledger
-    _post(state, event)
+    _post(state, _undone(ledger, event))
     for id_ in reversed(ledger.settled.pop(event.height)):
         hold = ledger.holds[id_]
         ledger.charged_total -= hold.charged

@@ -46,7 +46,7 @@ HOLD_LIFE: Final[Life[HoldStatus, HoldAct]] = {
 }
 
 
-class Account(msgspec.Struct, gc=False):
+class Account(msgspec.Struct, array_like=True, gc=False):
     """One owner's three buckets; a row of the table `account`."""
 
     owner: AccountId
@@ -55,7 +55,7 @@ class Account(msgspec.Struct, gc=False):
     pending: int = 0
 
 
-class Hold(msgspec.Struct, gc=False):
+class Hold(msgspec.Struct, array_like=True, gc=False):
     """One reservation; a row of the table `hold`, whose key is the event that made it."""
 
     event: EventNo
