@@ -45,7 +45,7 @@ contracts: setup
 
 check: lint types contracts test  ## format, lint, types, import contracts, tests
 
-bench: setup     ## measure ours and the baselines, save tables and plots in bench/out
+bench: setup     ## measure ours and the baselines: tables in bench/out, plots in docs/plots
 	$(BIN)/python -m bench
 
 clean:           ## remove what make made

@@ -126,7 +126,8 @@ class Direct:
             MachineClock(),
             POLICY.engine.projection_rows_max,
             self.tip,
-            lambda claims: self._history.hand_over(self.state, (key for key, _ in claims)),
+            on_written=lambda claims: self._history.hand_over(self.state, (key for key, _ in claims)),
+            on_failed=_raise,
         )
         self._with_tables = with_tables
 
@@ -168,6 +169,10 @@ class Direct:
         self.tip = tip_of(batch)
         if self._with_tables:
             self._projector.offer(images, self.tip)
+
+
+def _raise(fault: Exception) -> None:
+    raise fault
 
 
 def decide_batch(state: State, tip: Tip, commands: Sequence[law.Command]) -> Batch:

@@ -9,7 +9,7 @@ from statistics import median
 
 from bench.measure import Row, Table, spread
 
-NAME_WIDTH, BAR_WIDTH, LABEL_WIDTH, LINE = 330, 300, 250, 24
+NAME_WIDTH, BAR_WIDTH, LABEL_WIDTH, LINE = 370, 300, 310, 24
 STYLE = (
     "text{font:13px system-ui,sans-serif;fill:#24292f}.t{font-weight:600}.b{fill:#0a7ea4}.o{fill:#b6c2cc}"
     ".r{stroke:#24292f;stroke-width:1.5}.n{text-anchor:end}"

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from bench.measure import Table, interleave, table
 from bench.ours import ALICE, POLICY, charges, close_engine, decide_batch, ids, new_engine, reserves, stores
-from holdfast.adapters.clock import MachineClock
 from holdfast.adapters.sqlite.tables import SqliteTables
 from holdfast.core import law
 from holdfast.core.escrow.acts import Mint
@@ -17,9 +16,9 @@ from holdfast.core.event import Decided, Event, Tip, tip_of
 from holdfast.core.state import State
 from holdfast.core.values import Amount, Epoch
 from holdfast.engine.history import History
-from holdfast.engine.project import Images, Projector, by_table, take_images
+from holdfast.engine.project import Images, by_table, take_images
 
-PIECES = ("decide", "apply", "pack and hash", "images", "offer", "append", "tables", "claims handed over")
+PIECES = ("decide", "apply", "pack and hash", "images", "append", "tables", "claims handed over")
 
 
 async def pieces(folder: Path, rounds: int, count: int) -> Table:
@@ -74,7 +73,6 @@ async def _batches(folder: Path, count: int, size: int) -> dict[str, float]:
     await journal.own()
     await tables.open()
     state, history, watch, tip = State(POLICY), History(tables), _Watch(), Tip()
-    projector = Projector(tables, MachineClock(), 1 << 30, tip, lambda claims: None)
     decide_batch(state, tip, [Mint(os.urandom(32), ALICE, Amount(10**12))])
     of = ids(count)
     waiting: list[Images] = []
@@ -88,8 +86,6 @@ async def _batches(folder: Path, count: int, size: int) -> dict[str, float]:
             await journal.append(batch, ())
             watch.mark("append")
             tip = tip_of(batch)
-            projector.offer(images, tip)
-            watch.mark("offer")
             waiting.append(images)
         if len(waiting) >= 8:
             await _project(tables, history, state, tip, waiting, watch)

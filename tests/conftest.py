@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
-from typing import Final
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
 
+import asyncpg
 import pytest
 from hypothesis import settings
 from tests.counts import FULL, counts
+from tests.postgres.server import Server, programs, running
 from tests.rules import rules_of_spec
+from tests.storage.stores import Place
 
 settings.register_profile("quick", deadline=None, derandomize=True, print_blob=True, max_examples=50)
 settings.register_profile("full", deadline=None, print_blob=True, max_examples=1_000)
@@ -21,6 +25,35 @@ PROPERTY: Final = "rule"
 @pytest.fixture(name="counts", scope="session")
 def _counts() -> Callable[[int, int], int]:
     return counts
+
+
+# ------------------------------------------------------------------------------------------------ stores
+
+
+@pytest.fixture(scope="session")
+def postgres_programs() -> Iterator[Path]:
+    with programs() as folder:
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def postgres(postgres_programs: Path) -> Iterator[Server]:
+    """One server for all tests of this process, started by the first that asks for it; each test has its own schema."""
+    with running(postgres_programs) as server:
+        yield server
+
+
+@pytest.fixture
+async def admin(postgres: Server) -> AsyncIterator[Any]:
+    """The server's superuser, who looks and interferes."""
+    connection = await asyncpg.connect(postgres.superuser)
+    yield connection
+    await connection.close()
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    return Place(tmp_path, lambda: request.getfixturevalue("postgres"))
 
 
 # ------------------------------------------------------------------------------------------------ selection

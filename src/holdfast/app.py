@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
+from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 import structlog
 
@@ -13,56 +15,161 @@ from holdfast.adapters.clock import MachineClock
 from holdfast.adapters.files import Folder
 from holdfast.adapters.sqlite.journal import SqliteJournal
 from holdfast.adapters.sqlite.tables import SqliteTables
-from holdfast.client import SOCKET
-from holdfast.config import Config
-from holdfast.core.refusal import Unavailable
+from holdfast.client import SOCKET, Client, NodeRefused, NodeUnreachable
+from holdfast.config import Config, Store, why_not_stored
+from holdfast.core import law
+from holdfast.core.refusal import Corrupt, Fenced, Refused, Unavailable
 from holdfast.doors.local import LocalDoor
-from holdfast.doors.methods import Desk
-from holdfast.engine.loop import Engine
+from holdfast.doors.methods import COMMANDS, Desk
+from holdfast.doors.shapes import plain
+from holdfast.engine.follower import Follower
+from holdfast.engine.longjournal import LongJournal
+from holdfast.engine.loop import Accepted, Engine, Outcome, Phase
+from holdfast.ports import Journal, Tables
 
+LOOK_AGAIN_S: Final = 0.2
+HAND_ON_S: Final = 5.0
+"""How long a standby waits for the owner's answer before it says that the outcome is not known."""
 _log = structlog.get_logger()
 
 
 class Node:
-    """An engine on its stores, with its doors: up until it is told to stop or cannot go on."""
+    """An engine on its stores, with its doors: up until it is told to stop or cannot go on.
+
+    As a standby it follows the journal, answers reads, hands commands on to the owner, and becomes the owner itself
+    when that one is gone (ENG-006).
+    """
 
     def __init__(self, config: Config) -> None:
         self.config = config
         prepare_folder(config.data)
-        self.journal, self.tables = SqliteJournal(config.data), SqliteTables(config.data)
-        snapshots = Folder(config.data / "snapshots")
-        self.engine = Engine(self.journal, self.tables, snapshots, MachineClock(), config.policy, config.node)
-        self.door = LocalDoor(Desk(self.engine, self.engine.submit), config.data / SOCKET)
+        store, self.tables = stores(config)
+        self.journal = LongJournal(store, Folder(config.data / "archive"))
+        socket = (config.data / SOCKET).absolute()
+        parts = (self.journal, self.tables, Folder(config.data / "snapshots"), MachineClock(), config.policy)
+        self.engine = Engine(*parts, config.node, str(socket))
+        self.follower = Follower(*parts)
+        self.desk = Desk(self.engine, self.engine.submit)
+        self.door = LocalDoor(self.desk, socket)
+        # On a shared folder the owner's socket is taken: a standby has one under its own name.
+        self.side_door = LocalDoor(self.desk, socket.with_name(f"{config.node}.sock")) if config.standby else None
+        self._ending: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        await self.engine.start()
-        # What was loaded lives long: without it the collector would walk it again and again and stop the loop.
-        gc.collect()
-        gc.freeze()
-        await self.door.open()
-        tip = self.engine.durable
-        _log.info("up", data=str(self.config.data), epoch=tip.epoch, batch=tip.number, last_event=tip.last)
+        """Become the owner; or, as a standby, follow the one there is."""
+        try:
+            await self.engine.start()
+        except Fenced:
+            raise
+        except Unavailable as fault:
+            if not self.config.standby:
+                raise
+            _log.info("standing by", because=str(fault))
+            await self._follow()
+            self._ending = asyncio.create_task(self._succeed())
+        else:
+            await self._own()
+            self._ending = asyncio.create_task(self.engine.wait_ended())
+        if self.side_door is not None:
+            await self.side_door.open()
 
     async def stop(self) -> None:
         """Let nobody in, finish what was asked, commit, project, close."""
-        await self.door.close()
+        for door in (self.side_door, self.door):
+            if door is not None:
+                await door.close()
+        if self._ending is not None and self.desk.source is self.follower:
+            self._ending.cancel()
+            await asyncio.gather(self._ending, return_exceptions=True)
         await self.engine.stop()
         await self.tables.close()
         await self.journal.close()
 
     async def run(self) -> None:
-        """Until SIGTERM or SIGINT; raises what made the engine fail."""
-        await self.start()
+        """Until SIGTERM or SIGINT; raises what made the node fail."""
         told = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, told.set)
-        stopping, ending = asyncio.create_task(told.wait()), asyncio.create_task(self.engine.wait_ended())
-        await asyncio.wait({stopping, ending}, return_when=asyncio.FIRST_COMPLETED)
-        _log.info("stopping", because="told to" if told.is_set() else "the engine ended")
+        await self.start()
+        assert self._ending is not None
+        stopping = asyncio.create_task(told.wait())
+        await asyncio.wait({stopping, self._ending}, return_when=asyncio.FIRST_COMPLETED)
+        _log.info("stopping", because="told to" if told.is_set() else "it cannot go on")
         stopping.cancel()
         await self.stop()
-        await ending
-        _log.info("stopped", last_event=self.engine.durable.last)
+        with suppress(asyncio.CancelledError):
+            await self._ending
+        _log.info("stopped", last_event=self.desk.source.standing().tip.last)
+
+    async def _own(self) -> None:
+        # What was loaded lives long: without this the collector would walk it again and again and stop the loop.
+        gc.collect()
+        gc.freeze()
+        self.desk.source, self.desk.submit = self.engine, self.engine.submit
+        await self.door.open()
+        config, tip = self.config, self.engine.durable
+        where = {"data": str(config.data), "store": config.store.value}
+        _log.info("up", **where, epoch=tip.epoch, batch=tip.number, last_event=tip.last)
+
+    async def _follow(self) -> None:
+        await self.follower.load()
+        self.desk.source, self.desk.submit = self.follower, self._hand_on
+
+    async def _succeed(self) -> None:
+        """Follow until the owner is gone, take over, and then be the owner to the end."""
+        while self.engine.phase is not Phase.RUNNING:
+            following = asyncio.create_task(self.follower.run())
+            free = asyncio.create_task(self.journal.wait_free())
+            try:
+                await asyncio.wait({following, free}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                following.cancel()
+                free.cancel()
+                gone = await asyncio.gather(following, free, return_exceptions=True)
+            if isinstance(gone[0], Corrupt):
+                raise gone[0]
+            try:
+                await self.engine.start(self.follower)
+            except Unavailable as fault:  # somebody else was faster, or the store is away: follow on
+                _log.info("still standing by", because=str(fault))
+                await asyncio.sleep(LOOK_AGAIN_S)
+        await self._own()
+        await self.engine.wait_ended()
+
+    async def _hand_on(self, command: law.Command) -> Outcome:
+        """What a follower may not decide, the owner decides; its answer is passed back as it is."""
+        owner = self.follower.state.owner
+        if owner is None or not owner.door:
+            raise Unavailable("ENG-006", "nobody owns the journal yet", "ask again in a moment")
+        try:
+            async with Client(Path(owner.door), HAND_ON_S, HAND_ON_S) as node:
+                return Accepted(**await node.call(COMMANDS[type(command)], **plain(command)))
+        except NodeRefused as no:
+            return Refused(no.rule, no.says, no.hint, no.name)
+        except NodeUnreachable as fault:
+            raise Unavailable("ENG-006", f"the owner does not answer: {fault}", "ask again with the same id") from fault
+
+
+def stores(config: Config) -> tuple[Journal, Tables]:
+    """Journal and tables as configured, not opened yet; whoever asks closes them."""
+    if no := why_not_stored(config):
+        raise Unavailable(no.rule, no.says, no.hint)
+    if config.store is Store.SQLITE:
+        return SqliteJournal(config.data), SqliteTables(config.data)
+    from holdfast.adapters.postgres.journal import PATIENCE_S, PostgresJournal  # noqa: PLC0415 - an extra, not everybody has it
+    from holdfast.adapters.postgres.tables import PostgresTables  # noqa: PLC0415
+
+    told = config.postgres
+    assert told.dsn is not None
+    place = (told.dsn.reveal(), told.schema)
+    patience_s = 0.0 if config.standby else PATIENCE_S  # a standby need not wait: it follows meanwhile
+    connect_s, command_s = told.connect_timeout_ms / 1000, told.command_timeout_ms / 1000
+    return (
+        PostgresJournal(
+            *place, allow_unsafe=told.allow_unsafe, connect_s=connect_s, command_s=command_s, patience_s=patience_s
+        ),
+        PostgresTables(*place, connect_s=connect_s, command_s=command_s),
+    )
 
 
 def prepare_folder(data: Path) -> None:

@@ -40,10 +40,14 @@ class NodeUnreachable(Exception):
 
 
 class Client:
-    """One connection, made when needed and made again when lost. Calls of one client wait for each other."""
+    """One connection, made when needed and made again when lost. Calls of one client wait for each other.
+
+    `data` is the node's folder, or the path of a socket that ends in `.sock`.
+    """
 
     def __init__(self, data: Path, patience_s: float = PATIENCE_S, answer_within_s: float = ANSWER_WITHIN_S) -> None:
-        self._socket, self._patience_s, self._answer_within_s = data / SOCKET, patience_s, answer_within_s
+        self._socket = data if data.suffix == ".sock" else data / SOCKET
+        self._patience_s, self._answer_within_s = patience_s, answer_within_s
         self._ids = count(1)
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._turn = asyncio.Lock()

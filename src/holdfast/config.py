@@ -16,11 +16,14 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from enum import StrEnum
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
+from holdfast.adapters.postgres.settings import LEAVES as POSTGRES
+from holdfast.adapters.postgres.settings import Postgres, Secret
 from holdfast.core.policy import Policy, faults
 from holdfast.core.refusal import Refused
 from holdfast.core.values import Network
@@ -56,11 +59,21 @@ class Log(msgspec.Struct, frozen=True, kw_only=True):
     format: LogFormat = LogFormat.TEXT
 
 
+class Store(StrEnum):
+    """Where journal and tables are kept."""
+
+    SQLITE = "sqlite"
+    POSTGRES = "postgres"
+
+
 class Config(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a node is told at its start; network and chain id are inside the policy."""
 
     data: Path = Path("holdfast-data")
     node: str = "node"
+    standby: bool = False
+    store: Store = Store.SQLITE
+    postgres: Postgres = Postgres()
     log: Log = Log()
     policy: Policy = Policy.for_network(Network.DEVELOPMENT)
 
@@ -75,6 +88,8 @@ def load(file: Path | None, environ: Mapping[str, str], flags: Mapping[str, obje
                 wrong.append(leaf)
             else:
                 leaves[leaf[0]] = leaf[1]
+    if "postgres.dsn_file" in leaves:
+        _read_dsn(leaves, wrong)
     config = _assemble(leaves)
     for fault in faults(config.policy):
         path = fault.path if fault.path in LEAVES else f"policy.{fault.path}"
@@ -101,12 +116,18 @@ NodeName = Annotated[str, msgspec.Meta(pattern="^[a-z0-9][a-z0-9-]{0,62}$")]
 LEAVES: Final[Mapping[str, Any]] = {
     "data": Annotated[str, msgspec.Meta(min_length=1)],
     "node": NodeName,
+    "standby": bool,
     "network": Network,
     "chain_id": int,
+    "store": Store,
+    **{f"postgres.{name}": kind for name, kind in POSTGRES.items()},
     **dict(_leaves_of(Log, "log.")),
     **{path: kind for path, kind in _leaves_of(Policy, "policy.") if path.count(".") == 2},
 }
 """Path and type of all that can be set. Network and chain id stand at the top, where a reader looks for them."""
+
+SECRETS: Final = frozenset({"postgres.dsn"})
+"""Not in the file, which gets copied and committed; not among the flags, which everybody on the machine can read."""
 
 TABLES: Final = frozenset(path[:at] for path in LEAVES for at, sign in enumerate(path) if sign == ".")
 
@@ -127,7 +148,7 @@ def _from_file(file: Path | None, environ: Mapping[str, str]) -> Iterator[tuple[
         yield _bad(str(source), f"not readable as TOML: {error}", "fix the file, or name another one")
         return
     for path, value in _flatten(table, ""):
-        yield _leaf(path, value, f"in {source}", strict=True)
+        yield _open_leaf(path, value, f"in {source}", strict=True)
 
 
 def _flatten(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, object]]:
@@ -149,7 +170,14 @@ def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, object]
 def _from_flags(flags: Mapping[str, object]) -> Iterator[tuple[str, object] | Refused]:
     for path, value in flags.items():
         if value is not None:
-            yield _leaf(path, str(value) if isinstance(value, Path) else value, "from a flag", strict=False)
+            yield _open_leaf(path, str(value) if isinstance(value, Path) else value, "from a flag", strict=False)
+
+
+def _open_leaf(path: str, value: object, source: str, *, strict: bool) -> tuple[str, object] | Refused:
+    """A leaf from where everybody can read it."""
+    if path in SECRETS:
+        return _bad(path, "a secret is set in the environment or in a file of its own", f"{source}; {_HOW_DSN}")
+    return _leaf(path, value, source, strict=strict)
 
 
 def _leaf(path: str, value: object, source: str, *, strict: bool) -> tuple[str, object] | Refused:
@@ -179,6 +207,34 @@ def _nearest(path: str) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
+def _read_dsn(leaves: dict[str, Any], wrong: list[Refused]) -> None:
+    """The DSN from the file that is named for it; the environment's own is above it."""
+    path = Path(leaves["postgres.dsn_file"]).expanduser()
+    try:
+        leaf = _leaf("postgres.dsn", path.read_text("utf-8").strip(), f"in {path}", strict=True)
+    except (OSError, ValueError) as error:
+        says = getattr(error, "strerror", None) or "not readable as text"
+        leaf = _bad("postgres.dsn_file", f"{path}: {says}", "name a file that holds nothing but the DSN")
+    if isinstance(leaf, Refused):
+        wrong.append(leaf)
+    else:
+        leaves.setdefault(*leaf)
+
+
+def why_not_stored(config: Config) -> Refused | None:
+    """What is missing for journal and tables to be opened; a verb that only speaks to a node needs neither."""
+    if config.store is not Store.POSTGRES:
+        return None
+    if config.postgres.dsn is None:
+        return _bad("postgres.dsn", "not set", _HOW_DSN)
+    if find_spec("asyncpg") is None:
+        return _bad("store", "postgres needs asyncpg, which is not installed", "pip install 'holdfast[postgres]'")
+    return None
+
+
+_HOW_DSN: Final = "set HOLDFAST_POSTGRES__DSN=postgresql://user:password@host/database, or postgres.dsn_file"
+
+
 # ------------------------------------------------------------------------------------------------ joining
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -190,7 +246,16 @@ def _assemble(leaves: Mapping[str, Any]) -> Config:
     network, chain_id = leaves.get("network", base.policy.network), leaves.get("chain_id", base.policy.chain_id)
     policy = _replaced(Policy.for_network(network, chain_id), leaves, "policy.")
     data = Path(leaves["data"]).expanduser() if "data" in leaves else base.data
-    return Config(data=data, node=leaves.get("node", base.node), log=_replaced(base.log, leaves, "log."), policy=policy)
+    dsn = {"postgres.dsn": Secret(leaves["postgres.dsn"])} if "postgres.dsn" in leaves else {}
+    return Config(
+        data=data,
+        node=leaves.get("node", base.node),
+        standby=leaves.get("standby", base.standby),
+        store=leaves.get("store", base.store),
+        postgres=_replaced(base.postgres, {**leaves, **dsn}, "postgres."),
+        log=_replaced(base.log, leaves, "log."),
+        policy=policy,
+    )
 
 
 def _replaced(struct: S, leaves: Mapping[str, Any], prefix: str) -> S:

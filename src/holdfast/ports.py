@@ -6,7 +6,7 @@ Every method that touches the world may raise Unavailable (try again) or Corrupt
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from holdfast.core.claim import Claim
 from holdfast.core.event import Attachment, Batch, Tip
@@ -16,6 +16,10 @@ Row = tuple[object, ...]
 """One row of a table, columns in the order of the record's fields."""
 Page = tuple[list[Row], EventNo]
 """Rows, and the event they are as of."""
+Chunk = tuple[Tip, str, list[Row]]
+"""Some rows of a table, and the checkpoint of the moment they are from."""
+CLAIMS: Final = "claim"
+"""Under this name a dump gives the claims, as rows (key, event, checksum)."""
 
 
 class Clock(Protocol):
@@ -26,7 +30,19 @@ class Clock(Protocol):
     async def sleep(self, ms: int) -> None: ...
 
 
-class Journal(Protocol):
+class Batches(Protocol):
+    """What it takes to fold: the end, and the way there."""
+
+    async def tip(self) -> Tip:
+        """The last durable batch, without ownership."""
+        ...
+
+    def read(self, after: BatchNo, until: BatchNo | None = None) -> AsyncIterator[Batch]:
+        """Durable batches with after < number ≤ until, in order."""
+        ...
+
+
+class Journal(Batches, Protocol):
     """The hash-chained batches: the one place where state is durable (ENG-001)."""
 
     async def own(self) -> Tip:
@@ -47,16 +63,8 @@ class Journal(Protocol):
         """
         ...
 
-    async def tip(self) -> Tip:
-        """The last durable batch, without ownership."""
-        ...
-
     async def wait_beyond(self, number: BatchNo) -> None:
         """Return when a batch above `number` is durable: what a follower waits for."""
-        ...
-
-    def read(self, after: BatchNo, until: BatchNo | None = None) -> AsyncIterator[Batch]:
-        """Durable batches with after < number ≤ until, in order."""
         ...
 
     async def batch_of(self, event: EventNo) -> BatchNo | None:
@@ -76,7 +84,15 @@ class Journal(Protocol):
         ...
 
     async def trim(self, until: BatchNo) -> None:
-        """Let go of the batches up to this one, never of the last one; whoever asks has them elsewhere (ENG-004)."""
+        """Let go of the batches up to this one, never of the last one; whoever asks has them elsewhere (ENG-004).
+
+        It takes no ownership: an operator trims beside a running owner. In small steps, oldest first, each with its
+        payloads in one transaction, so that the owner's appends are held up only for a moment.
+        """
+        ...
+
+    async def faults(self) -> list[str]:
+        """What the store's own examination of its files finds, whatever they mean; empty where it has none."""
         ...
 
     async def close(self) -> None: ...
@@ -100,7 +116,7 @@ class Tables(Protocol):
         ...
 
     async def drop(self) -> None:
-        """Empty all tables and the checkpoint."""
+        """Empty all tables and the checkpoint, also where they cannot be read any more; they are open after it."""
         ...
 
     async def get(self, table: str, key: object) -> Row | None: ...
@@ -114,6 +130,17 @@ class Tables(Protocol):
         ...
 
     async def find_claim(self, key: bytes) -> Claim | None: ...
+
+    def dump(self) -> AsyncIterator[Chunk]:
+        """Everything, of one moment: all rows of all tables and all claims, in chunks; the first one may be empty.
+
+        It holds that moment while it is read, beside a writer that goes on; claims come as often as they are found.
+        """
+        ...
+
+    async def faults(self) -> list[str]:
+        """What the store's own examination of its files finds, whatever they mean; empty where it has none."""
+        ...
 
     async def close(self) -> None: ...
 

@@ -147,7 +147,7 @@ async def test_tables_dropped_by_an_operator_come_back_the_same() -> None:
 async def test_a_tables_failure_is_tried_again_and_loses_nothing() -> None:
     world = World()
     engine = await lived(world)
-    world.tables.faults = 3
+    world.tables.write_faults = 3
     await engine.projector.drain()
     assert world.tables.at == engine.durable
     assert world.clock.slept == [1_000] * 3
@@ -158,7 +158,7 @@ async def test_commands_wait_when_the_tables_are_too_far_behind() -> None:
     world = World(small_batches(rows_max=1))
     engine = await world.started()
     await engine.projector.drain()
-    world.tables.faults = 10**9
+    world.tables.write_faults = 10**9
     flood = asyncio.create_task(
         engine.submit_many([Mint(some_id(n), AccountId(f"a{n}"), Amount(1)) for n in range(1, 100)])
     )
@@ -167,7 +167,7 @@ async def test_commands_wait_when_the_tables_are_too_far_behind() -> None:
     assert not flood.done()
     assert engine.projector.is_full
     assert len(engine.state.ledger.accounts) < 30
-    world.tables.faults = 0
+    world.tables.write_faults = 0
     await flood
     assert len(engine.state.ledger.accounts) == 100
     await engine.stop()

@@ -1,4 +1,4 @@
-"""Recovery: a snapshot and the journal after it give the state that lived, on real files."""
+"""Recovery: a snapshot and the journal after it give the state that lived, on real stores too."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.books import histories, some_id
-from tests.simulated.world import DEVELOPMENT, SimulatedFiles, World, ended, real_engine, small_batches
+from tests.simulated.world import DEVELOPMENT, SimulatedFiles, World, ended, small_batches
+from tests.storage.stores import JOURNALS, TABLES, Place
 
+from holdfast.adapters.clock import MachineClock
 from holdfast.adapters.files import Folder
 from holdfast.core import law
 from holdfast.core.escrow.acts import Mint, Reserve
@@ -119,21 +121,27 @@ async def test_a_snapshot_above_the_tables_is_not_used_so_that_the_tables_miss_n
     assert world.tables.rows["account"][ALICE] == (ALICE, 6, 0, 0)
 
 
-# ------------------------------------------------------------------------------------------------ on real files
+# ------------------------------------------------------------------------------------------------ on real stores
 
 
-async def test_a_node_on_files_is_the_same_after_a_restart(tmp_path: Path) -> None:
-    engine = real_engine(tmp_path)
+def real_engine(place: Place, store: str) -> Engine:
+    files = Folder(place.folder / "snapshots")
+    return Engine(JOURNALS[store](place)(), TABLES[store](place)(), files, MachineClock(), DEVELOPMENT)
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+async def test_a_node_on_a_real_store_is_the_same_after_a_restart(place: Place, store: str) -> None:
+    engine = real_engine(place, store)
     await engine.start()
     await engine.submit_many(mints(1, 50))
     await engine.submit(Reserve(some_id(100), ALICE, Amount(7), b"m" * 50_000))
-    await snapshots.make(Folder(tmp_path / "snapshots"), engine.journal, DEVELOPMENT)
+    await snapshots.make(Folder(place.folder / "snapshots"), engine.journal, DEVELOPMENT)
     await engine.submit(Reserve(some_id(101), ALICE, Amount(8), b"small"))
     before = digest(engine.state)
     await ended(engine)
 
-    engine = real_engine(tmp_path)
-    found = await recover(engine.journal, engine.tables, Folder(tmp_path / "snapshots"), DEVELOPMENT)
+    engine = real_engine(place, store)
+    found = await recover(engine.journal, engine.tables, Folder(place.folder / "snapshots"), DEVELOPMENT)
     assert digest(found.state) == before
     await engine.start()
     await assert_remembers(engine)

@@ -129,6 +129,9 @@ class SimulatedJournal:
         first = disk.batches[0].number if disk.batches else 0
         disk.attachments = {key: raw for key, raw in disk.attachments.items() if key[0] >= first}
 
+    async def faults(self) -> list[str]:
+        return []
+
     async def close(self) -> None:
         if self._disk.owner is self:
             self._disk.owner = None

@@ -8,7 +8,7 @@ from holdfast.core.claim import Claim
 from holdfast.core.escrow.books import Account, Hold
 from holdfast.core.event import Tip
 from holdfast.core.refusal import Unavailable
-from holdfast.ports import Page, Row
+from holdfast.ports import CLAIMS, Chunk, Page, Row
 
 FIELDS = {"account": Account.__struct_fields__, "hold": Hold.__struct_fields__}
 
@@ -21,7 +21,7 @@ class SimulatedTables:
         self.claims: dict[bytes, Claim] = {}
         self.at = Tip()
         self.writes = 0
-        self.faults = 0
+        self.write_faults = 0
         """How many writes fail from now on."""
 
     async def open(self) -> Tip:
@@ -33,8 +33,8 @@ class SimulatedTables:
     async def write(
         self, rows: Mapping[str, Sequence[Row]], claims: Sequence[tuple[bytes, Claim]], checkpoint: Tip
     ) -> None:
-        if self.faults:
-            self.faults -= 1
+        if self.write_faults:
+            self.write_faults -= 1
             raise Unavailable("ENG-004", "simulated: tables cannot be written")
         self.writes += 1
         for table, lines in rows.items():
@@ -61,6 +61,15 @@ class SimulatedTables:
 
     async def find_claim(self, key: bytes) -> Claim | None:
         return self.claims.get(key)
+
+    async def dump(self) -> AsyncIterator[Chunk]:
+        at, rows = self.at, {table: list(lines.values()) for table, lines in self.rows.items()}
+        rows[CLAIMS] = [(key, claim.event, claim.checksum) for key, claim in self.claims.items()]
+        for table, lines in rows.items():
+            yield at, table, lines
+
+    async def faults(self) -> list[str]:
+        return []
 
     async def close(self) -> None:
         pass

@@ -1,20 +1,15 @@
-"""A clock and files under the test's control, and engines put together from simulated or real parts."""
+"""A clock and files under the test's control, and engines put together from simulated parts."""
 
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 from tests.simulated.journal import Disk, SimulatedJournal
 from tests.simulated.tables import SimulatedTables
 
-from holdfast.adapters.clock import MachineClock
-from holdfast.adapters.files import Folder
-from holdfast.adapters.sqlite.journal import SqliteJournal
-from holdfast.adapters.sqlite.tables import SqliteTables
 from holdfast.core.policy import EnginePolicy, Policy
-from holdfast.core.values import Network
 from holdfast.core.state import State
+from holdfast.core.values import Network
 from holdfast.engine.loop import Engine
 from holdfast.engine.recover import recover
 
@@ -79,12 +74,6 @@ class World:
         engine = self.engine()
         await engine.start()
         return engine
-
-
-def real_engine(folder: Path, policy: Policy = DEVELOPMENT) -> Engine:
-    """An engine on SQLite in a folder."""
-    files = Folder(folder / "snapshots")
-    return Engine(SqliteJournal(folder), SqliteTables(folder), files, MachineClock(), policy)
 
 
 async def ended(engine: Engine) -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 from tests.core.books import some_id
-from tests.storage.stores import JOURNALS, OpenJournal
+from tests.storage.stores import JOURNALS, OpenJournal, Place
 
 from holdfast.core import law
 from holdfast.core.escrow.acts import Minted
@@ -21,8 +20,8 @@ pytestmark = pytest.mark.rule("ENG-001")
 
 
 @pytest.fixture(params=sorted(JOURNALS))
-def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> OpenJournal:
-    return JOURNALS[request.param](tmp_path)
+def reopen(request: pytest.FixtureRequest, place: Place) -> OpenJournal:
+    return JOURNALS[request.param](place)
 
 
 @pytest.fixture
@@ -193,3 +192,54 @@ async def test_a_standby_is_woken_when_the_owner_goes(reopen: OpenJournal) -> No
     await asyncio.wait_for(waiting, 10)
     assert await second.own() == Tip()
     await second.close()
+
+
+async def test_whoever_only_reads_sees_every_batch_that_was_confirmed(reopen: OpenJournal, journal: Journal) -> None:
+    other, made = reopen(), []
+    for _ in range(20):
+        made += await filled(journal, 1)
+        assert await other.tip() == tip_of(made[-1])
+        assert await all_of(other) == made
+    await other.close()
+
+
+async def test_many_follow_at_once(reopen: OpenJournal, journal: Journal) -> None:
+    other = reopen()
+    await filled(journal, 1)
+    waiting = [asyncio.create_task(other.wait_beyond(BatchNo(n))) for n in (0, 1, 2, 3, 4)]
+    await asyncio.wait_for(waiting[0], 10)
+    await filled(journal, 3)
+    await asyncio.wait_for(asyncio.gather(*waiting[:4]), 10)
+    assert not waiting[4].done()
+    waiting[4].cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    await other.close()
+
+
+async def test_a_standby_may_stop_waiting(reopen: OpenJournal, journal: Journal) -> None:
+    other = reopen()
+    waiting = asyncio.create_task(other.wait_free())
+    await asyncio.sleep(0.05)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    await filled(journal, 1)
+    await other.close()
+
+
+@pytest.mark.rule("ENG-004")
+async def test_trimming_beside_an_owner_needs_no_ownership_and_stops_nobody(
+    reopen: OpenJournal, journal: Journal
+) -> None:
+    made = await filled(journal, 700, events=1)
+    operator = reopen()
+    _, more = await asyncio.gather(operator.trim(BatchNo(600)), filled(journal, 20, events=1))
+    assert (await operator.floor(), await all_of(operator)) == (600, [*made[600:], *more])
+    await operator.close()
+    await filled(journal, 1)
+    assert (await journal.tip()).number == 721
+
+
+async def test_a_sound_store_finds_no_fault_in_itself(journal: Journal) -> None:
+    await filled(journal, 3)
+    assert await journal.faults() == []

@@ -10,28 +10,40 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.postgres.server import Address
+
 from holdfast.client import Client
 
 HOLDFAST = Path(sys.executable).parent / "holdfast"
 UP_WITHIN_S = 60.0
 
 
+def on_postgres(address: Address) -> dict[str, str]:
+    """The settings of a node whose store is there; the secret comes from the environment, as it must."""
+    return {
+        "HOLDFAST_STORE": "postgres",
+        "HOLDFAST_POSTGRES__DSN": address.dsn,
+        "HOLDFAST_POSTGRES__SCHEMA": address.schema,
+    }
+
+
 class NodeProcess:
     """`holdfast up` in its own process, logging into its folder."""
 
     def __init__(self, data: Path, name: str = "node", environ: Mapping[str, str] | None = None) -> None:
-        self.data, self._name, self._environ = data, name, dict(environ or {})
+        self.data, self.name, self._environ = data, name, dict(environ or {})
         self._process: subprocess.Popen[bytes] | None = None
 
-    async def up(self) -> None:
-        """Start it and wait until it answers."""
+    async def up(self, door: Path | None = None) -> Path:
+        """Start it and wait until it answers, at its folder's socket or at another door; returns that."""
         self.data.mkdir(exist_ok=True)
-        with (self.data.parent / f"{self._name}.log").open("ab") as log:
-            command = [str(HOLDFAST), "up", "--data", str(self.data), "--node", self._name]
+        with (self.data.parent / f"{self.name}.log").open("ab") as log:
+            command = [str(HOLDFAST), "up", "--data", str(self.data), "--node", self.name]
             environ = os.environ | self._environ
             self._process = subprocess.Popen(command, stderr=log, stdin=subprocess.DEVNULL, env=environ)
-        async with Client(self.data, UP_WITHIN_S, answer_within_s=1.0) as node:
+        async with Client(door or self.data, UP_WITHIN_S, answer_within_s=1.0) as node:
             await node.status()
+        return door or self.data
 
     @property
     def pid(self) -> int:
@@ -62,4 +74,4 @@ class NodeProcess:
             self._process.wait()
 
     def log(self) -> str:
-        return (self.data.parent / f"{self._name}.log").read_text()
+        return (self.data.parent / f"{self.name}.log").read_text()

@@ -17,6 +17,7 @@ from tests.counts import counts
 from tests.stories.node import HOLDFAST, NodeProcess
 from tests.stories.test_kill import Requester, folded, happened
 
+from holdfast.adapters.sqlite.journal import SqliteJournal
 from holdfast.client import Client, NodeUnreachable
 from holdfast.core.escrow.books import broken_laws
 from holdfast.core.state import digest
@@ -72,7 +73,7 @@ async def assert_nothing_lost(data: Path, requesters: list[Requester]) -> None:
     assert numbers == list(range(1, len(numbers) + 1))
     assert confirmed - seen == Counter(), "confirmed, yet missing"
     assert [key for key, times in seen.items() if times > 1] == [], "done twice"
-    state = await folded(data)
+    state = await folded(SqliteJournal(data))
     assert digest(state).hex() == live["digest"]
     assert broken_laws(state.ledger) == []
 
@@ -217,7 +218,7 @@ async def test_a_full_disk_is_said_and_when_there_is_room_again_the_node_goes_on
             for id_ in confirmed:
                 assert (await client.hold(id_))["memo_size"] == 40_000
         assert await node.stop() == 0
-        state = await folded(data)
+        state = await folded(SqliteJournal(data))
         assert broken_laws(state.ledger) == []
         assert {id_ in state.ledger.holds for id_ in confirmed} == {True}
     finally:

@@ -6,23 +6,24 @@ import asyncio
 import json
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 from tests.counts import counts
-from tests.stories.node import NodeProcess
+from tests.storage.stores import JOURNALS, Place
+from tests.stories.node import NodeProcess, on_postgres
 
-from holdfast.adapters.sqlite.journal import SqliteJournal
 from holdfast.client import Client, NodeRefused
 from holdfast.core import law
 from holdfast.core.escrow.books import broken_laws
 from holdfast.core.event import Tip
 from holdfast.core.policy import Policy
 from holdfast.core.state import State, digest
-from holdfast.core.values import BatchNo, Network
+from holdfast.core.values import AccountId, BatchNo, Network
+from holdfast.ports import Journal
 
 CLIENTS = 8
 PATIENCE_S = 60.0
@@ -72,9 +73,8 @@ async def happened(data: Path) -> tuple[Counter[tuple[str, str]], list[int]]:
     return seen, numbers
 
 
-async def folded(data: Path) -> State:
+async def folded(journal: Journal) -> State:
     """The state that the stored journal gives, folded from nothing by this process."""
-    journal = SqliteJournal(data)
     state, tip = State(Policy.for_network(Network.DEVELOPMENT)), Tip()
     async for batch in journal.read(BatchNo(0)):
         tip = law.fold(state, tip, (batch,))
@@ -82,13 +82,25 @@ async def folded(data: Path) -> State:
     return state
 
 
+@pytest.fixture(params=["postgres", "sqlite"])
+def store(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture
-def process(tmp_path: Path) -> Iterator[Processes]:
-    """Nodes on one folder, by name; none outlives the test."""
+def place(place: Place) -> Place:
+    """The node's own folder; logs lie beside it."""
+    return Place(place.folder / "data", place.server)
+
+
+@pytest.fixture
+def process(place: Place, store: str) -> Iterator[Processes]:
+    """Nodes on one folder and one store, by name; none outlives the test."""
     made: list[NodeProcess] = []
+    settings = on_postgres(place.address) if store == "postgres" else {}
 
     def make(name: str) -> NodeProcess:
-        made.append(NodeProcess(tmp_path / "data", name))
+        made.append(NodeProcess(place.folder, name, settings))
         return made[-1]
 
     yield make
@@ -96,10 +108,11 @@ def process(tmp_path: Path) -> Iterator[Processes]:
         node.end()
 
 
-@pytest.mark.rule("ENG-002", "ENG-003", "ENG-005")
-async def test_kill_minus_nine_under_load_loses_nothing_and_repeats_nothing(process: Processes) -> None:
-    kills, random = counts(10, 50), Random(20261115)
-    node = process("node")
+async def assert_nothing_is_lost(
+    node: NodeProcess, journal: Journal, times: int, fault: Callable[[], Awaitable[None]]
+) -> None:
+    """Clients work, the fault happens again and again in the middle; then everything is compared with everything."""
+    random = Random(20261115)
     await node.up()
     async with Client(node.data, PATIENCE_S) as client:
         await client.mint(bytes(32), "alice", 10**12)
@@ -107,14 +120,13 @@ async def test_kill_minus_nine_under_load_loses_nothing_and_repeats_nothing(proc
     stop = asyncio.Event()
     work = [asyncio.create_task(requester.work(stop)) for requester in requesters]
 
-    for _ in range(kills):
+    for _ in range(times):
         goal = sum(requester.count for requester in requesters) + random.randint(1, 200)
         while sum(requester.count for requester in requesters) < goal:
             await asyncio.sleep(0.001)  # until they have got that far
             assert not any(task.done() for task in work)
         await asyncio.sleep(random.random() / 100)  # anywhere within a batch
-        await node.kill()
-        await node.up()
+        await fault()
     stop.set()
     await asyncio.gather(*work)
 
@@ -125,15 +137,46 @@ async def test_kill_minus_nine_under_load_loses_nothing_and_repeats_nothing(proc
     assert await node.stop() == 0
     assert numbers == list(range(1, len(numbers) + 1))
     assert confirmed - seen == Counter(), "confirmed, yet missing"
-    assert [key for key, times in seen.items() if times > 1] == [], "done twice"
-    assert len(confirmed) > kills * 10
-    state = await folded(node.data)
+    assert [key for key, count in seen.items() if count > 1] == [], "done twice"
+    assert len(confirmed) > times * 10
+    state = await folded(journal)
     assert digest(state).hex() == live["digest"]
     assert broken_laws(state.ledger) == []
-    assert sum(hold_id in seen for hold_id in confirmed) == len(confirmed)
+
+
+@pytest.mark.rule("ENG-002", "ENG-003", "ENG-005")
+async def test_kill_minus_nine_under_load_loses_nothing_and_repeats_nothing(
+    process: Processes, place: Place, store: str
+) -> None:
+    node = process("node")
+
+    async def kill() -> None:
+        await node.kill()
+        await node.up()
+
+    await assert_nothing_is_lost(node, JOURNALS[store](place)(), counts(5, 50), kill)
+
+
+@pytest.mark.rule("ENG-002", "ENG-003", "ENG-005")
+@pytest.mark.parametrize("store", ["postgres"], indirect=True)
+async def test_killed_backends_and_restarts_of_the_server_under_load_lose_nothing_and_repeat_nothing(
+    process: Processes, place: Place
+) -> None:
+    server, random = place.server(), Random(7)
+    everybody = f"application_name LIKE 'holdfast {place.address.schema} %'"
+    killing = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {everybody}"
+
+    async def disturb() -> None:
+        if random.random() < 0.3:
+            await asyncio.to_thread(server.restart, random.choice((signal.SIGINT, signal.SIGQUIT)))
+        else:
+            await asyncio.to_thread(server.psql, killing)
+
+    await assert_nothing_is_lost(process("node"), JOURNALS["postgres"](place)(), counts(6, 60), disturb)
 
 
 @pytest.mark.rule("ENG-001")
+@pytest.mark.parametrize("store", ["sqlite"], indirect=True)
 async def test_a_node_that_was_paused_and_replaced_cannot_write_when_it_wakes_up(process: Processes) -> None:
     old, new = process("old"), process("new")
     await old.up()
@@ -156,13 +199,40 @@ async def test_a_node_that_was_paused_and_replaced_cannot_write_when_it_wakes_up
     assert await new.stop() == 0
 
 
+@pytest.mark.rule("ENG-001", "ENG-004")
+@pytest.mark.parametrize("store", ["postgres"], indirect=True)
+async def test_a_node_whose_connections_were_cut_while_it_was_paused_cannot_write_when_it_wakes_up(
+    process: Processes, place: Place, admin: Any
+) -> None:
+    old, new = process("old"), process("new")
+    await old.up()
+    reader, writer = await asyncio.open_unix_connection(old.data / "node.sock")
+    old.signal(signal.SIGSTOP)
+    ours = f"holdfast {place.address.schema} %"
+    await admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE $1", ours)
+    await new.up()
+    async with Client(new.data, PATIENCE_S) as client:
+        await client.mint(bytes(32), "alice", 7)
+        old.signal(signal.SIGCONT)
+        writer.write(request("account.mint", id="11" * 32, owner="alice", amount=1_000))
+        assert "error" in json.loads(await reader.readline())
+        assert (await client.account("alice"))["available"] == 7
+        with pytest.raises(NodeRefused, match="ESC-001"):
+            await client.reserve(bytes(31) + b"x", "alice", 8)
+    writer.close()
+    assert await new.stop() == 0
+    state = await folded(JOURNALS["postgres"](place)())
+    assert state.ledger.accounts[AccountId("alice")].available == 7
+
+
 @pytest.mark.rule("ENG-001")
-async def test_a_second_node_on_the_same_folder_is_turned_away(process: Processes) -> None:
+async def test_a_second_node_on_the_same_store_is_turned_away(process: Processes, store: str) -> None:
     first, second = process("first"), process("second")
     await first.up()
     await second.up()  # it is the first one that answers
     assert await second.ended() == 75
-    assert f"process {first.pid} owns" in second.log()
+    says = f"process {first.pid} owns" if store == "sqlite" else "owns the journal in schema"
+    assert says in second.log()
     assert await first.stop() == 0
 
 

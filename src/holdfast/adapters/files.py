@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
 from holdfast.core.refusal import Unavailable
 
 _TEMP: Final = ".tmp"
+_LOCK: Final = ".lock"
 T = TypeVar("T")
 
 
@@ -33,10 +36,27 @@ class Folder:
     async def delete(self, name: str) -> None:
         await _in_thread(self._delete, name)
 
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """While this lasts no other process that asks for it works on the folder; Unavailable where one does."""
+        try:
+            self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            file = os.open(self._path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as fault:
+            raise _unavailable(fault) from fault
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+        except BlockingIOError:
+            raise Unavailable("ENG-004", f"another process works on {self._path}", "wait until it has ended") from None
+        finally:
+            os.close(file)
+
     def _names(self) -> list[str]:
         if not self._path.exists():
             return []
-        return sorted(entry.name for entry in self._path.iterdir() if not entry.name.endswith(_TEMP))
+        names = (entry.name for entry in self._path.iterdir())
+        return sorted(name for name in names if not name.endswith(_TEMP) and name != _LOCK)
 
     def _read(self, name: str) -> bytes | None:
         path = self._path / name
@@ -68,6 +88,8 @@ async def _in_thread(work: Callable[..., T], *args: object) -> T:
     try:
         return await asyncio.to_thread(work, *args)
     except OSError as fault:
-        raise Unavailable(
-            "ENG-003", f"{fault.strerror}: {fault.filename}", "check disk space and permissions"
-        ) from fault
+        raise _unavailable(fault) from fault
+
+
+def _unavailable(fault: OSError) -> Unavailable:
+    return Unavailable("ENG-003", f"{fault.strerror}: {fault.filename}", "check disk space and permissions")

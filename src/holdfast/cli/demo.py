@@ -8,10 +8,12 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
+from msgspec.structs import replace
 
 from holdfast.cli import Command, verb
 from holdfast.cli.demonstration.acts import perform
@@ -21,6 +23,7 @@ from holdfast.cli.demonstration.plain import PlainScreen
 from holdfast.cli.demonstration.stage import Stage
 from holdfast.cli.speak import BAD_INPUT
 from holdfast.client import SOCKET, NodeRefused, NodeUnreachable
+from holdfast.config import Config, Store, load, why_not_stored
 from holdfast.core.refusal import Corrupt, Unavailable
 
 app = verb()
@@ -33,6 +36,7 @@ SOCKET_PATH_MAX: Final = 107
 def demo(
     data: Annotated[Path | None, typer.Option(help="An empty or new folder. [default: a temporary one]")] = None,
     seconds: Annotated[float, typer.Option(min=1, max=600, help="How long, roughly.")] = 25,
+    store: Annotated[str, typer.Option(help="sqlite, or postgres with HOLDFAST_POSTGRES__DSN set.")] = "sqlite",
     keep: Annotated[bool, typer.Option("--keep", help="Leave the node running at the end, and its data.")] = False,
 ) -> None:
     """Play with sample money on this machine: several clients, a node, kill -9 in mid-load, and the proof.
@@ -40,16 +44,18 @@ def demo(
     Exit code 0 means: nothing confirmed was lost, nothing was done twice, and the journal gives the same state.
     """
     made = data is None or not data.exists()
+    told = _told(store)
     folder = _folder(data)
-    code = _run(folder, seconds, keep)
+    config = replace(told, data=folder / "node")
+    code = _run(folder, config, seconds, keep)
     if code == 0 and not keep:
-        _remove(folder, whole=made)
+        _remove(folder, config, whole=made)
     raise typer.Exit(code)
 
 
-def _run(folder: Path, seconds: float, keep: bool) -> int:
+def _run(folder: Path, config: Config, seconds: float, keep: bool) -> int:
     children = Children(folder)
-    stage = Stage(folder, seconds, children, _screen())
+    stage = Stage(folder, config, seconds, children, _screen())
     try:
         with children, asyncio.Runner() as runner:
             runner.run(_perform(stage, keep))
@@ -64,7 +70,7 @@ def _run(folder: Path, seconds: float, keep: bool) -> int:
 
 def _close(stage: Stage, code: int, says: str = "") -> int:
     if code:
-        stage.board.closing += [*says.splitlines(), f"The data lies in {stage.folder}"]
+        stage.board.closing += [*says.splitlines(), f"The data lies in {stage.folder}{_and_schema(stage.config)}"]
     stage.close()
     return code
 
@@ -83,6 +89,23 @@ async def _perform(stage: Stage, keep: bool) -> None:
 
 
 # ------------------------------------------------------------------------------------------------ where
+
+
+def _told(store: str) -> Config:
+    """Of the user's settings only the server counts; on it the demo has a schema of its own."""
+    environ = {name: value for name, value in os.environ.items() if name.startswith("HOLDFAST_POSTGRES__DSN")}
+    flags = {"store": store, "postgres.schema": f"holdfast_demo_{os.getpid()}_{int(time.time())}"}
+    found = load(Path(os.devnull), environ, flags)
+    faults = found if isinstance(found, list) else [no] if (no := why_not_stored(found)) else []
+    for fault in faults:
+        print(f"holdfast: {fault}", file=sys.stderr)
+    if isinstance(found, list) or faults:
+        raise typer.Exit(BAD_INPUT)
+    return found
+
+
+def _and_schema(config: Config) -> str:
+    return f" and in schema {config.postgres.schema}" if config.store is Store.POSTGRES else ""
 
 
 def _folder(data: Path | None) -> Path:
@@ -112,8 +135,12 @@ def _is_too_long(folder: Path) -> bool:
     return len(os.fsencode(folder / "node" / SOCKET)) > SOCKET_PATH_MAX
 
 
-def _remove(folder: Path, *, whole: bool) -> None:
+def _remove(folder: Path, config: Config, *, whole: bool) -> None:
     """What the demo made, and no more: a folder that was there before stays, empty."""
+    if config.store is Store.POSTGRES and config.postgres.dsn is not None:
+        from holdfast.adapters.postgres.connect import drop_schema  # noqa: PLC0415 - an extra
+
+        asyncio.run(drop_schema(config.postgres.dsn.reveal(), config.postgres.schema))
     for entry in folder.iterdir():
         shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
     if whole:
@@ -145,6 +172,7 @@ def _kept(stage: Stage, pid: int) -> list[str]:
         "Look for yourself:",
         *_look(str(stage.data)),
         f"The node runs on. Stop it and let its data go: kill {pid} && rm -r {stage.folder}",
+        *([f"Its journal and tables are{_and_schema(stage.config)[4:]}."] if _and_schema(stage.config) else []),
     ]
 
 
@@ -153,7 +181,7 @@ def _finished(stage: Stage) -> list[str]:
         return []
     return [
         "Look for yourself, with a node that stays:",
-        f"  {_program()} demo --keep --data look",
+        f"  {_program()} demo --store {stage.config.store} --keep --data look",
         *_look("look/node"),
         "This run's folder is removed.",
     ]

@@ -13,16 +13,18 @@ import structlog
 import typer
 
 from holdfast.client import NodeRefused, NodeUnreachable
-from holdfast.config import Config, Log, LogFormat, load
+from holdfast.config import Config, Log, LogFormat, load, why_not_stored
 from holdfast.core.refusal import Corrupt, Unavailable
 from holdfast.doors.answers import ANSWERS, problem_of
 
 BAD_INPUT = 2
 
 
-def configured(file: Path | None, flags: Mapping[str, object]) -> Config:
-    """The settings, or every fault in them on standard error and exit code 2."""
+def configured(file: Path | None, flags: Mapping[str, object], *, with_stores: bool = False) -> Config:
+    """The settings, or every fault in them on standard error and exit code 2; also what journal and tables lack."""
     found = load(file, os.environ, flags)
+    if with_stores and isinstance(found, Config) and (no := why_not_stored(found)):
+        found = [no]
     if isinstance(found, Config):
         log_as(found.log)
         return found

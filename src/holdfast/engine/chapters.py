@@ -7,7 +7,8 @@ a hash over all of itself. Chapters are immutable: adding to a folder of them ne
 from __future__ import annotations
 
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from itertools import pairwise
 from typing import Final
 
@@ -25,6 +26,8 @@ SUFFIX: Final = ".chapter"
 BYTES_MAX: Final = 8 << 20
 """A chapter is closed when its batches and payloads are this large before compression."""
 BATCHES_MAX: Final = 10_000
+Progress = Callable[[Tip], None]
+"""Told how far long work has come."""
 _pack = msgspec.msgpack.Encoder().encode
 
 
@@ -86,8 +89,13 @@ def read_chapter(name: str, raw: bytes) -> tuple[Head, list[Entry]]:
     body = raw[:-32]
     if not body.startswith(MAGIC) or raw[-32:] != H(TAG, body):
         raise Corrupt("ENG-004", f"chapter {name} is damaged", _HINT)
-    head, packed = msgspec.msgpack.decode(body[len(MAGIC) :], type=tuple[Head, bytes])
-    entries = msgspec.msgpack.decode(zlib.decompress(packed), type=list[Entry])
+    try:
+        head, packed = msgspec.msgpack.decode(body[len(MAGIC) :], type=tuple[Head, bytes])
+        entries = msgspec.msgpack.decode(zlib.decompress(packed), type=list[Entry])
+    except (msgspec.DecodeError, zlib.error) as fault:
+        raise Corrupt(
+            "ENG-004", f"chapter {name} cannot be read: {fault}", "a newer Holdfast may have made it"
+        ) from fault
     tip = head.before
     for entry in entries:
         check_follows(tip, entry.batch)
@@ -102,25 +110,37 @@ class Book:
 
     def __init__(self, files: Files) -> None:
         self._files = files
+        self._opened: tuple[Name, Head, list[Entry], Digest] | None = None
+        """The chapter read last: who asks for one batch after the other opens each chapter once."""
+
+    async def tip(self) -> Tip:
+        """Where the last chapter ends."""
+        return (await self.end())[0]
+
+    async def read(self, after: BatchNo, until: BatchNo | None = None) -> AsyncIterator[Batch]:
+        """The batches alone: what it takes to fold."""
+        async for entry in self.entries(after, until):
+            yield entry.batch
 
     async def names(self) -> list[Name]:
-        """All chapters, oldest first; Corrupt where one is missing between two others."""
-        found = sorted(name for text in await self._files.names() if (name := read_name(text)) is not None)
-        for one, two in pairwise(found):
-            if two.first != one.last + 1:
-                raise Corrupt("ENG-004", f"no chapter holds batches {one.last + 1} to {two.first - 1}", _HINT)
-        return found
+        """All chapters there are, oldest first; some may be missing between them."""
+        return sorted(name for text in await self._files.names() if (name := read_name(text)) is not None)
 
     async def entries(self, after: BatchNo, until: BatchNo | None = None) -> AsyncIterator[Entry]:
-        """Batches with after < number ≤ until that are here, with their payloads, each chapter checked as a whole."""
-        previous: Digest | None = None
+        """Batches with after < number ≤ until that are here, with their payloads, each chapter checked as a whole.
+
+        Corrupt where a chapter is damaged, or missing between two others of that range.
+        """
+        before: tuple[Name, Digest] | None = None
         for name in await self.names():
             if name.last <= after or (until is not None and name.first > until):
                 continue
+            if before is not None and (why := _why_no_neighbours(before[0], name)):
+                raise Corrupt("ENG-004", why, _HINT)
             head, entries, hash_ = await self._open(name)
-            if previous is not None and head.previous != previous:
+            if before is not None and head.previous != before[1]:
                 raise Corrupt("ENG-004", f"chapter {name} does not follow the one before it", _HINT)
-            previous = hash_
+            before = name, hash_
             for entry in entries:
                 if entry.batch.number > after and (until is None or entry.batch.number <= until):
                     yield entry
@@ -149,30 +169,76 @@ class Book:
             await self._files.delete(str(name))
         return gone
 
+    async def damages(self) -> list[str]:
+        """Every chapter that is not whole, each looked at on its own, and every gap."""
+        names = await self.names()
+        found = [why for one, two in pairwise(names) if (why := _why_no_neighbours(one, two))]
+        for name in names:
+            try:
+                await self._open(name)
+            except Corrupt as fault:
+                found.append(fault.says)
+        return found
+
     async def _open(self, name: Name) -> tuple[Head, list[Entry], Digest]:
-        raw = await self._files.read(str(name))
-        if raw is None:
-            raise Corrupt("ENG-004", f"chapter {name} is gone", _HINT)
-        head, entries = read_chapter(str(name), raw)
-        return head, entries, hash_of(raw)
+        if self._opened is None or self._opened[0] != name:
+            raw = await self._files.read(str(name))
+            if raw is None:
+                raise Corrupt("ENG-004", f"chapter {name} is gone", _HINT)
+            self._opened = None  # before the next one is unpacked: two at once are not needed
+            self._opened = (name, *read_chapter(str(name), raw), hash_of(raw))
+        return self._opened[1:]
 
 
-async def copy(journal: Journal, book: Book, until: BatchNo) -> Tip:
+def _why_no_neighbours(one: Name, two: Name) -> str | None:
+    if two.first <= one.last:
+        return f"chapters {one} and {two} both hold batch {two.first}"
+    return f"no chapter holds batches {one.last + 1} to {two.first - 1}" if two.first > one.last + 1 else None
+
+
+# ------------------------------------------------------------------------------------------------ adding to a book
+
+ReadEntries = Callable[[BatchNo, BatchNo], AsyncIterator[Entry]]
+
+
+async def entries_of(journal: Journal, after: BatchNo, until: BatchNo | None = None) -> AsyncIterator[Entry]:
+    """A journal's batches with their large payloads."""
+    async for batch in journal.read(after, until):
+        yield Entry(batch, await journal.attachments(batch.number))
+
+
+async def copy(journal: Journal, book: Book, until: BatchNo, progress: Progress | None = None) -> Tip:
     """Bring the book up to batch `until` of the journal, in as many new chapters as it takes."""
+    return await copy_entries(partial(entries_of, journal), book, until, progress)
+
+
+async def copy_entries(read: ReadEntries, book: Book, until: BatchNo, progress: Progress | None = None) -> Tip:
+    """The same from whoever can read entries. An empty book begins where those begin."""
     tip, previous = await book.end()
     entries: list[Entry] = []
-    size, before = 0, tip
-    async for batch in journal.read(tip.number, until):
-        check_follows(tip, batch)
-        tip = tip_of(batch)
-        entries.append(Entry(batch, await journal.attachments(batch.number)))
-        size += len(batch.body) + sum(len(each.raw) for each in entries[-1].attachments)
+    size, begin = 0, tip
+    async for entry in read(tip.number, until):
+        if tip.number == 0:
+            tip = begin = before(entry.batch)
+        check_follows(tip, entry.batch)
+        tip = tip_of(entry.batch)
+        entries.append(entry)
+        size += len(entry.batch.body) + sum(len(each.raw) for each in entry.attachments)
         if size >= BYTES_MAX or len(entries) >= BATCHES_MAX:
-            before, previous = await book.add(before, previous, entries)
+            begin, previous = await book.add(begin, previous, entries)
             entries, size = [], 0
+        if progress is not None:
+            progress(tip)
     if entries:
-        await book.add(before, previous, entries)
+        await book.add(begin, previous, entries)
     return tip
+
+
+def before(batch: Batch) -> Tip:
+    """What came before a batch as far as the batch itself tells."""
+    if batch.number == 1:
+        return Tip()
+    return Tip(BatchNo(batch.number - 1), batch.epoch, EventNo(batch.first - 1), batch.time_ms, batch.parent)
 
 
 _HINT: Final = "restore this file from a backup; the others are not affected"

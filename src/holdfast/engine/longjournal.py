@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from typing import Final
 
 from holdfast.core.event import Attachment, Batch, Tip
+from holdfast.core.refusal import Corrupt
 from holdfast.core.values import BatchNo, Digest, EventNo
-from holdfast.engine.chapters import Book, copy
+from holdfast.engine.chapters import Book, Entry, Progress, copy, entries_of
 from holdfast.ports import Files, Journal
+
+TOGETHER: Final = 64
+"""Entries that are read before one look at the floor vouches for them."""
 
 
 class LongJournal:
@@ -17,7 +22,15 @@ class LongJournal:
         self.store, self.book = store, Book(archive)
 
     async def own(self) -> Tip:
-        return await self.store.own()
+        """Ownership of the store; Corrupt where the archive goes on after its end, since it never runs ahead."""
+        tip, names = await self.store.own(), await self.book.names()
+        if names and names[-1].last > tip.number:
+            raise Corrupt(
+                "ENG-003",
+                f"the journal ends at batch {tip.number}, the archive at batch {names[-1].last}",
+                "the journal has lost batches, or the archive belongs to another: restore a backup, or move it away",
+            )
+        return tip
 
     async def wait_free(self) -> None:
         await self.store.wait_free()
@@ -44,7 +57,35 @@ class LongJournal:
                 yield batch
                 after = batch.number
             else:
-                return
+                if await self._has_all(floor, after, until):
+                    return
+
+    async def entries(self, after: BatchNo, until: BatchNo | None = None) -> AsyncIterator[Entry]:
+        """The same with large payloads: what a copy of the whole history is made from."""
+        while True:
+            floor = await self.store.floor()
+            if after < floor:
+                async for entry in self.book.entries(after, min(floor, until) if until is not None else floor):
+                    yield entry
+                    after = entry.batch.number
+            some: list[Entry] = []
+            async for entry in entries_of(self.store, after, until):
+                some.append(entry)
+                if len(some) == TOGETHER or entry.attachments:
+                    if await self.store.floor() > floor:
+                        break  # trimmed meanwhile: a payload may have gone before it was read
+                    for each in some:
+                        yield each
+                    after, some = entry.batch.number, []
+            else:
+                if await self._has_all(floor, after, until):
+                    for each in some:
+                        yield each
+                    return
+
+    async def _has_all(self, floor: BatchNo, after: BatchNo, until: BatchNo | None) -> bool:
+        """Whether nothing was trimmed away under a reader, so that the store's end is the end."""
+        return await self.store.floor() == floor or (until is not None and after >= until)
 
     async def batch_of(self, event: EventNo) -> BatchNo | None:
         for name in await self.book.names():
@@ -58,22 +99,51 @@ class LongJournal:
         return next((each.raw for each in await self.attachments(batch) if each.digest == digest), None)
 
     async def attachments(self, batch: BatchNo) -> list[Attachment]:
-        if batch <= await self.store.floor():
+        found = await self.store.attachments(batch)
+        if not found and batch <= await self.store.floor():  # asked in this order: trimming takes nothing from us
             async for entry in self.book.entries(BatchNo(batch - 1), batch):
                 return entry.attachments
-            return []
-        return await self.store.attachments(batch)
+        return found
 
     async def floor(self) -> BatchNo:
-        """The last batch that neither store nor archive has any more."""
-        names = await self.book.names()
+        """From the batch after this one on, store and archive together have everything."""
         floor = await self.store.floor()
-        return BatchNo(names[0].first - 1) if names and names[0].first <= floor else floor
+        for name in reversed(await self.book.names()):
+            if name.first <= floor <= name.last:
+                floor = BatchNo(name.first - 1)
+        return floor
 
-    async def trim(self, until: BatchNo) -> None:
-        """Move batches into the archive: copied, read back, and only then let go by the store."""
-        await copy(self.store, self.book, until)
+    async def trim(self, until: BatchNo, progress: Progress | None = None) -> None:
+        """Move batches into the archive: copied, read back as a whole, and only then let go by the store."""
+        await copy(self.store, self.book, until, progress)
+        until = BatchNo(min(until, (await self.store.tip()).number - 1))
+        await self.check_archived(await self.store.floor(), until)
         await self.store.trim(until)
+
+    async def check_overlap(self) -> None:
+        """Corrupt where the archive says something else than the store of batches that both have."""
+        names, tip = await self.book.names(), await self.store.tip()
+        if names:
+            await self.check_archived(await self.store.floor(), BatchNo(min(names[-1].last, tip.number)))
+
+    async def check_archived(self, floor: BatchNo, until: BatchNo) -> None:
+        """The next hand holds it provably: the archive's chain passes through the batch up to which we let go."""
+        if until <= floor:
+            return
+        last = None
+        async for batch in self.book.read(floor, until):
+            last = batch
+        async for batch in self.store.read(BatchNo(until - 1), until):
+            if last == batch:
+                return
+        raise Corrupt(
+            "ENG-004",
+            f"the archive does not hold batches {floor + 1} to {until} of this journal; nothing was let go",
+            "its folder may belong to another journal: move those chapters away",
+        )
+
+    async def faults(self) -> list[str]:
+        return await self.store.faults()
 
     async def close(self) -> None:
         await self.store.close()

@@ -113,7 +113,7 @@ class Engine:
 
     async def start(self, standby: Standby | None = None) -> None:
         """Take ownership, recover (or take what a standby has folded), announce the epoch; raises what prevents it."""
-        self.phase = Phase.RECOVERING
+        self.phase, self.fault = Phase.RECOVERING, None
         try:
             await self._take_over(standby)
         except Exception as fault:

@@ -118,5 +118,7 @@ async def _inline_memo(source: Source, number: BatchNo, event: EventNo) -> bytes
 
 
 def _record(kind: type[R], row: Row) -> R:
-    fields = dict(zip(kind.__struct_fields__, row, strict=True))
-    return msgspec.convert(fields, kind, builtin_types=(bytes,))
+    try:
+        return msgspec.convert(row, kind, builtin_types=(bytes,))
+    except (msgspec.ValidationError, ValueError) as fault:
+        raise Corrupt("ENG-004", f"a row of the tables is damaged: {fault}", "run holdfast db rebuild") from fault

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
@@ -32,7 +33,8 @@ async def recover(
     journal: Journal, tables: Tables, files: Files, policy: Policy, progress: Callable[[Tip], None] | None = None
 ) -> Recovered:
     """ENG-003: the fold of a snapshot and the journal after it. ENG-004: tables that the journal contradicts go."""
-    checkpoint = await _checkpoint_of(journal, tables)
+    end = await journal.tip()
+    checkpoint = await _checkpoint_of(journal, end, tables)
     state, tip = await start_of(journal, files, policy, checkpoint)
     async for batch in journal.read(tip.number):
         tip = law.fold(state, tip, (batch,))
@@ -42,6 +44,10 @@ async def recover(
             checkpoint = await _project(tables, state, tip)
         if progress is not None:
             progress(tip)
+    if tip.number < end.number:
+        raise Corrupt(
+            "ENG-001", f"the journal ends at batch {end.number} but cannot be read beyond {tip.number}", _LOST
+        )
     if tip.number > checkpoint.number:
         checkpoint = await _project(tables, state, tip)
     history = History(tables)
@@ -69,9 +75,11 @@ async def is_in(journal: Journal, tip: Tip) -> bool:
     return False
 
 
-async def _checkpoint_of(journal: Journal, tables: Tables) -> Tip:
+async def _checkpoint_of(journal: Journal, end: Tip, tables: Tables) -> Tip:
     """Where the tables stand, after emptying them if they are ahead of the journal or of another one."""
     checkpoint = await tables.open()
+    if end.number == 0 < checkpoint.number:
+        raise Corrupt("ENG-003", f"the journal is empty, but the tables have seen batch {checkpoint.number}", _LOST)
     if checkpoint.number == 0 or await is_in(journal, checkpoint):
         return checkpoint
     await tables.drop()
@@ -83,3 +91,6 @@ async def _project(tables: Tables, state: State, tip: Tip) -> Tip:
     await tables.write(by_table(images.rows), images.claims, tip)
     state.claims.forget()
     return tip
+
+
+_LOST: Final = "the journal was lost or damaged: restore a backup; to begin anew, use an empty folder"

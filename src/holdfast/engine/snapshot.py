@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
 
 from holdfast.core import law
 from holdfast.core.event import Tip
@@ -11,40 +14,63 @@ from holdfast.core.refusal import Corrupt
 from holdfast.core.state import State, restore, snapshot
 from holdfast.core.values import BatchNo
 from holdfast.engine.project import drop_images
-from holdfast.ports import Files, Journal
+from holdfast.ports import Batches, Files
 
 KEEP = 2
 """The newest and the one before it: should the newest be damaged, the other and the journal give the same state."""
+
+_NAME: Final = re.compile(r"\d{16}\.snapshot")
 
 
 def name_of(tip: Tip) -> str:
     return f"{tip.number:016d}.snapshot"
 
 
-async def newest(files: Files, journal: Journal, policy: Policy, until: int) -> tuple[State, Tip]:
+async def newest(files: Files, journal: Batches, policy: Policy, until: int) -> tuple[State, Tip]:
     """The state of the newest good snapshot not above batch `until`, else the empty state before the first batch."""
-    for name in sorted(await _snapshots(files), reverse=True):
-        if int(name.split(".")[0]) > until:
-            continue
-        raw = await files.read(name)
-        if raw is None:
+    for name in sorted(await names(files), reverse=True):
+        if number_of(name) > until:
             continue
         try:
-            state, tip = restore(raw, policy)
+            state, tip = await load(files, name, policy)
         except Corrupt:
             continue  # a damaged snapshot is worth nothing, and nothing is lost with it: the journal has it all
-        if await _is_in(journal, tip):
+        if await is_in(journal, tip):
             return state, tip
     return State(policy), Tip()
 
 
-async def make(files: Files, journal: Journal, policy: Policy, progress: Callable[[Tip], None] | None = None) -> Tip:
+async def good(files: Files, journal: Batches, policy: Policy) -> list[Tip]:
+    """Where all snapshots stand that a start could use, oldest first."""
+    found = []
+    for name in sorted(await names(files)):
+        with suppress(Corrupt):
+            _, tip = await load(files, name, policy)
+            found += [tip] if await is_in(journal, tip) else []
+    return found
+
+
+async def load(files: Files, name: str, policy: Policy) -> tuple[State, Tip]:
+    """One snapshot; Corrupt where it is damaged, gone, or not what its name says."""
+    state, tip = restore(await files.read(name) or b"", policy)
+    if name_of(tip) != name:
+        raise Corrupt("ENG-003", f"snapshot {name} is of batch {tip.number}: files were exchanged")
+    return state, tip
+
+
+async def make(
+    files: Files,
+    journal: Batches,
+    policy: Policy,
+    progress: Callable[[Tip], None] | None = None,
+    until: BatchNo | None = None,
+) -> Tip:
     """Fold what came after the newest snapshot, store it, read it back, and only then let go of the oldest."""
-    end = await journal.tip()
-    state, tip = await newest(files, journal, policy, end.number)
-    if tip.number == end.number:
+    end = (await journal.tip()).number if until is None else until
+    state, tip = await newest(files, journal, policy, end)
+    if tip.number == end:
         return tip
-    async for batch in journal.read(tip.number, end.number):
+    async for batch in journal.read(tip.number, end):
         tip = law.fold(state, tip, (batch,))
         drop_images(state)
         if progress is not None:
@@ -53,16 +79,20 @@ async def make(files: Files, journal: Journal, policy: Policy, progress: Callabl
     await files.replace(name_of(tip), raw)
     if await files.read(name_of(tip)) != raw:
         raise Corrupt("ENG-003", f"snapshot {name_of(tip)} reads back differently", "the disk may be failing")
-    for name in sorted(await _snapshots(files))[:-KEEP]:
+    for name in sorted(await names(files))[:-KEEP]:
         await files.delete(name)
     return tip
 
 
-async def _snapshots(files: Files) -> list[str]:
-    return [name for name in await files.names() if name.endswith(".snapshot")]
+async def names(files: Files) -> list[str]:
+    return [name for name in await files.names() if _NAME.fullmatch(name)]
 
 
-async def _is_in(journal: Journal, tip: Tip) -> bool:
+def number_of(name: str) -> int:
+    return int(name.partition(".")[0])
+
+
+async def is_in(journal: Batches, tip: Tip) -> bool:
     """Whether the journal's chain passes through this very batch: a snapshot of another journal does not count.
 
     The batch itself may have been trimmed away; then the one after it names it by hash.

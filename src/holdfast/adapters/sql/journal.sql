@@ -15,6 +15,10 @@ INSERT INTO attachment (batch, digest, raw) VALUES (?1, ?2, ?3) ON CONFLICT DO N
 -- The last batch.
 SELECT number, epoch, last_event, time_ms, hash FROM batch ORDER BY number DESC LIMIT 1;
 
+-- name: end
+-- The last batch by the other way to it, the index: where the two disagree the file is damaged.
+SELECT coalesce((SELECT number FROM batch INDEXED BY batch_by_event ORDER BY last_event DESC, number DESC LIMIT 1), 0);
+
 -- name: read
 -- Batches after one number up to another, in order.
 SELECT number, epoch, first_event, last_event, time_ms, parent, body, hash

@@ -14,7 +14,9 @@ INSERT OR REPLACE INTO account VALUES (?1, ?2, ?3, ?4);
 
 -- name: put_hold
 -- Replace a reservation.
-INSERT OR REPLACE INTO hold VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11);
+INSERT INTO hold VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+ON CONFLICT (event) DO UPDATE SET status = excluded.status, charged = excluded.charged, payee = excluded.payee,
+    height = excluded.height, settled = excluded.settled;
 
 -- name: put_claim
 -- Add a claim to a lot.
@@ -52,3 +54,7 @@ DELETE FROM lot WHERE number = ?1;
 -- name: claim_keys
 -- Keys of one lot after a key.
 SELECT key FROM claim WHERE lot = ?1 AND key > ?2 ORDER BY key LIMIT ?3;
+
+-- name: claims
+-- All claims as they can be found: those of lots that are named.
+SELECT claim.key, claim.event, claim.checksum FROM lot JOIN claim ON claim.lot = lot.number;

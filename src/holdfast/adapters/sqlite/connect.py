@@ -7,7 +7,7 @@ from typing import Literal
 
 import apsw
 
-from holdfast.adapters.sql.statements import migrations
+from holdfast.adapters.sql.statements import check_version, migrations
 from holdfast.core.refusal import Corrupt
 
 BUSY_MS = 5_000
@@ -37,17 +37,28 @@ def connect_to_read(path: Path) -> apsw.Connection:
 def migrate(connection: apsw.Connection, schema: str, steps: tuple[str, ...] | None = None) -> None:
     """Apply the migrations that are missing, each in a transaction with its number, so that a cut one starts again."""
     steps = migrations(schema) if steps is None else steps
+    _check_kind(connection, schema)
     connection.execute(
         "CREATE TABLE IF NOT EXISTS schema_version (name TEXT PRIMARY KEY, number INTEGER NOT NULL) STRICT"
     )
     have = connection.execute("SELECT number FROM schema_version WHERE name = ?", (schema,)).get or 0
-    if have > len(steps):
-        raise Corrupt(
-            "ENG-004",
-            f"{connection.filename} has schema {have} of '{schema}', this program knows {len(steps)}",
-            "it was written by a newer Holdfast: use that version, or restore an older backup",
-        )
+    check_version(connection.filename, schema, have, len(steps))
     for number in range(have + 1, len(steps) + 1):
         with connection:
             connection.execute(steps[number - 1])
             connection.execute("INSERT OR REPLACE INTO schema_version VALUES (?, ?)", (schema, number))
+
+
+def _check_kind(connection: apsw.Connection, schema: str) -> None:
+    """Corrupt where the file holds something else: a schema is put only into a new file or into one of its own."""
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+    if "schema_version" not in tables:
+        is_new = not tables and connection.execute("PRAGMA page_count").get <= 1
+    else:
+        is_new = {name for (name,) in connection.execute("SELECT name FROM schema_version")} <= {schema}
+    if not is_new:
+        raise Corrupt(
+            "ENG-003",
+            f"{connection.filename} is damaged or is not the '{schema}' it should be",
+            "were two files exchanged? put them back, or restore them from a backup",
+        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -14,9 +15,11 @@ import apsw
 
 from holdfast.adapters.sql.statements import queries
 from holdfast.adapters.sqlite.connect import connect, connect_to_read, migrate
+from holdfast.adapters.sqlite.examine import as_stored, examine
+from holdfast.adapters.sqlite.wal import check_log
 from holdfast.adapters.sqlite.worker import Worker
 from holdfast.core.event import Attachment, Batch, Tip
-from holdfast.core.refusal import Fenced, Unavailable
+from holdfast.core.refusal import Corrupt, Fenced, Unavailable
 from holdfast.core.values import BatchNo, Digest, EventNo
 
 T = TypeVar("T")
@@ -25,6 +28,12 @@ _PAGE: Final = 256
 _LOOK_AGAIN_S: Final = 0.02
 """SQLite tells nobody when another process commits: a follower looks again."""
 _NUMBER_MAX: Final = 2**63 - 1
+_TRIM_STEP: Final = 256
+"""Batches that one transaction lets go: an owner who wants to append meanwhile waits for no more."""
+_TIP: Final = (int, int, int, int, bytes)
+_BATCH: Final = (int, int, int, int, int, bytes, bytes, bytes)
+_ATTACHMENT: Final = (bytes, bytes)
+_IF_DAMAGED: Final = "stop the node and restore a backup; holdfast db check names all that is wrong"
 
 
 class SqliteJournal:
@@ -33,8 +42,8 @@ class SqliteJournal:
     def __init__(self, folder: Path) -> None:
         self._path = folder / "journal.db"
         self._lock = OwnerLock(folder / "owner.lock")
-        self._writer = Worker("journal-writer")
-        self._reader = Worker("journal-reader")
+        self._writer = Worker("journal-writer", self._path, _IF_DAMAGED)
+        self._reader = Worker("journal-reader", self._path, _IF_DAMAGED)
         self._to_write: apsw.Connection | None = None
         self._to_read: apsw.Connection | None = None
 
@@ -73,18 +82,27 @@ class SqliteJournal:
 
     async def attachments(self, batch: BatchNo) -> list[Attachment]:
         return await self._reading(
-            lambda db: [Attachment(Digest(digest), raw) for digest, raw in db.execute(_SQL["attachments"], (batch,))]
+            lambda db: [Attachment(*as_stored(_ATTACHMENT, row)) for row in db.execute(_SQL["attachments"], (batch,))]
         )
 
     async def floor(self) -> BatchNo:
         return await self._reading(lambda db: BatchNo(db.execute(_SQL["floor"]).get))
 
     async def trim(self, until: BatchNo) -> None:
-        await self._writer.do(lambda: self._trim(until))
+        floor = await self.floor()
+        while floor < (goal := min(until, (await self.tip()).number - 1)):
+            step = BatchNo(min(goal, floor + _TRIM_STEP))
+            begun = time.monotonic()
+            await self._writer.do(partial(self._trim, step))
+            floor = step
+            await asyncio.sleep(time.monotonic() - begun)  # as long as others had to wait, they may go first
+
+    async def faults(self) -> list[str]:
+        return await examine(self._path, _IF_DAMAGED, has_writer=not await asyncio.to_thread(self._lock.is_free))
 
     async def close(self) -> None:
-        await self._writer.do(self._close_writer)
         await self._reader.do(self._close_reader)
+        await self._writer.do(self._close_writer)  # last: who can write copies the log into the file
         await self._writer.close()
         await self._reader.close()
 
@@ -95,13 +113,17 @@ class SqliteJournal:
         if self._to_write is not None:
             self._to_write.close()  # after a failed sync its view of the file is not to be trusted
             self._to_write = None
+        check_log(self._path)  # before SQLite silently makes the best of it
         db = connect(self._path, "FULL")
         # Copies every logged page into the file and syncs that: what a failed sync left only in the page cache
         # becomes durable here or the node does not start.
         db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         migrate(db, "journal")
         self._to_write = db
-        return _tip(db)
+        tip = _tip(db)
+        if db.execute(_SQL["end"]).get != tip.number:
+            raise Corrupt("ENG-003", f"{self._path} is damaged: its last batches cannot be found", _IF_DAMAGED)
+        return tip
 
     def _owned(self) -> apsw.Connection:
         if self._to_write is None:
@@ -109,10 +131,15 @@ class SqliteJournal:
         return self._to_write
 
     def _trim(self, until: BatchNo) -> None:
-        db = self._owned()
-        with db:
-            db.execute(_SQL["trim_batches"], (until,))
-            db.execute(_SQL["trim_attachments"])
+        """One step, with the owner's connection or, beside another owner, with one of its own."""
+        db = self._to_write or connect(self._path, "FULL")
+        try:
+            with db:
+                db.execute(_SQL["trim_batches"], (until,))
+                db.execute(_SQL["trim_attachments"])
+        finally:
+            if db is not self._to_write:
+                db.close()
 
     def _append(self, batch: Batch, attachments: Sequence[Attachment]) -> None:
         db = self._owned()
@@ -161,11 +188,11 @@ class SqliteJournal:
 
 def _tip(db: apsw.Connection) -> Tip:
     row = db.execute(_SQL["tip"]).fetchone()
-    return Tip(*row) if row else Tip()
+    return Tip(*as_stored(_TIP, row)) if row else Tip()
 
 
 def _page(after: BatchNo, last: int, db: apsw.Connection) -> list[Batch]:
-    return [Batch(*row) for row in db.execute(_SQL["read"], (after, last, _PAGE))]
+    return [Batch(*as_stored(_BATCH, row)) for row in db.execute(_SQL["read"], (after, last, _PAGE))]
 
 
 def _check_appended(db: apsw.Connection, batch: Batch) -> None:

@@ -5,29 +5,29 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Final, TypeVar
 
 import apsw
 
+from holdfast.adapters.sql.lots import keys_of_all, lots_to_merge
+from holdfast.adapters.sql.shape import FILTERS, KEYS
 from holdfast.adapters.sql.statements import queries
 from holdfast.adapters.sqlite.connect import connect, connect_to_read, migrate
+from holdfast.adapters.sqlite.examine import as_stored, examine
 from holdfast.adapters.sqlite.worker import Worker
 from holdfast.core.claim import Claim
 from holdfast.core.event import Tip
-from holdfast.core.refusal import Unavailable
-from holdfast.core.values import EventNo
-from holdfast.ports import Page, Row
+from holdfast.core.refusal import Corrupt, Unavailable
+from holdfast.ports import CLAIMS, Chunk, Page, Row
 
 T = TypeVar("T")
 _SQL: Final = queries("tables")
-_KEYS: Final = {"account": "owner", "hold": "event"}
-"""The tables that hold rows, each with its key column; also what `drop` empties."""
-_COLUMNS: Final = {"account": {"owner"}, "hold": {"owner", "status", "event"}}
-"""What a page may be filtered by."""
-LOTS_OF_ONE_SIZE: Final = 8
 _CHUNK: Final = 10_000
+_TIP: Final = (int, int, int, int, bytes)
+_IF_DAMAGED: Final = "nothing is lost: stop the node and run holdfast db rebuild"
 
 
 class SqliteTables:
@@ -35,8 +35,8 @@ class SqliteTables:
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "tables.db"
-        self._writer = Worker("tables-writer")
-        self._reader = Worker("tables-reader")
+        self._writer = Worker("tables-writer", self._path, _IF_DAMAGED)
+        self._reader = Worker("tables-reader", self._path, _IF_DAMAGED)
         self._to_write: apsw.Connection | None = None
         self._to_read: apsw.Connection | None = None
 
@@ -52,15 +52,19 @@ class SqliteTables:
         await self._writer.do(lambda: self._write(rows, claims, checkpoint))
 
     async def drop(self) -> None:
-        await self._writer.do(self._drop)
+        try:
+            await self._writer.do(self._drop)
+        except Corrupt:  # no way to empty it: another file takes its place
+            await self._reader.do(self._close_reader)
+            await self._writer.do(self._replace)
 
     async def get(self, table: str, key: object) -> Row | None:
-        sql = f"SELECT * FROM {table} WHERE {_KEYS[table]} = ?"  # noqa: S608 - names from our own table
+        sql = f"SELECT * FROM {table} WHERE {KEYS[table]} = ?"  # noqa: S608 - names from our own table
         return await self._reading(lambda db: db.execute(sql, (key,)).fetchone())
 
     async def page(self, table: str, match: Mapping[str, object], after: object, limit: int) -> Page:
-        assert match.keys() <= _COLUMNS[table], "filters are columns of our own table"
-        key = _KEYS[table]
+        assert match.keys() <= FILTERS[table], "filters are columns of our own table"
+        key = KEYS[table]
         where = "".join(f" AND {column} = ?" for column in match)
         sql = f"SELECT * FROM {table} WHERE {key} > ?{where} ORDER BY {key} LIMIT ?"  # noqa: S608
 
@@ -72,20 +76,38 @@ class SqliteTables:
 
         return await self._reading(read)
 
-    async def claim_keys(self) -> AsyncIterator[Sequence[bytes]]:
-        for lot, _ in await self._reading(_lots):
-            after = b""
-            while keys := await self._reading(partial(_claim_keys, lot, after)):
-                yield keys
-                after = keys[-1]
+    def claim_keys(self) -> AsyncIterator[Sequence[bytes]]:
+        return keys_of_all(
+            lambda: self._reading(_lots), lambda lot, after: self._reading(partial(_claim_keys, lot, after))
+        )
 
     async def find_claim(self, key: bytes) -> Claim | None:
-        row = await self._reading(lambda db: db.execute(_SQL["find_claim"], (key,)).fetchone())
-        return Claim(EventNo(row[0]), row[1]) if row else None
+        return await self._reading(partial(_claim, key))
+
+    async def dump(self) -> AsyncIterator[Chunk]:
+        worker = Worker("tables-dump", self._path, _IF_DAMAGED)  # its own connection: others read the newest meanwhile
+        db: apsw.Connection | None = None
+        try:
+            db = await worker.do(partial(connect_to_read, self._path))
+            await worker.do(partial(db.execute, "BEGIN"))
+            at = await worker.do(partial(_checkpoint, db))
+            yield at, CLAIMS, []
+            for table in (*KEYS, CLAIMS):
+                sql = _SQL["claims"] if table == CLAIMS else f"SELECT * FROM {table}"  # noqa: S608 - our own names
+                rows = await worker.do(partial(db.execute, sql))
+                while chunk := await worker.do(partial(_some, rows)):
+                    yield at, table, chunk
+        finally:
+            if db is not None:
+                await worker.do(db.close)
+            await worker.close()
+
+    async def faults(self) -> list[str]:
+        return await examine(self._path, _IF_DAMAGED, has_writer=True)  # a log of tables may end early: they catch up
 
     async def close(self) -> None:
-        await self._writer.do(self._close_writer)
         await self._reader.do(self._close_reader)
+        await self._writer.do(self._close_writer)  # last: who can write copies the log into the file
         await self._writer.close()
         await self._reader.close()
 
@@ -109,10 +131,20 @@ class SqliteTables:
             db.execute(_SQL["put_checkpoint"], tip)
 
     def _drop(self) -> None:
+        self._open()
         db = self._writer_db()
         with db:
-            for table in (*_KEYS, "claim", "lot", "checkpoint"):
+            for table in (*KEYS, "claim", "lot", "checkpoint"):
                 db.execute(f"DELETE FROM {table}")  # noqa: S608 - names from our own table
+
+    def _replace(self) -> None:
+        """The damaged file stays beside the new one: it may be something that only lies in the wrong place."""
+        self._close_writer()
+        for suffix in ("", "-wal", "-shm"):
+            path = self._path.with_name(self._path.name + suffix)
+            if path.exists():
+                path.replace(self._path.with_name(f"tables.damaged.db{suffix}"))
+        self._open()
 
     def _writer_db(self) -> apsw.Connection:
         if self._to_write is None:
@@ -142,15 +174,24 @@ class SqliteTables:
 
 def _checkpoint(db: apsw.Connection) -> Tip:
     row = db.execute(_SQL["checkpoint"]).fetchone()
-    return Tip(*row) if row else Tip()
+    return Tip(*as_stored(_TIP, row)) if row else Tip()
+
+
+def _some(rows: apsw.Cursor) -> list[Row]:
+    return list(islice(rows, _CHUNK))
+
+
+def _claim(key: bytes, db: apsw.Connection) -> Claim | None:
+    row = db.execute(_SQL["find_claim"], (key,)).fetchone()
+    return Claim(*as_stored((int, int), row)) if row else None
 
 
 def _lots(db: apsw.Connection) -> list[tuple[int, int]]:
-    return [(number, size) for number, size in db.execute(_SQL["lots"])]
+    return [as_stored((int, int), row) for row in db.execute(_SQL["lots"])]
 
 
 def _claim_keys(lot: int, after: bytes, db: apsw.Connection) -> list[bytes]:
-    return [key for (key,) in db.execute(_SQL["claim_keys"], (lot, after, _CHUNK))]
+    return [as_stored((bytes,), row)[0] for row in db.execute(_SQL["claim_keys"], (lot, after, _CHUNK))]
 
 
 def _add_lot(db: apsw.Connection, claims: Sequence[tuple[bytes, Claim]]) -> None:
@@ -160,20 +201,10 @@ def _add_lot(db: apsw.Connection, claims: Sequence[tuple[bytes, Claim]]) -> None
         _SQL["put_claim"], [(number, key, each.event, each.checksum) for key, each in sorted(claims, key=itemgetter(0))]
     )
     db.execute(_SQL["put_lot"], (number, len(claims)))
-    while alike := _lots_of_one_size(_lots(db)):
+    while alike := lots_to_merge(_lots(db)):
         number += 1
         db.execute(_SQL["merge_lot"], (number, json.dumps([lot for lot, _ in alike])))
         db.execute(_SQL["put_lot"], (number, sum(size for _, size in alike)))
         for lot, _ in alike:
             db.execute(_SQL["drop_lot_claims"], (lot,))
             db.execute(_SQL["drop_lot"], (lot,))
-
-
-def _lots_of_one_size(lots: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    sizes: dict[int, list[tuple[int, int]]] = {}
-    for lot, size in lots:
-        alike = sizes.setdefault(size.bit_length() // 3, [])
-        alike.append((lot, size))
-        if len(alike) == LOTS_OF_ONE_SIZE:
-            return alike
-    return []

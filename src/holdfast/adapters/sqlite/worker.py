@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
@@ -13,13 +15,20 @@ import apsw
 from holdfast.core.refusal import Corrupt, Unavailable
 
 T = TypeVar("T")
+_DAMAGE = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError, UnicodeDecodeError)
+_NOT_OURS = re.compile(r"no such (table|column|index)|already exists|no column named|has \d+ columns")
+"""Our statements are fixed: where SQLite says this of one, the schema is not what we made it."""
 _Job = tuple[Callable[[], Any], "asyncio.Future[Any]"]
 
 
 class Worker:
-    """Runs what it is given one after the other and answers on the loop that asked."""
+    """Runs what it is given one after the other and answers on the loop that asked.
 
-    def __init__(self, name: str) -> None:
+    What SQLite says is told with the file it speaks of and with what can be done about damage to that file.
+    """
+
+    def __init__(self, name: str, file: Path, if_damaged: str) -> None:
+        self._file, self._if_damaged = file, if_damaged
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -41,11 +50,17 @@ class Worker:
             fault: BaseException | None
             try:
                 result, fault = work(), None
-            except apsw.Error as error:
-                result, fault = None, _named(error)
+            except (apsw.Error, UnicodeDecodeError) as error:
+                result, fault = None, self._named(error)
             except BaseException as error:
                 result, fault = None, error
             _answer(future, result, fault)
+
+    def _named(self, error: Exception) -> Exception:
+        if isinstance(error, _DAMAGE) or (isinstance(error, apsw.SQLError) and _NOT_OURS.search(str(error))):
+            return Corrupt("ENG-003", f"{self._file} is damaged: SQLite: {error}", self._if_damaged)
+        hint = "the disk is full" if isinstance(error, apsw.FullError) else "check the disk and the file's permissions"
+        return Unavailable("ENG-002", f"{self._file}: SQLite: {error}", hint)
 
 
 def _answer(future: asyncio.Future[Any], result: object, fault: BaseException | None) -> None:
@@ -60,10 +75,3 @@ def _answer(future: asyncio.Future[Any], result: object, fault: BaseException | 
     loop = future.get_loop()
     if not loop.is_closed():
         loop.call_soon_threadsafe(tell)
-
-
-def _named(error: apsw.Error) -> Exception:
-    if isinstance(error, apsw.CorruptError | apsw.NotADBError):
-        return Corrupt("ENG-003", f"SQLite: {error}", "the file is damaged: restore it from a backup")
-    hint = "the disk is full" if isinstance(error, apsw.FullError) else "check the disk and the file's permissions"
-    return Unavailable("ENG-002", f"SQLite: {error}", hint)

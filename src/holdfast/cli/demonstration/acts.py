@@ -58,7 +58,7 @@ async def _kill_once(stage: Stage, number: int) -> None:
     stage.say(_GONE)
     await stage.tick()  # reads what the clients had written down by now
     stage.tell(Mark.STUCK, f"kill -9 {pid}, fault {number} of {FAULTS}: {stage.board.in_flight} commands in flight")
-    verdict = judge(stage.board.notes, await history.from_disk(stage.data))
+    verdict = judge(stage.board.notes, await history.from_disk(stage.config))
     stage.show_verdict(verdict)
     mark = Mark.CONFIRMED if verdict.is_good else Mark.STUCK
     kept = verdict.confirmed - len(verdict.lost)
@@ -95,7 +95,7 @@ async def prove_it(stage: Stage) -> None:
     live = await stage.within(proof.live_digest(stage.data), "the node tells its digest")
     await asyncio.to_thread(stage.children.stop, "node")
     stage.board.node = (Mark.LET_GO, "stopped")
-    await _show(stage, await proof.fold_journal(stage.data, live))
+    await _show(stage, await proof.fold_journal(stage.config, live))
     times = ", ".join(f"{took_s:.2f}" for took_s in stage.recovered_s)
     faults = seen.epochs - 1
     await _show(stage, Check("faults survived", f"{faults}, back after {times} s", faults >= FAULTS))

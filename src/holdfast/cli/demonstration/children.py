@@ -9,9 +9,12 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Final
+
+from holdfast.config import Config
 
 STOP_S: Final = 10.0
 _HOLDFAST: Final = (sys.executable, "-c", "from holdfast.cli import main; main()")
@@ -38,8 +41,12 @@ class Children:
         for name in list(self._running):
             self._wait(name)
 
-    def start_node(self, data: Path) -> int:
-        return self._start("node", [*_HOLDFAST, "up", "--data", str(data)])
+    def start_node(self, config: Config) -> int:
+        command = [*_HOLDFAST, "up", "--data", str(config.data), "--store", config.store]
+        told = config.postgres
+        secret = {"HOLDFAST_POSTGRES__DSN": told.dsn.reveal()} if told.dsn is not None else {}
+        place = {"HOLDFAST_POSTGRES__SCHEMA": told.schema, "HOLDFAST_POSTGRES__ALLOW_UNSAFE": f"{told.allow_unsafe}"}
+        return self._start("node", command, secret | place)
 
     def start_customer(self, name: str, *args: str) -> int:
         return self._start(name, [sys.executable, "-m", "holdfast.cli.demonstration.customer", *args])
@@ -69,14 +76,14 @@ class Children:
             if child.poll() is not None:
                 raise Trouble(f"{name} ended by itself with code {child.returncode}\n{self._last_words(name)}")
 
-    def _start(self, name: str, command: list[str]) -> int:
+    def _start(self, name: str, command: list[str], settings: Mapping[str, str] | None = None) -> int:
         # Neither the user's settings nor a holdfast.toml of the working directory belong to the demo's node.
         environ = {key: value for key, value in os.environ.items() if not key.startswith("HOLDFAST_")}
         with self._log(name).open("ab") as log:
             self._running[name] = subprocess.Popen(  # noqa: S603 - our own program
                 command,
                 cwd=self._folder,
-                env=environ | {"NO_COLOR": "1"},
+                env={**environ, "NO_COLOR": "1", **(settings or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

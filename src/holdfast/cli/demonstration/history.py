@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 from holdfast.client import Client
+from holdfast.config import Config
 
 
 class Deed(NamedTuple):
@@ -99,16 +100,16 @@ async def from_node(data: Path) -> History:
     return history
 
 
-async def from_disk(data: Path) -> History:
+async def from_disk(config: Config) -> History:
     """What lies in the journal, whether a node runs or not; every batch's hash and place in the chain is checked."""
-    from holdfast.adapters.sqlite.journal import SqliteJournal  # noqa: PLC0415 - the customers need no database
+    from holdfast.app import stores  # noqa: PLC0415 - the customers need no database
     from holdfast.core import law  # noqa: PLC0415
     from holdfast.core.event import Tip, check_follows, tip_of  # noqa: PLC0415
     from holdfast.core.values import BatchNo  # noqa: PLC0415
     from holdfast.doors.shapes import plain  # noqa: PLC0415
 
     history, tip = History(), Tip()
-    journal = SqliteJournal(data)
+    journal, tables = stores(config)
     try:
         async for batch in journal.read(BatchNo(0)):
             check_follows(tip, batch)
@@ -117,4 +118,5 @@ async def from_disk(data: Path) -> History:
                 history.take(number, type(event).__name__, plain(event))
     finally:
         await journal.close()
+        await tables.close()
     return history

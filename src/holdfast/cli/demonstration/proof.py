@@ -67,21 +67,22 @@ async def live_digest(data: Path) -> tuple[int, str]:
         return answer["event"], answer["digest"]
 
 
-async def fold_journal(data: Path, live: tuple[int, str]) -> Check:
+async def fold_journal(config: Config, live: tuple[int, str]) -> Check:
     """ENG-003: the state built from nothing but the journal has the digest that the living node had."""
-    from holdfast.adapters.sqlite.journal import SqliteJournal  # noqa: PLC0415 - the customers need no database
+    from holdfast.app import stores  # noqa: PLC0415 - the customers need no database
     from holdfast.core import law  # noqa: PLC0415
     from holdfast.core.escrow.books import broken_laws  # noqa: PLC0415
     from holdfast.core.event import Tip  # noqa: PLC0415
     from holdfast.core.state import State, digest  # noqa: PLC0415
 
-    state, tip = State(Config().policy), Tip()
-    journal = SqliteJournal(data)
+    state, tip = State(config.policy), Tip()
+    journal, tables = stores(config)
     try:
         async for batch in journal.read(tip.number):
             tip = law.fold(state, tip, (batch,))
     finally:
         await journal.close()
+        await tables.close()
     folded = (int(state.last_event), digest(state).hex())
     label = f"{tip.last:,} events folded from nothing"
     if broken := broken_laws(state.ledger):

@@ -21,6 +21,7 @@ from holdfast.cli.demonstration.history import History
 from holdfast.cli.demonstration.notebook import Note, Notebook, Reader, Said
 from holdfast.cli.demonstration.verdict import Verdict, judge
 from holdfast.client import Client, NodeRefused, NodeUnreachable
+from holdfast.config import Config
 
 T = TypeVar("T")
 FAULTS: Final = 3
@@ -36,8 +37,8 @@ MINTED: Final = 10_000_000
 class Stage:
     """One run. `seconds` is its rough length: pauses are shares of it, waiting is as long as it takes."""
 
-    def __init__(self, folder: Path, seconds: float, children: Children, screen: Screen) -> None:
-        self.folder, self.data, self.children = folder, folder / "node", children
+    def __init__(self, folder: Path, config: Config, seconds: float, children: Children, screen: Screen) -> None:
+        self.folder, self.config, self.data, self.children = folder, config, config.data, children
         self._seconds, self._screen = seconds, screen
         (folder / "notes").mkdir()
         bank, *seats = (Seat(name, Reader(self._notes_of(name))) for name in ("bank", *CUSTOMERS))
@@ -131,7 +132,7 @@ class Stage:
     async def start_node(self) -> float:
         """Returns how long it took from the start of the process to its first answer."""
         begun = time.monotonic()
-        pid = self.children.start_node(self.data)
+        pid = self.children.start_node(self.config)
         self.board.node = (Mark.IN_FLIGHT, f"starting, pid {pid}")
         while time.monotonic() - begun < PATIENCE_S:
             with suppress(NodeUnreachable):

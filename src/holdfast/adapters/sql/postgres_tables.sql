@@ -1,0 +1,47 @@
+-- What PostgreSQL says differently of the projection's statements; the others are those of tables.sql.
+
+-- name: put_checkpoint
+-- Move the checkpoint, in the transaction of the rows it speaks of.
+INSERT INTO checkpoint (one, number, epoch, last_event, time_ms, hash) VALUES (1, $1, $2, $3, $4, $5)
+ON CONFLICT (one) DO UPDATE SET
+    number = excluded.number,
+    epoch = excluded.epoch,
+    last_event = excluded.last_event,
+    time_ms = excluded.time_ms,
+    hash = excluded.hash;
+
+-- name: put_account
+-- Replace accounts' balances by those that came in.
+INSERT INTO account SELECT * FROM incoming_account
+ON CONFLICT (owner) DO UPDATE SET
+    available = excluded.available,
+    held = excluded.held,
+    pending = excluded.pending;
+
+-- name: put_hold
+-- Replace reservations by those that came in.
+INSERT INTO hold SELECT * FROM incoming_hold
+ON CONFLICT (event) DO UPDATE SET
+    id = excluded.id,
+    owner = excluded.owner,
+    amount = excluded.amount,
+    memo_size = excluded.memo_size,
+    memo_digest = excluded.memo_digest,
+    status = excluded.status,
+    charged = excluded.charged,
+    payee = excluded.payee,
+    height = excluded.height,
+    settled = excluded.settled;
+
+-- name: merge_lot
+-- Copy several lots into one, in key order, so that the new pages are written front to back.
+INSERT INTO claim (lot, key, event, checksum)
+SELECT $1::bigint, key, event, checksum FROM claim WHERE lot = ANY ($2::bigint[]) ORDER BY key;
+
+-- name: drop_lot_claims
+-- Remove the claims of lots that were merged.
+DELETE FROM claim WHERE lot = ANY ($1::bigint[]);
+
+-- name: drop_lot
+-- Remove lots that were merged.
+DELETE FROM lot WHERE number = ANY ($1::bigint[]);

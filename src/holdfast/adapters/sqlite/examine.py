@@ -1,0 +1,44 @@
+"""Whether a SQLite file is what was written: its own integrity check, its log, and the type of every value we read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import apsw
+
+from holdfast.adapters.sqlite.connect import connect_to_read
+from holdfast.adapters.sqlite.wal import check_log
+from holdfast.adapters.sqlite.worker import Worker
+from holdfast.core.refusal import Corrupt, Unavailable
+
+FAULTS_MAX: Final = 20
+
+
+async def examine(path: Path, if_damaged: str, *, has_writer: bool) -> list[str]:
+    """What SQLite finds wrong with a file, read by a thread of its own; the log only while nobody writes to it."""
+    worker = Worker("examiner", path, if_damaged)
+    try:
+        return await worker.do(lambda: _examine(path, has_writer=has_writer))
+    except (Corrupt, Unavailable) as fault:
+        return [fault.says]
+    finally:
+        await worker.close()
+
+
+def _examine(path: Path, *, has_writer: bool) -> list[str]:
+    if not has_writer:
+        check_log(path)
+    db = connect_to_read(path)
+    try:
+        lines = [line for (line,) in db.execute(f"PRAGMA integrity_check({FAULTS_MAX})")]
+    finally:
+        db.close()
+    return [f"{path}: {line}" for line in lines if line != "ok"]
+
+
+def as_stored(kinds: tuple[type, ...], row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The row, if its values have the types they were stored with: a flipped bit can make a number of a text."""
+    if tuple(map(type, row)) != kinds or any(type(value) is int and value < 0 for value in row):
+        raise apsw.CorruptError(f"a row holds values that were never stored: {row!r:.80}")
+    return row

