@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import asyncpg
 import pytest
 from hypothesis import settings
 from tests.counts import FULL, counts
-from tests.postgres.server import Server, programs, running
 from tests.rules import rules_of_spec
-from tests.storage.stores import Place
+
+if TYPE_CHECKING:
+    from tests.postgres.server import Server
+    from tests.storage.stores import Place
 
 settings.register_profile("quick", deadline=None, derandomize=True, print_blob=True, max_examples=50)
 settings.register_profile("full", deadline=None, print_blob=True, max_examples=1_000)
@@ -32,6 +33,8 @@ def _counts() -> Callable[[int, int], int]:
 
 @pytest.fixture(scope="session")
 def postgres_programs() -> Iterator[Path]:
+    from tests.postgres.server import programs  # here, so that a run without a server loads nothing of it
+
     with programs() as folder:
         yield folder
 
@@ -39,6 +42,8 @@ def postgres_programs() -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def postgres(postgres_programs: Path) -> Iterator[Server]:
     """One server for all tests of this process, started by the first that asks for it; each test has its own schema."""
+    from tests.postgres.server import running
+
     with running(postgres_programs) as server:
         yield server
 
@@ -46,6 +51,8 @@ def postgres(postgres_programs: Path) -> Iterator[Server]:
 @pytest.fixture
 async def admin(postgres: Server) -> AsyncIterator[Any]:
     """The server's superuser, who looks and interferes."""
+    import asyncpg
+
     connection = await asyncpg.connect(postgres.superuser)
     yield connection
     await connection.close()
@@ -53,6 +60,9 @@ async def admin(postgres: Server) -> AsyncIterator[Any]:
 
 @pytest.fixture
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """Where a test's store lies."""
+    from tests.storage.stores import Place
+
     return Place(tmp_path, lambda: request.getfixturevalue("postgres"))
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.config import LEAVES, Config, LogFormat, LogLevel, load
+from holdfast.adapters.postgres.settings import Postgres
+from holdfast.config import LEAVES, Config, LogFormat, LogLevel, Store, load, why_not_stored
 from holdfast.core.policy import MatchOrder, Policy
 from holdfast.core.refusal import Refused
 from holdfast.core.values import Network
@@ -221,3 +222,80 @@ def test_every_leaf_can_be_set_from_the_environment(path: str) -> None:
     else:
         assert isinstance(found, list)
         assert [fault.says.split(":")[0] for fault in found] == [path]
+
+
+# ------------------------------------------------------------------------------------------------ the store
+
+DSN = "postgresql://oak:geheim@db.example/holdfast"
+
+
+def test_the_store_is_sqlite_unless_told_otherwise() -> None:
+    config = good()
+    assert (config.store, config.postgres) == (Store.SQLITE, Postgres())
+    assert why_not_stored(config) is None
+
+
+def test_a_server_is_described_by_file_and_environment_together() -> None:
+    toml = 'store = "postgres"\n[postgres]\nschema = "oak"\nallow_unsafe = true\ncommand_timeout_ms = 5'
+    config = good(toml, {"HOLDFAST_POSTGRES__DSN": DSN})
+    told = config.postgres
+    assert (config.store, told.schema, told.allow_unsafe) == (Store.POSTGRES, "oak", True)
+    assert (told.connect_timeout_ms, told.command_timeout_ms) == (10_000, 5)
+    assert told.dsn is not None
+    assert told.dsn.reveal() == DSN
+    assert why_not_stored(config) is None
+
+
+def test_the_dsn_may_stand_in_a_file_of_its_own_and_the_environment_is_above_it() -> None:
+    Path("dsn").write_text(f"{DSN}\n", "utf-8")
+    toml = '[postgres]\ndsn_file = "dsn"'
+    for environ, expected in (({}, DSN), ({"HOLDFAST_POSTGRES__DSN": f"{DSN}2"}, f"{DSN}2")):
+        dsn = good(toml, environ).postgres.dsn
+        assert dsn is not None
+        assert dsn.reveal() == expected
+
+
+@pytest.mark.rule("SEC-001")
+@pytest.mark.parametrize(
+    ("toml", "environ", "flags"),
+    [
+        (f'[postgres]\ndsn = "{DSN}"', {}, {}),
+        ("", {}, {"postgres.dsn": DSN}),
+        ("", {"HOLDFAST_POSTGRES__DSN": "oak:geheim@db"}, {}),
+        ('[postgres]\ndsn_file = "nowhere/geheim"', {}, {}),
+        ('[postgres]\ndsn_file = "other"', {}, {}),
+        ('[postgres]\ndsn_file = "binary"', {}, {}),
+    ],
+)
+def test_a_dsn_in_the_wrong_place_or_shape_is_refused_and_not_repeated(
+    toml: str, environ: dict[str, str], flags: dict[str, str]
+) -> None:
+    Path("other").write_text("mysql://oak:geheim@db", "utf-8")
+    Path("binary").write_bytes(b"\xff geheim")
+    (fault,) = bad(toml, environ, flags)
+    assert "postgres.dsn" in fault
+    assert "geheim@" not in fault
+    assert DSN not in fault
+
+
+@pytest.mark.rule("SEC-001")
+def test_a_configuration_that_is_printed_shows_no_secret() -> None:
+    config = good("", {"HOLDFAST_POSTGRES__DSN": DSN})
+    assert "geheim" not in repr(config)
+    assert "geheim" not in f"{config.postgres.dsn}"
+
+
+@pytest.mark.rule("SEC-001")
+def test_what_the_store_lacks_is_named_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = good('store = "postgres"')
+    assert "HOLDFAST_POSTGRES__DSN" in str(why_not_stored(config))
+    monkeypatch.setattr("holdfast.config.find_spec", lambda name: None)
+    config = good('store = "postgres"', {"HOLDFAST_POSTGRES__DSN": DSN})
+    assert "pip install 'holdfast[postgres]'" in str(why_not_stored(config))
+    assert why_not_stored(good()) is None
+
+
+@pytest.mark.parametrize("name", ["", "Upper", "1st", "pg_mine", "a b", "a" * 41])
+def test_a_name_that_is_no_schema_is_refused(name: str) -> None:
+    (fault,) = bad(f'[postgres]\nschema = "{name}"')
+    assert fault.startswith("SEC-001: postgres.schema: ")

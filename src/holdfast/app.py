@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import structlog
 
@@ -18,15 +22,19 @@ from holdfast.adapters.sqlite.tables import SqliteTables
 from holdfast.client import SOCKET, Client, NodeRefused, NodeUnreachable
 from holdfast.config import Config, Store, why_not_stored
 from holdfast.core import law
+from holdfast.core.event import Tip
 from holdfast.core.refusal import Corrupt, Fenced, Refused, Unavailable
 from holdfast.doors.local import LocalDoor
 from holdfast.doors.methods import COMMANDS, Desk
 from holdfast.doors.shapes import plain
+from holdfast.duties.keeper import Keeper
+from holdfast.engine import snapshot
 from holdfast.engine.follower import Follower
 from holdfast.engine.longjournal import LongJournal
 from holdfast.engine.loop import Accepted, Engine, Outcome, Phase
 from holdfast.ports import Journal, Tables
 
+T = TypeVar("T")
 LOOK_AGAIN_S: Final = 0.2
 HAND_ON_S: Final = 5.0
 """How long a standby waits for the owner's answer before it says that the outcome is not known."""
@@ -54,6 +62,7 @@ class Node:
         # On a shared folder the owner's socket is taken: a standby has one under its own name.
         self.side_door = LocalDoor(self.desk, socket.with_name(f"{config.node}.sock")) if config.standby else None
         self._ending: asyncio.Task[None] | None = None
+        self._duties: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Become the owner; or, as a standby, follow the one there is."""
@@ -78,6 +87,9 @@ class Node:
         for door in (self.side_door, self.door):
             if door is not None:
                 await door.close()
+        for duty in self._duties:
+            duty.cancel()
+        await asyncio.gather(*self._duties, return_exceptions=True)
         if self._ending is not None and self.desk.source is self.follower:
             self._ending.cancel()
             await asyncio.gather(self._ending, return_exceptions=True)
@@ -107,6 +119,9 @@ class Node:
         gc.freeze()
         self.desk.source, self.desk.submit = self.engine, self.engine.submit
         await self.door.open()
+        every = self.config.policy.engine.snapshot_every_events
+        keeper = Keeper(self.engine, MachineClock(), every, partial(in_another_process, make_snapshot, self.config))
+        self._duties.append(asyncio.create_task(keeper.run(), name="keeper"))
         config, tip = self.config, self.engine.durable
         where = {"data": str(config.data), "store": config.store.value}
         _log.info("up", **where, epoch=tip.epoch, batch=tip.number, last_event=tip.last)
@@ -148,6 +163,27 @@ class Node:
             return Refused(no.rule, no.says, no.hint, no.name)
         except NodeUnreachable as fault:
             raise Unavailable("ENG-006", f"the owner does not answer: {fault}", "ask again with the same id") from fault
+
+
+def make_snapshot(config: Config) -> Tip:
+    """Fold a snapshot, in this process: the node calls it in another one (ENG-003)."""
+
+    async def make() -> Tip:
+        store, tables = stores(config)
+        journal = LongJournal(store, Folder(config.data / "archive"))
+        try:
+            return await snapshot.make(Folder(config.data / "snapshots"), journal, config.policy)
+        finally:
+            await tables.close()
+            await journal.close()
+
+    return asyncio.run(make())
+
+
+async def in_another_process(work: Callable[[Config], T], config: Config) -> T:
+    """Run long work where it holds up neither the event loop nor the interpreter's lock."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return await asyncio.get_running_loop().run_in_executor(pool, work, config)
 
 
 def stores(config: Config) -> tuple[Journal, Tables]:

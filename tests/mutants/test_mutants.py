@@ -15,6 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 LOOP, HISTORY, PROJECT = "engine/loop.py", "engine/history.py", "engine/project.py"
 JOURNAL, TABLES = "adapters/sqlite/journal.py", "adapters/sqlite/tables.py"
+POSTGRES = "adapters/postgres"
 
 
 class Mutant(NamedTuple):
@@ -61,14 +62,14 @@ MUTANTS = [
         "adapters/sql/journal.sql",
         "WHERE ?1 = 1 + coalesce((SELECT max(number) FROM batch), 0)\n  AND ?6",
         "WHERE ?6",
-        "tests/storage/test_journal.py",
+        "tests/storage/test_journal.py -k sqlite",
     ),
     Mutant(
         "parent not checked",
         "adapters/sql/journal.sql",
         "  AND ?6 = coalesce((SELECT hash FROM batch WHERE number = ?1 - 1), zeroblob(32));",
         ";",
-        "tests/storage/test_journal.py",
+        "tests/storage/test_journal.py -k sqlite",
     ),
     Mutant(
         "two appends in flight",
@@ -114,7 +115,7 @@ MUTANTS = [
         "        tip = (checkpoint.number, checkpoint.epoch, checkpoint.last, checkpoint.time_ms, checkpoint.hash)\n"
         '        db.execute(_SQL["put_checkpoint"], tip)\n'
         "        with db:\n            for table, lines in rows.items():\n",
-        "tests/storage/test_tables.py",
+        "tests/storage/test_tables.py -k sqlite",
     ),
     Mutant(
         "images taken from later state",
@@ -149,14 +150,14 @@ MUTANTS = [
         TABLES,
         "            if claims:\n                _add_lot(db, claims)\n",
         "",
-        "tests/storage/test_tables.py",
+        "tests/storage/test_tables.py -k sqlite",
     ),
     Mutant(
         "merged lots lose their claims",
         TABLES,
         '        db.execute(_SQL["merge_lot"]',
         '        lambda: db.execute(_SQL["merge_lot"]',
-        "tests/storage/test_tables.py",
+        "tests/storage/test_tables.py -k sqlite",
     ),
     Mutant(
         "old claims are not recalled",
@@ -206,7 +207,84 @@ MUTANTS = [
         '        with db:\n            db.execute(_SQL["append"], values)\n',
         '        db.executemany(_SQL["attach"], [(batch.number, each.digest, each.raw) for each in attachments])\n'
         '        with db:\n            db.execute(_SQL["append"], values)\n',
-        "tests/storage/test_journal.py",
+        "tests/storage/test_journal.py -k sqlite",
+    ),
+    Mutant(
+        "on PostgreSQL: parent not checked",
+        "adapters/sql/postgres_journal.sql",
+        "    WHERE EXISTS (SELECT FROM {part} WHERE number = $1::bigint - 1 AND hash = $6::bytea)\n",
+        "    WHERE EXISTS (SELECT FROM {part} WHERE number = $1::bigint - 1)\n",
+        "tests/storage/test_journal.py -k postgres",
+    ),
+    Mutant(
+        "on PostgreSQL: number not checked",
+        "adapters/sql/postgres_journal.sql",
+        "    WHERE EXISTS (SELECT FROM {part} WHERE number = $1::bigint - 1 AND hash = $6::bytea)\n",
+        "    WHERE $6 IN (SELECT hash FROM {part})\n",
+        "tests/storage/test_journal.py -k postgres",
+    ),
+    Mutant(
+        "on PostgreSQL: the lock is not taken",
+        f"{POSTGRES}/lock.py",
+        '    while not await connection.fetchval("SELECT pg_try_advisory_lock($1)", key):\n',
+        "    while False:\n",
+        "tests/storage/test_journal.py -k postgres",
+    ),
+    Mutant(
+        "on PostgreSQL: after an unknown outcome the old connection is used again",
+        f"{POSTGRES}/journal.py",
+        "            self._owned = None\n            owned.connection.terminate()\n            raise\n",
+        "            raise\n",
+        "tests/storage/test_postgres_faults.py -k gives_up",
+    ),
+    Mutant(
+        "on PostgreSQL: a commit with a warning is confirmed",
+        f"{POSTGRES}/append.py",
+        "        if self._warning:\n",
+        "        if False:\n",
+        "tests/storage/test_postgres_faults.py -k warning",
+    ),
+    Mutant(
+        "on PostgreSQL: a large payload outside the batch's transaction",
+        f"{POSTGRES}/append.py",
+        "            async with self.connection.transaction():\n                await self._add_batch(batch)\n",
+        "            if True:\n                await self._add_batch(batch)\n",
+        "tests/storage/test_postgres_faults.py -k any_moment",
+    ),
+    Mutant(
+        "on PostgreSQL: dangerous settings are overlooked",
+        f"{POSTGRES}/server.py",
+        "    if not allow_unsafe and (found := await dangers(connection)):\n",
+        "    if False and (found := await dangers(connection)):\n",
+        "tests/storage/test_postgres.py -k wait_for_the_disk",
+    ),
+    Mutant(
+        "on PostgreSQL: checkpoint outside its transaction",
+        f"{POSTGRES}/tables.py",
+        "                async with connection.transaction():\n                    await work(connection)\n",
+        "                await work(connection)\n",
+        "tests/storage/test_tables.py -k postgres",
+    ),
+    Mutant(
+        "on PostgreSQL: unique lot dropped",
+        f"{POSTGRES}/tables.py",
+        "    if claims:\n        await add_lot(connection, claims)\n",
+        "",
+        "tests/storage/test_tables.py -k postgres",
+    ),
+    Mutant(
+        "on PostgreSQL: a write that landed unknown is done twice",
+        f"{POSTGRES}/tables.py",
+        "        return found == checkpoint\n",
+        "        return False\n",
+        "tests/storage/test_postgres_faults.py -k landed_unknown",
+    ),
+    Mutant(
+        "lots merged under a reader are missed",
+        "adapters/sql/lots.py",
+        "    while fresh := [lot for lot, _ in await lots() if lot not in seen]:\n",
+        "    if fresh := [lot for lot, _ in await lots() if lot not in seen]:\n",
+        "tests/storage/test_tables.py -k sqlite",
     ),
 ]
 

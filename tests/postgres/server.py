@@ -64,6 +64,7 @@ class Server:
     # ------------------------------------------------------------------------------------ life
 
     def start(self) -> None:
+        """From the main thread only: the server ends with the thread that started it."""
         for _ in range(10):
             self.port = self.port or free_port()
             self._process = self._run("postgres", "-D", str(self.folder / "data"), "-p", str(self.port))

@@ -173,6 +173,8 @@ async def test_a_caller_that_gives_up_leaves_an_append_whose_outcome_is_looked_u
         appending.cancel()
         with pytest.raises(asyncio.CancelledError):
             await appending
+    with pytest.raises(Unavailable, match="not owned"):
+        await journal.append(batch, ())
     await journal.wait_free()
     assert await journal.own() in (Tip(), tip_of(batch))
 

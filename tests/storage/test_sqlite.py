@@ -123,7 +123,7 @@ async def test_reading_a_journal_that_is_not_there_says_so_and_makes_nothing(tmp
 
 
 def test_every_query_has_a_name_and_a_sentence() -> None:
-    for file in ("journal", "tables"):
+    for file in ("journal", "tables", "postgres_journal", "postgres_tables"):
         for name, text in queries(file).items():
             first = text.splitlines()[0]
             assert (first[:3], first[-1]) == ("-- ", "."), f"{file}.{name}: {first}"

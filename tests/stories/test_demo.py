@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.storage.stores import Place
 
 from holdfast.cli.demonstration.history import History
 from holdfast.cli.demonstration.notebook import Note, Said
@@ -20,9 +22,14 @@ HOLDFAST = (sys.executable, "-c", "from holdfast.cli import main; main()")
 ID, OTHER = "aa" * 32, "bb" * 32
 
 
-def start(*options: str) -> subprocess.Popen[str]:
+def start(*options: str, **environ: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [*HOLDFAST, "demo", *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8"
+        [*HOLDFAST, "demo", *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        encoding="utf-8",
+        env=os.environ | environ,
     )
 
 
@@ -36,8 +43,10 @@ def folder_in(says: str) -> Path:
 
 
 @pytest.mark.rule("ENG-002", "ENG-003")
-def test_nothing_confirmed_is_lost_or_done_twice_when_the_node_is_killed() -> None:
-    demo = start("--seconds", "6")
+@pytest.mark.parametrize("store", ["postgres", "sqlite"])
+def test_nothing_confirmed_is_lost_or_done_twice_when_the_node_is_killed(place: Place, store: str) -> None:
+    environ = {"HOLDFAST_POSTGRES__DSN": place.address.dsn} if store == "postgres" else {}
+    demo = start("--seconds", "4", "--store", store, **environ)
     says, _ = demo.communicate(timeout=240)
     assert demo.returncode == 0, says
     last = re.findall(r"^sent (\d+)  confirmed (\d+)  lost (\d+)  done twice (\d+)  faults survived (\d+)", says, re.M)[
@@ -50,6 +59,29 @@ def test_nothing_confirmed_is_lost_or_done_twice_when_the_node_is_killed() -> No
     assert "\x1b" not in says, "a pipe gets no control codes"
     assert "▲ " not in says.split("the proof")[1]
     assert not folder_in(says).exists(), "a good run leaves nothing behind"
+    if store == "postgres":
+        left = "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'holdfast_demo%'"
+        assert place.server().psql(left) == "0", "nor on the server"
+        assert "s3cret" not in says
+
+
+@pytest.mark.rule("SEC-001")
+@pytest.mark.parametrize(
+    ("environ", "hint"),
+    [
+        ({}, "set HOLDFAST_POSTGRES__DSN=postgresql://user:password@host/database"),
+        ({"HOLDFAST_POSTGRES__DSN": "postgresql//geheim"}, "matching regex"),
+    ],
+)
+def test_a_demo_on_postgresql_without_a_server_starts_nothing_and_says_what_it_needs(
+    environ: dict[str, str], hint: str
+) -> None:
+    demo = start("--store", "postgres", **environ)
+    says, _ = demo.communicate(timeout=60)
+    assert demo.returncode == 2
+    assert "SEC-001: postgres.dsn: " in says
+    assert hint in says
+    assert "geheim" not in says
 
 
 def test_ctrl_c_ends_the_demos_own_processes_and_says_where_the_data_is(tmp_path: Path) -> None:

@@ -168,7 +168,7 @@ async def test_killed_backends_and_restarts_of_the_server_under_load_lose_nothin
 
     async def disturb() -> None:
         if random.random() < 0.3:
-            await asyncio.to_thread(server.restart, random.choice((signal.SIGINT, signal.SIGQUIT)))
+            server.restart(random.choice((signal.SIGINT, signal.SIGQUIT)))
         else:
             await asyncio.to_thread(server.psql, killing)
 

@@ -9,7 +9,6 @@ from holdfast.core.values import BatchNo
 from holdfast.engine import snapshot
 from holdfast.engine.chapters import Progress
 from holdfast.engine.longjournal import LongJournal
-from holdfast.engine.recover import is_in
 from holdfast.ports import Files, Tables
 
 
@@ -29,7 +28,7 @@ async def bound(
     bound, so that one may turn out damaged. Where there is none, one is made at the tables' batch.
     """
     tip, checkpoint = await journal.tip(), await tables.checkpoint()
-    if checkpoint.number == 0 or not await is_in(journal, checkpoint):
+    if checkpoint.number == 0 or not await snapshot.is_in(journal, checkpoint):
         return Bound(BatchNo(0), "the tables have not reached this journal: start the node once")
     tips = await snapshot.good(files, journal, policy)
     if not tips:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from typing import Final, Protocol, TypeVar
 
 import msgspec
+import structlog
 
 from holdfast.core import law
 from holdfast.core.event import Attachment, Batch, Event, OwnershipTaken, Tip, tip_of
@@ -32,6 +34,9 @@ GATHER_TURNS: Final = 4
 TURN_COMMANDS: Final = 256
 """How many commands of a bulk are decided before others get a turn."""
 RETRY_MS_FIRST, RETRY_MS_MAX = 100, 5_000
+DRAIN_S: Final = 30.0
+"""How long a stop waits for the tables."""
+_log = structlog.get_logger()
 
 
 class Accepted(msgspec.Struct, frozen=True, gc=False):
@@ -131,7 +136,8 @@ class Engine:
             await self._task
             self._task = None
         if self.phase is Phase.STOPPING:
-            await self.projector.drain()
+            with suppress(TimeoutError):  # tables that cannot be written are brought up to date at the next start
+                await asyncio.wait_for(self.projector.drain(), DRAIN_S)
             self.phase = Phase.STOPPED
         await self.projector.stop()
         self.tail.close()
@@ -304,6 +310,7 @@ class Engine:
 
     async def _begin_again(self, fault: Exception) -> None:
         """ENG-002: discard memory and everything decided after the failed append, own and load anew."""
+        _log.warning("the journal did not confirm: owning and loading anew", because=str(fault), epoch=self._epoch)
         self.phase = Phase.RECOVERING
         self._turn_away(Unavailable("ENG-002", f"the journal did not confirm: {fault}", _ASK_AGAIN))
         await self.projector.stop()

@@ -8,14 +8,14 @@ from typing import Final
 import msgspec
 
 from holdfast.core import law
-from holdfast.core.event import Tip, tip_of
+from holdfast.core.event import Tip
 from holdfast.core.policy import Policy
 from holdfast.core.refusal import Corrupt
 from holdfast.core.state import State
-from holdfast.core.values import BatchNo
 from holdfast.engine import snapshot
 from holdfast.engine.history import History
 from holdfast.engine.project import Images, by_table, drop_images, take_images
+from holdfast.engine.snapshot import is_in as is_in
 from holdfast.ports import Files, Journal, Tables
 
 
@@ -63,16 +63,9 @@ async def start_of(journal: Journal, files: Files, policy: Policy, checkpoint: T
         raise Corrupt(
             "ENG-003",
             f"batches {tip.number + 1} to {floor} are needed and neither journal nor archive has them",
-            "restore the archive's chapters, or the tables and snapshots that go with this journal",
+            _GONE,
         )
     return state, tip
-
-
-async def is_in(journal: Journal, tip: Tip) -> bool:
-    """Whether the journal's chain passes through this very batch."""
-    async for batch in journal.read(BatchNo(tip.number - 1), tip.number):
-        return tip_of(batch) == tip
-    return False
 
 
 async def _checkpoint_of(journal: Journal, end: Tip, tables: Tables) -> Tip:
@@ -82,6 +75,10 @@ async def _checkpoint_of(journal: Journal, end: Tip, tables: Tables) -> Tip:
         raise Corrupt("ENG-003", f"the journal is empty, but the tables have seen batch {checkpoint.number}", _LOST)
     if checkpoint.number == 0 or await is_in(journal, checkpoint):
         return checkpoint
+    if floor := await journal.floor():
+        raise Corrupt(
+            "ENG-004", f"the tables are not this journal's, and batches 1 to {floor} to remake them are gone", _GONE
+        )
     await tables.drop()
     return Tip()
 
@@ -94,3 +91,4 @@ async def _project(tables: Tables, state: State, tip: Tip) -> Tip:
 
 
 _LOST: Final = "the journal was lost or damaged: restore a backup; to begin anew, use an empty folder"
+_GONE: Final = "restore the archive's chapters, or the tables and snapshots that go with this journal"

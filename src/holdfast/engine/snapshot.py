@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Final
 
 from holdfast.core import law
-from holdfast.core.event import Tip
+from holdfast.core.event import Tip, tip_of
 from holdfast.core.policy import Policy
 from holdfast.core.refusal import Corrupt
 from holdfast.core.state import State, restore, snapshot
@@ -93,10 +93,12 @@ def number_of(name: str) -> int:
 
 
 async def is_in(journal: Batches, tip: Tip) -> bool:
-    """Whether the journal's chain passes through this very batch: a snapshot of another journal does not count.
+    """Whether the journal's chain passes through this very batch: what is of another journal does not count.
 
     The batch itself may have been trimmed away; then the one after it names it by hash.
     """
     async for batch in journal.read(BatchNo(tip.number - 1), BatchNo(tip.number + 1)):
-        return (batch.hash if batch.number == tip.number else batch.parent) == tip.hash
+        if batch.number == tip.number:
+            return tip_of(batch) == tip
+        return (batch.parent, batch.first - 1) == (tip.hash, tip.last)
     return False

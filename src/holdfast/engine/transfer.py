@@ -107,9 +107,9 @@ async def import_(
     manifest = await read_manifest(files)
     if isinstance(manifest, Refused):
         return manifest
-    book, have = Book(files), await journal.own()
     if await journal.book.names():
         return Refused("ENG-004", "there is an archive already", "import into an empty folder")
+    book, have = Book(files), await journal.own()
     if no := await _why_not_empty(book, have, manifest):
         return no
     end = BatchNo(manifest.batches)

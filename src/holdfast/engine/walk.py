@@ -102,6 +102,7 @@ class Walk:
             if await snapshot.is_in(self._journal, tip):
                 await self._check_chain(tip)
                 self.state, self.tip, self.start = state, tip, tip
+                del self.snapshots[number]
                 return
         self.broken = Corrupt(
             "ENG-003", f"batches 1 to {self.floor} are gone and no snapshot stands in for them", _GONE

@@ -15,6 +15,8 @@ from holdfast.core.refusal import Fenced, Unavailable
 from holdfast.core.values import BatchNo
 
 _SQL: Final = postgres_queries("journal")
+_HARMLESS: Final = {"asyncQueueFillWarning"}
+"""Where in the server a warning comes from that says nothing about a commit: many notifications wait for a listener."""
 
 
 class Appender:
@@ -72,5 +74,5 @@ class Appender:
 
     def _note_warning(self, _: object, message: Any) -> None:
         """A commit whose wait for a standby was cancelled ends well, with a warning: it must not be confirmed."""
-        if message.severity_en == "WARNING":
+        if message.severity_en == "WARNING" and message.server_source_function not in _HARMLESS:
             self._warning = message.message

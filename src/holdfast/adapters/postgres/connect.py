@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from hashlib import sha256
 from typing import Any, Final
@@ -53,7 +53,7 @@ class Database:
         return int.from_bytes(sha256(f"holdfast.{purpose}.{self.schema}".encode()).digest()[:8], "big") >> 1
 
     @contextmanager
-    def named(self) -> Any:
+    def named(self) -> Iterator[None]:
         """Whatever the server, the driver or the network throws, as Unavailable or Corrupt."""
         with named(self._secret):
             yield
@@ -84,6 +84,7 @@ class Lines:
         self._database, self._purpose, self._prepare = database, purpose, prepare
         self._turns = asyncio.Semaphore(count)
         self._idle: list[Connection] = []
+        self._is_closed = False
 
     @asynccontextmanager
     async def use(self) -> AsyncIterator[Connection]:
@@ -96,8 +97,12 @@ class Lines:
                 connection.terminate()
                 raise
             self._idle.append(connection)
+            if self._is_closed:
+                await self.close()
 
     async def close(self) -> None:
+        """Hang up; what is still in use follows when it is done."""
+        self._is_closed = True
         while self._idle:
             await hang_up(self._idle.pop())
 

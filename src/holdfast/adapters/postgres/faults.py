@@ -20,6 +20,7 @@ HINTS: Final = {
     "42704": "PostgreSQL 14 or newer is needed, and no pooler between",
     "53100": "the server's disk is full",
     "53300": "raise max_connections, or end other clients",
+    "54000": "if the NOTIFY queue is full: end the session that listens inside a long transaction",
     "57P01": "the server was stopped or the connection ended by its operator",
     "57P03": "the server is starting or stopping: try again",
 }

@@ -6,15 +6,19 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Final
 
 LOTS_OF_ONE_SIZE: Final = 8
+LOT_SIZE_MAX: Final = 1 << 17
+"""A lot of this size is left alone: joining eight of them would hold up the projection for many seconds."""
 
 Lot = tuple[int, int]
 """Number and size."""
 
 
 def lots_to_merge(lots: Sequence[Lot]) -> list[Lot]:
-    """The first eight lots of about one size (within a factor of eight), empty where there are fewer."""
+    """The first eight small lots of about one size (within a factor of eight), empty where there are fewer."""
     sizes: dict[int, list[Lot]] = {}
     for lot, size in lots:
+        if size >= LOT_SIZE_MAX:
+            continue
         alike = sizes.setdefault(size.bit_length() // 3, [])
         alike.append((lot, size))
         if len(alike) == LOTS_OF_ONE_SIZE:

@@ -41,12 +41,17 @@ def migrate(connection: apsw.Connection, schema: str, steps: tuple[str, ...] | N
     connection.execute(
         "CREATE TABLE IF NOT EXISTS schema_version (name TEXT PRIMARY KEY, number INTEGER NOT NULL) STRICT"
     )
-    have = connection.execute("SELECT number FROM schema_version WHERE name = ?", (schema,)).get or 0
+    have = version_of(connection, schema)
     check_version(connection.filename, schema, have, len(steps))
     for number in range(have + 1, len(steps) + 1):
         with connection:
             connection.execute(steps[number - 1])
             connection.execute("INSERT OR REPLACE INTO schema_version VALUES (?, ?)", (schema, number))
+
+
+def version_of(connection: apsw.Connection, schema: str) -> int:
+    """How many migrations of this schema the file has seen."""
+    return connection.execute("SELECT number FROM schema_version WHERE name = ?", (schema,)).get or 0
 
 
 def _check_kind(connection: apsw.Connection, schema: str) -> None:

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import apsw
 
-from holdfast.adapters.sqlite.connect import connect_to_read
+from holdfast.adapters.sql.statements import migrations
+from holdfast.adapters.sqlite.connect import connect_to_read, migrate, version_of
 from holdfast.adapters.sqlite.wal import check_log
 from holdfast.adapters.sqlite.worker import Worker
 from holdfast.core.refusal import Corrupt, Unavailable
@@ -15,26 +16,39 @@ from holdfast.core.refusal import Corrupt, Unavailable
 FAULTS_MAX: Final = 20
 
 
-async def examine(path: Path, if_damaged: str, *, has_writer: bool) -> list[str]:
+async def examine(path: Path, schema: str, if_damaged: str, *, has_writer: bool) -> list[str]:
     """What SQLite finds wrong with a file, read by a thread of its own; the log only while nobody writes to it."""
     worker = Worker("examiner", path, if_damaged)
     try:
-        return await worker.do(lambda: _examine(path, has_writer=has_writer))
+        return await worker.do(lambda: _examine(path, schema, has_writer=has_writer))
     except (Corrupt, Unavailable) as fault:
         return [fault.says]
     finally:
         await worker.close()
 
 
-def _examine(path: Path, *, has_writer: bool) -> list[str]:
+def _examine(path: Path, schema: str, *, has_writer: bool) -> list[str]:
     if not has_writer:
         check_log(path)
     db = connect_to_read(path)
     try:
-        lines = [line for (line,) in db.execute(f"PRAGMA integrity_check({FAULTS_MAX})")]
+        lines = [line for (line,) in db.execute(f"PRAGMA integrity_check({FAULTS_MAX})") if line != "ok"]
+        if _schema(db) != _schema(_made(schema, version_of(db, schema))):
+            lines.append("its schema is not the one it was made with")
     finally:
         db.close()
-    return [f"{path}: {line}" for line in lines if line != "ok"]
+    return [f"{path}: {line}" for line in lines]
+
+
+def _schema(db: apsw.Connection) -> list[tuple[Any, ...]]:
+    return sorted(db.execute("SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_master"))
+
+
+def _made(schema: str, version: int) -> apsw.Connection:
+    """A new database of this schema, to compare with."""
+    db = apsw.Connection(":memory:")
+    migrate(db, schema, migrations(schema)[:version])
+    return db
 
 
 def as_stored(kinds: tuple[type, ...], row: tuple[Any, ...]) -> tuple[Any, ...]:

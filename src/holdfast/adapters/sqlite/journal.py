@@ -98,7 +98,9 @@ class SqliteJournal:
             await asyncio.sleep(time.monotonic() - begun)  # as long as others had to wait, they may go first
 
     async def faults(self) -> list[str]:
-        return await examine(self._path, _IF_DAMAGED, has_writer=not await asyncio.to_thread(self._lock.is_free))
+        return await examine(
+            self._path, "journal", _IF_DAMAGED, has_writer=not await asyncio.to_thread(self._lock.is_free)
+        )
 
     async def close(self) -> None:
         await self._reader.do(self._close_reader)

@@ -103,7 +103,9 @@ class SqliteTables:
             await worker.close()
 
     async def faults(self) -> list[str]:
-        return await examine(self._path, _IF_DAMAGED, has_writer=True)  # a log of tables may end early: they catch up
+        return await examine(
+            self._path, "tables", _IF_DAMAGED, has_writer=True
+        )  # a log of tables may end early: they catch up
 
     async def close(self) -> None:
         await self._reader.do(self._close_reader)

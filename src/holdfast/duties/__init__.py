@@ -1,0 +1,1 @@
+"""Who works when: a duty is a name, a wake-up and a bounded piece of work; it decides nothing."""
