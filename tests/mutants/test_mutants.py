@@ -120,8 +120,8 @@ MUTANTS = [
     Mutant(
         "images taken from later state",
         PROJECT,
-        "msgspec.structs.astuple(record) for key",
-        "record for key",
+        "rows[table, key] = msgspec.structs.astuple(record)",
+        "rows[table, key] = record",
         "tests/engine/test_project.py",
     ),
     Mutant(
@@ -141,7 +141,7 @@ MUTANTS = [
     Mutant(
         "snapshot above the tables is used",
         "engine/snapshot.py",
-        '        if int(name.split(".")[0]) > until:\n            continue\n',
+        "        if number_of(name) > until:\n            continue\n",
         "",
         "tests/engine/test_recover.py",
     ),
@@ -176,7 +176,7 @@ MUTANTS = [
     Mutant(
         "a repeat is not compared with the first",
         "core/claim.py",
-        "    if known.checksum == _checksum(event):\n",
+        "    if is_same:\n",
         "    if True:\n",
         "tests/core/test_escrow.py",
     ),
@@ -197,8 +197,8 @@ MUTANTS = [
     Mutant(
         "the journal does not sync",
         JOURNAL,
-        'connect(self._path, "FULL")',
-        'connect(self._path, "NORMAL")',
+        'db = connect(self._path, "FULL")',
+        'db = connect(self._path, "NORMAL")',
         "tests/storage/test_sqlite.py",
     ),
     Mutant(
