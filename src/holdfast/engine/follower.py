@@ -20,7 +20,8 @@ from holdfast.core.values import BatchNo
 from holdfast.engine.history import History
 from holdfast.engine.project import Images, RowKey, take_images
 from holdfast.engine.read import Standing
-from holdfast.engine.recover import Recovered, is_in, start_of
+from holdfast.engine.recover import Recovered, start_of
+from holdfast.engine.snapshot import is_in
 from holdfast.engine.tail import Tail
 from holdfast.ports import Clock, Files, Journal, Row, Tables
 

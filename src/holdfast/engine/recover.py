@@ -15,7 +15,7 @@ from holdfast.core.state import State
 from holdfast.engine import snapshot
 from holdfast.engine.history import History
 from holdfast.engine.project import Images, by_table, drop_images, take_images
-from holdfast.engine.snapshot import is_in as is_in
+from holdfast.engine.snapshot import is_in
 from holdfast.ports import Files, Journal, Tables
 
 
