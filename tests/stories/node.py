@@ -36,7 +36,7 @@ class NodeProcess:
 
     async def up(self, door: Path | None = None) -> Path:
         """Start it and wait until it answers, at its folder's socket or at another door; returns that."""
-        self.data.mkdir(exist_ok=True)
+        self.data.mkdir(mode=0o700, exist_ok=True)
         with (self.data.parent / f"{self.name}.log").open("ab") as log:
             command = [str(HOLDFAST), "up", "--data", str(self.data), "--node", self.name]
             environ = os.environ | self._environ

@@ -21,6 +21,7 @@ VERBS: Final = {
     "status": "how a running node is",
     "account": "look at money and move it",
     "events": "follow what happens, from any point",
+    "doctor": "check what a node stands on",
     "db": "work on the stored data",
     "compute": "recompute any id, order or delay offline, from JSON on standard input",
 }

@@ -8,7 +8,6 @@ from typing import Final
 import structlog
 
 from holdfast.core.event import Tip
-from holdfast.core.refusal import Corrupt, Unavailable
 from holdfast.engine.read import Source
 from holdfast.ports import Clock
 
@@ -37,7 +36,7 @@ class Keeper:
         self._last_event = self._source.standing().tables_as_of
         try:
             tip = await self._make()
-        except (Unavailable, Corrupt, OSError) as fault:
+        except Exception as fault:
             _log.warning("no snapshot", because=str(fault))
         else:
             self.made += 1

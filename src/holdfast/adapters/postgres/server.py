@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from holdfast.adapters.postgres.connect import Connection
+from holdfast.adapters.postgres.connect import Connection, Database, hang_up
 from holdfast.core.refusal import Unavailable
 
 VERSION_MIN: Final = 14
@@ -52,3 +52,14 @@ async def check_server(connection: Connection, *, allow_unsafe: bool) -> None:
             "; ".join(f"PostgreSQL has {each.setting} = {each.value}: {each.why}" for each in found),
             "switch it on, or say postgres.allow_unsafe = true where losing confirmed work is acceptable",
         )
+
+
+async def examined(dsn: str, schema: str) -> tuple[str, list[Danger]]:
+    """The server's version and its dangers, for who only looks."""
+    database = Database(dsn, schema)
+    connection = await database.connect("doctor")
+    try:
+        with database.named():
+            return await connection.fetchval("SHOW server_version"), await dangers(connection)
+    finally:
+        await hang_up(connection)

@@ -24,6 +24,10 @@ class Secret:
     def __repr__(self) -> str:
         return "Secret(…)"
 
+    def __reduce__(self) -> tuple[type[Secret], tuple[str]]:
+        """A process that this one starts may have it, through the pipe between them."""
+        return Secret, (self.reveal(),)
+
     def hidden_in(self, text: str) -> str:
         """The text without the DSN or its password, in whatever form they got into it."""
         dsn = self.reveal()

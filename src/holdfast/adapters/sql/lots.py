@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Final
 
+from holdfast.core.refusal import Corrupt
+
 LOTS_OF_ONE_SIZE: Final = 8
 LOT_SIZE_MAX: Final = 1 << 17
 """A lot of this size is left alone: joining eight of them would hold up the projection for many seconds."""
@@ -39,5 +41,7 @@ async def keys_of_all(
             seen.add(lot)
             after = b""
             while chunk := await keys(lot, after):
+                if chunk[-1] <= after:  # else a damaged tree would be walked in circles
+                    raise Corrupt("ENG-004", f"the ids of lot {lot} are out of order", "run holdfast db rebuild")
                 yield chunk
                 after = chunk[-1]
