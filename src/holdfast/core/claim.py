@@ -32,9 +32,13 @@ class Claims(msgspec.Struct, gc=False):
     fresh: list[bytes] = []
     """Keys claimed since the last batch was sealed: what the projection must write."""
 
+    is_kept: bool = True
+    """False while old batches are folded again whose claims the tables have already."""
+
     def add(self, key: bytes, number: EventNo, event: Event) -> None:
-        self.recent[key] = (number, event)
-        self.fresh.append(key)
+        if self.is_kept:
+            self.recent[key] = (number, event)
+            self.fresh.append(key)
 
     def knows(self, key: bytes) -> bool:
         """Whether memory has this claim; the engine recalls an older one before the decision."""

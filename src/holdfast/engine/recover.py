@@ -37,6 +37,7 @@ async def recover(
     checkpoint = await _checkpoint_of(journal, end, tables)
     state, tip = await start_of(journal, files, policy, checkpoint)
     async for batch in journal.read(tip.number):
+        state.claims.is_kept = batch.number > checkpoint.number
         tip = law.fold(state, tip, (batch,))
         if tip.number <= checkpoint.number:
             drop_images(state)
@@ -50,6 +51,7 @@ async def recover(
         )
     if tip.number > checkpoint.number:
         checkpoint = await _project(tables, state, tip)
+    state.claims.is_kept = True
     history = History(tables)
     await history.load()
     return Recovered(state, tip, checkpoint, Images({}, []), history)

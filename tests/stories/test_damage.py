@@ -1,0 +1,196 @@
+"""Bytes are flipped, files cut short and exchanged: the node starts with the right state or says what is damaged.
+
+And where it starts, `check` finds the damage, or there is none: every batch, payload, row and id is as it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.counts import counts
+from tests.simulated.world import DEVELOPMENT
+from tests.stories import folder as folders
+from tests.stories.folder import Seen, Verdict, copied, engine_on, journal_of, judge, seen
+
+from holdfast.adapters.files import Folder
+from holdfast.adapters.sqlite.tables import SqliteTables
+from holdfast.core.event import Tip
+from holdfast.engine.check import TRUTH
+from holdfast.engine.rebuild import rebuild
+
+pytestmark = pytest.mark.rule("ENG-001", "ENG-003", "ENG-004")
+NAMES_IT = re.compile(r"journal\.db|tables\.db|batch(es)? \d+|chapter \d+|event \d+|lot \d+|the journal is empty")
+"""Whatever is said names a file, a batch, a chapter or an event."""
+
+
+class Whole:
+    """An undamaged folder, and what it says."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        asyncio.run(folders.make(path))
+        self.seen: Seen = asyncio.run(seen(path))
+        verdict = folders.run(copied(path, path.parent / "first"))
+        assert verdict.bad == {}
+        assert verdict.digest is not None
+        self.digest = verdict.digest
+        self._copy = path.parent / "copy"
+
+    def copy(self) -> Path:
+        return copied(self.path, self._copy)
+
+    def judge(self, damaged: Path) -> Verdict:
+        """Never a wrong state, never an error of another kind, never damage that is nowhere told."""
+
+        async def look() -> Verdict:
+            before = copied(damaged, damaged.parent / "before")
+            verdict = await judge(damaged)
+            if not verdict.bad:
+                assert await seen(before) == self.seen, "damage that nobody has found"
+            return verdict
+
+        verdict = asyncio.run(look())
+        assert verdict.digest in (self.digest, None), "a wrong state"
+        if verdict.digest is None:
+            assert NAMES_IT.search(verdict.fault), verdict.fault
+            assert verdict.bad, f"a check must find what keeps a node from starting: {verdict.fault}"
+        return verdict
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Whole]:
+    place = tmp_path_factory.mktemp("damage")
+    yield Whole(place / "data")
+    shutil.rmtree(place)
+
+
+def positions(size: int, wanted: int) -> range:
+    """So many of all bytes, in steps that meet every offset within a page sooner or later; all where all are wanted."""
+    return range(0, size, max(1, size // wanted | 1))
+
+
+def flip(path: Path, at: int) -> None:
+    raw = bytearray(path.read_bytes())
+    raw[at] ^= (0x01, 0x80, 0xFF, 0x20)[at % 4]
+    path.write_bytes(raw)
+
+
+def files_of(path: Path, kind: str) -> list[str]:
+    return sorted(str(each.relative_to(path)) for each in path.glob(kind))
+
+
+@pytest.mark.parametrize("name", ["journal.db", "tables.db"])
+def test_a_flipped_byte_of_a_database_is_harmless_or_found(whole: Whole, name: str) -> None:
+    size, said = (whole.path / name).stat().st_size, set[str]()
+    for at in positions(size, counts(120, 10_000)):
+        damaged = whole.copy()
+        flip(damaged / name, at)
+        verdict = whole.judge(damaged)
+        said |= verdict.bad.keys()
+        if name == "tables.db":
+            assert TRUTH.isdisjoint(verdict.bad), f"byte {at}: the journal is not to blame for {verdict.bad}"
+    assert said, "no damage was found at all: the positions are badly chosen"
+
+
+def test_a_flipped_byte_of_a_snapshot_costs_nothing_but_that_snapshot(whole: Whole) -> None:
+    for name in files_of(whole.path, "snapshots/*"):
+        for at in positions((whole.path / name).stat().st_size, counts(15, 10_000)):
+            damaged = whole.copy()
+            flip(damaged / name, at)
+            verdict = whole.judge(damaged)
+            assert verdict.digest == whole.digest
+            assert list(verdict.bad) == ["snapshots"]
+            assert Path(name).name in verdict.bad["snapshots"]
+
+
+def test_a_flipped_byte_of_a_chapter_is_named_and_the_node_starts_without_it(whole: Whole) -> None:
+    for name in files_of(whole.path, "archive/*.chapter"):
+        for at in positions((whole.path / name).stat().st_size, counts(10, 10_000)):
+            damaged = whole.copy()
+            flip(damaged / name, at)
+            verdict = whole.judge(damaged)
+            assert verdict.digest == whole.digest
+            assert f"chapter {Path(name).name} is damaged" in verdict.bad["history"]
+
+
+@pytest.mark.parametrize("kind", ["journal.db", "tables.db", "snapshots/*", "archive/*.chapter"])
+def test_a_file_cut_short_is_found(whole: Whole, kind: str) -> None:
+    for name in files_of(whole.path, kind):
+        size = (whole.path / name).stat().st_size
+        for length in positions(size, counts(12, 500)):
+            damaged = whole.copy()
+            with (damaged / name).open("r+b") as file:
+                file.truncate(length)
+            verdict = whole.judge(damaged)
+            if kind == "journal.db":
+                assert verdict.digest is None
+            elif not (kind == "tables.db" and length == 0):  # empty tables are made anew
+                assert verdict.bad
+
+
+@pytest.mark.parametrize("kind", ["journal.db", "tables.db", "snapshots/*", "archive/*.chapter", "owner.lock"])
+def test_a_file_that_is_gone_is_found_where_it_matters(whole: Whole, kind: str) -> None:
+    for name in files_of(whole.path, kind):
+        damaged = whole.copy()
+        (damaged / name).unlink()
+        verdict = whole.judge(damaged)
+        if kind == "journal.db":
+            assert verdict.digest is None
+            assert "journal" in verdict.fault
+        else:
+            assert verdict.digest == whole.digest
+
+
+def test_files_that_were_exchanged_are_found_and_left_alone(whole: Whole) -> None:
+    chapters, snapshots = files_of(whole.path, "archive/*.chapter"), files_of(whole.path, "snapshots/*")
+    pairs = [("journal.db", "tables.db"), (snapshots[0], snapshots[1]), (chapters[0], chapters[2])]
+    pairs += [("journal.db", snapshots[0]), ("tables.db", chapters[1])]
+    for one, two in pairs:
+        damaged = whole.copy()
+        raw_one, raw_two = (damaged / one).read_bytes(), (damaged / two).read_bytes()
+        (damaged / one).write_bytes(raw_two)
+        (damaged / two).write_bytes(raw_one)
+        verdict = whole.judge(damaged)
+        assert verdict.bad
+        assert (verdict.digest is None) == (one in ("journal.db", "tables.db")), (one, two)
+        (damaged / one).write_bytes(raw_one)
+        (damaged / two).write_bytes(raw_two)
+        assert folders.run(damaged).digest == whole.digest, "put back, all is well again"
+
+
+def test_the_journal_of_another_node_is_not_mixed_with_our_tables(whole: Whole, tmp_path: Path) -> None:
+    async def another() -> None:
+        engine = engine_on(tmp_path / "other")
+        await engine.start()
+        await folders.ended(engine)
+
+    asyncio.run(another())
+    damaged = whole.copy()
+    shutil.copy(tmp_path / "other" / "journal.db", damaged / "journal.db")
+    verdict = asyncio.run(judge(damaged))
+    assert verdict.digest is None
+    assert "the journal ends at batch 1, the archive at batch 20" in verdict.fault
+
+
+def test_tables_damaged_in_any_way_are_brought_back_by_a_rebuild(whole: Whole) -> None:
+    size = (whole.path / "tables.db").stat().st_size
+    for at in [0, 20, 50, 105, *positions(size, counts(12, 300))]:
+        damaged = whole.copy()
+        flip(damaged / "tables.db", at)
+        asyncio.run(rebuilt(damaged))
+        verdict = whole.judge(damaged)
+        assert (verdict.digest, verdict.bad) == (whole.digest, {})
+
+
+async def rebuilt(path: Path) -> None:
+    journal, tables = journal_of(path), SqliteTables(path)
+    try:
+        assert isinstance(await rebuild(journal, tables, Folder(path / "snapshots"), DEVELOPMENT), Tip)
+    finally:
+        await tables.close()
+        await journal.close()
