@@ -1,4 +1,4 @@
-"""Looks at a write-ahead log before SQLite does: SQLite takes a damaged frame for the log's end and drops the rest.
+"""Looks at a write-ahead log before SQLite writes: SQLite takes a damaged frame for the log's end and drops the rest.
 
 A crash leaves at most one transaction unfinished, since each is synced before the next begins. So what follows a frame
 that does not fit may hold one commit, the unfinished one's. More of them were durable, and are not thrown away.
@@ -6,55 +6,59 @@ that does not fit may hold one commit, the unfinished one's. More of them were d
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from struct import Struct, unpack
 from typing import Final
 
+from holdfast.adapters.sqlite.connect import connect_to_read
 from holdfast.core.refusal import Corrupt
 
-_MAGIC: Final = 0x377F0682
-"""The last bit says whether the sums are big endian."""
 _HEADER, _FRAME = Struct(">8I"), Struct(">6I")
-_MASK: Final = 0xFFFFFFFF
-_Salt = tuple[int, int]
-_Sum = tuple[int, int]
+_FRAMES_KNOWN: Final = slice(16, 20)
+"""Where the index of a log says how many of its frames count."""
 
 
 def check_log(database: Path) -> None:
     """Corrupt where the log of this database was damaged after it was synced (ENG-003)."""
     log = database.with_name(database.name + "-wal")
     raw = log.read_bytes() if log.exists() else b""
-    lost = _commits_lost(raw)
-    if lost:
+    if len(raw) <= _HEADER.size or not any(raw[: _HEADER.size]):
+        return  # nothing was ever synced into it
+    lost = _commits(raw, after=_frames_that_count(database))
+    if lost > 1:
         raise Corrupt(
             "ENG-003", f"{log} is damaged: {lost} transactions in it cannot be read", "restore it from a backup"
         )
 
 
-def _commits_lost(raw: bytes) -> int:
-    """Transactions that were synced and that SQLite would pass over."""
-    if len(raw) <= _HEADER.size:
-        return 0
+def _frames_that_count(database: Path) -> int:
+    """How far SQLite itself reads this log; a reader finds that out and changes nothing."""
+    db = connect_to_read(database)
+    try:
+        db.execute("SELECT count(*) FROM sqlite_master").fetchall()
+        index = database.with_name(database.name + "-shm").read_bytes()
+        return int.from_bytes(index[_FRAMES_KNOWN], sys.byteorder)
+    finally:
+        db.close()
+
+
+def _commits(raw: bytes, after: int) -> int:
+    """Commits of this log's own among the frames that SQLite would pass over."""
     magic, _, page, _, *salt, one, two = _HEADER.unpack_from(raw)
-    if magic & ~1 != _MAGIC or _sum((0, 0), raw[:24], magic) != (one, two):
-        return max(1, len(raw) // (24 + 65_536))  # without its header the whole log would count for nothing
-    frames = [raw[at : at + 24 + page] for at in range(_HEADER.size, len(raw) - 24 - page + 1, 24 + page)]
-    whole, total = 0, (one, two)
-    for frame in frames:
-        total = _sum(_sum(total, frame[:8], magic), frame[24:], magic)
-        if _FRAME.unpack_from(frame)[2:] != (*salt, *total):
-            break
-        whole += 1
-    left = [_FRAME.unpack_from(frame) for frame in frames[whole:]]
-    commits = sum(1 for _, commit, *own, _, _ in left if commit and own == salt)
-    return commits if commits > 1 else 0
+    if _sum(raw[:24], magic) != (one, two):
+        return len(raw) // 512  # its header is damaged: without it the whole log would count for nothing
+    size = 24 + page
+    starts = range(_HEADER.size + after * size, len(raw) - size + 1, size)
+    frames = (_FRAME.unpack_from(raw, at) for at in starts)
+    return sum(1 for _, commit, *own, _, _ in frames if commit and own == salt)
 
 
-def _sum(before: _Sum, raw: bytes, magic: int) -> _Sum:
-    """SQLite's own checksum, over pairs of words."""
-    one, two = before
-    words = iter(unpack(f"{'>' if magic & 1 else '<'}{len(raw) // 4}I", raw))
+def _sum(header: bytes, magic: int) -> tuple[int, int]:
+    """SQLite's own checksum of the header; the last bit of its magic number says which way round the words are."""
+    one = two = 0
+    words = iter(unpack(f"{'>' if magic & 1 else '<'}6I", header))
     for first, second in zip(words, words, strict=True):
-        one = (one + first + two) & _MASK
-        two = (two + second + one) & _MASK
+        one = (one + first + two) & 0xFFFFFFFF
+        two = (two + second + one) & 0xFFFFFFFF
     return one, two
