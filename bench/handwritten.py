@@ -41,7 +41,7 @@ class HandWritten:
         self.db.execute(SCHEMA)
         self._last = 0
 
-    def run(self, ids: Sequence[bytes], size: int) -> float:
+    async def run(self, ids: Sequence[bytes], size: int) -> float:
         """Reserve and charge every id, `size` commands a transaction, each checked on its own; commands per second."""
         began = time.perf_counter()
         for at in range(0, len(ids), size):
@@ -53,7 +53,7 @@ class HandWritten:
                 self.db.execute("COMMIT")
         return 2 * len(ids) / (time.perf_counter() - began)
 
-    def run_all_or_nothing(self, ids: Sequence[bytes], size: int) -> float:
+    async def run_all_or_nothing(self, ids: Sequence[bytes], size: int) -> float:
         """The same rows with one statement for a whole lot: fast, but one refused command would refuse them all."""
         began = time.perf_counter()
         for at in range(0, len(ids), size):
@@ -74,7 +74,7 @@ class HandWritten:
             self._last += len(lot)
         return 2 * len(ids) / (time.perf_counter() - began)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         self.db.close()
 
     def _reserve(self, id_: bytes) -> None:

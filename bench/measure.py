@@ -101,7 +101,7 @@ def show(each: Table) -> str:
         lines.append(f"  {row.name:<{width}}  {spread(row.figures):>28}{ratio}")
     if each.baseline:
         lines.append(f"  × is to: {each.baseline}; median (range) of {len(each.rows[0].figures)} rounds")
-    lines += [f"  {'kept  ' if goal.is_met else 'MISSED'} {goal.says}: {goal.measured}" for goal in each.goals]
+    lines += [f"  {'met   ' if goal.is_met else 'MISSED'} {goal.says}: {goal.measured}" for goal in each.goals]
     lines += [f"  {note}" for note in each.notes]
     return "\n".join(lines)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -11,32 +12,33 @@ from typing import Any
 
 from bench.measure import Table, at_least, at_most, interleave, ratios_of, table
 from bench.ours import POLICY, bulk, charges, check, close_engine, ids, new_engine, reserves, settle
+from bench.stores import Spot, Store
 from holdfast.adapters.files import Folder
-from holdfast.adapters.sqlite.journal import SqliteJournal
 from holdfast.engine import snapshot
 
 LOT = 10_000
 
 
-async def fill_open(folder: Path, count: int) -> None:
+async def fill_open(spot: Spot, count: int) -> None:
     """`count` open reservations, and a snapshot of them."""
-    engine = await new_engine(folder)
+    engine = await new_engine(spot)
     for _ in range(0, count, LOT):
         check(await engine.submit_many(reserves(ids(min(LOT, count)))))
     await close_engine(engine)
-    journal = SqliteJournal(folder)
-    await snapshot.make(Folder(folder / "snapshots"), journal, POLICY)
+    journal, _ = spot.open()
+    await snapshot.make(Folder(spot.folder / "snapshots"), journal, POLICY)
     await journal.close()
 
 
-def reborn(what: str, folder: Path, snapshots: str, *more: str) -> Any:
+def reborn(what: str, spot: Spot, snapshots: str, *more: str) -> Any:
     """What a fresh process found."""
-    command = [sys.executable, "-m", "bench.reborn", what, str(folder), snapshots, *more]
-    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, cwd=Path(__file__).parent.parent)
+    command = [sys.executable, "-m", "bench.reborn", what, str(spot.folder), snapshots, *more]
+    root, environ = Path(__file__).parent.parent, os.environ | spot.environ()
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, cwd=root, env=environ)
     return json.loads(done.stdout)
 
 
-async def restarts(folder: Path, rounds: int, count: int) -> list[Table]:
+async def restarts(store: Store, spot: Spot, rounds: int, count: int) -> list[Table]:
     """Time and memory of a start with `count` open reservations, from the journal alone and from a snapshot."""
     contestants = {
         "reading as many rows into a dictionary": ("yardstick", ""),
@@ -48,7 +50,7 @@ async def restarts(folder: Path, rounds: int, count: int) -> list[Table]:
     async def turn(_: int) -> Mapping[str, float]:
         found = {}
         for name, (what, snapshots) in contestants.items():
-            report = reborn(what, folder, snapshots)
+            report = reborn(what, spot, snapshots)
             assert report["entries"] >= count
             found[name] = report["seconds"]
             memory[name].append(report["bytes"] / report["entries"])
@@ -58,16 +60,30 @@ async def restarts(folder: Path, rounds: int, count: int) -> list[Table]:
     figures = await interleave((turn,), rounds)
     order = list(contestants)
     many = f"{count:,}".replace(",", " ")
-    time = table("engine-restart", f"Start with {many} open reservations", "s", figures, order, order[0])
+    time = table(
+        store.named("engine-restart"),
+        f"Start with {many} open reservations, {store.title}",
+        "s",
+        figures,
+        order,
+        order[0],
+    )
     time.goals += [at_most(name, figures[name], 3 * count / 1_000_000, " s") for name in order[1:]]
-    space = table("engine-memory", f"Memory with {many} open reservations", "bytes/entry", memory, [*memory], order[0])
+    space = table(
+        store.named("engine-memory"),
+        f"Memory with {many} open reservations, {store.title}",
+        "bytes/entry",
+        memory,
+        [*memory],
+        order[0],
+    )
     space.goals += [at_most(name, memory[name], 1_000, " bytes") for name in order[1:]]
     return [time, space]
 
 
-async def pauses(folder: Path, rounds: int, count: int) -> Table:
+async def pauses(spot: Spot, rounds: int, count: int) -> Table:
     """How long the collector and the event loop stand still under load with `count` open reservations."""
-    figures = reborn("pauses", folder, "snapshots", str(rounds))
+    figures = reborn("pauses", spot, "snapshots", str(rounds))
     order = ["collector, not frozen", "collector, frozen", "event loop, not frozen", "event loop, frozen"]
     many = f"{count:,}".replace(",", " ")
     found = table("engine-pauses", f"Longest pause with {many} open reservations", "ms", figures, order, None)
@@ -76,16 +92,16 @@ async def pauses(folder: Path, rounds: int, count: int) -> Table:
     return found
 
 
-async def kept(folder: Path, rounds: int, count: int) -> Table:
+async def kept(store: Store, rounds: int, count: int) -> Table:
     """Speed of bulks of 1000 in an empty store and in one that keeps `count` finished reservations."""
-    old = await new_engine(folder / "old")
+    old = await new_engine(store.spot("kept/old"))
     for height in range(1, count // LOT + 1):
         lot = ids(LOT)
         check(await old.submit_many(reserves(lot)))
         check(await old.submit_many(charges(lot, height)))
         await settle(old, height)
     empty, full = "in an empty store", f"with {count:,} finished ones kept".replace(",", " ")
-    pairs = 30_000
+    pairs = 20_000
 
     async def in_old(number: int) -> Mapping[str, float]:
         answered, projected = await bulk(old, pairs, 1_000, height + 1 + number)
@@ -93,7 +109,7 @@ async def kept(folder: Path, rounds: int, count: int) -> Table:
         return {full: answered, f"{full}, until in tables": projected}
 
     async def in_new(number: int) -> Mapping[str, float]:
-        new = await new_engine(folder / f"new{number}")
+        new = await new_engine(store.spot(f"kept/new{number}"))
         answered, projected = await bulk(new, pairs, 1_000, 1)
         await close_engine(new)
         return {empty: answered, f"{empty}, until in tables": projected}
@@ -101,7 +117,14 @@ async def kept(folder: Path, rounds: int, count: int) -> Table:
     figures = await interleave((in_new, in_old), rounds)
     await close_engine(old)
     order = [empty, full, f"{empty}, until in tables", f"{full}, until in tables"]
-    found = table("engine-kept", "Bulks of 1000 with history kept", "commands/s", figures, order, empty)
+    found = table(
+        store.named("engine-kept"),
+        f"Bulks of 1000 with history kept, {store.title}",
+        "commands/s",
+        figures,
+        order,
+        empty,
+    )
     found.goals.append(at_least("answered, kept to empty", ratios_of(figures[full], figures[empty]), 0.95))
     ratios = ratios_of(figures[order[3]], figures[order[2]])
     found.goals.append(at_least("until in tables, kept to empty", ratios, 0.95))

@@ -1,4 +1,4 @@
-"""Holdfast as a contestant: the engine on SQLite under callers and bulks, and its pieces called straight in a row."""
+"""Holdfast as a contestant: the engine under callers and bulks on either store, and its pieces in a row."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import asyncio
 import os
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
+from bench.stores import Spot
 from holdfast.adapters.clock import MachineClock
 from holdfast.adapters.files import Folder
-from holdfast.adapters.sqlite.journal import SqliteJournal
-from holdfast.adapters.sqlite.tables import SqliteTables
 from holdfast.core import law
 from holdfast.core.escrow.acts import Charge, Finalize, Mint, Reserve
 from holdfast.core.event import Batch, Decided, Event, Tip, tip_of
@@ -38,22 +36,17 @@ def charges(of: Sequence[HoldId], height: int) -> list[law.Command]:
     return [Charge(id_, Height(height), BOB, Amount(3)) for id_ in of]
 
 
-def stores(folder: Path) -> tuple[SqliteJournal, SqliteTables]:
-    folder.mkdir(parents=True, exist_ok=True)
-    return SqliteJournal(folder), SqliteTables(folder)
-
-
-async def open_engine(folder: Path, snapshots: str = "snapshots") -> Engine:
-    """A running engine on the stores in `folder`."""
-    journal, tables = stores(folder)
-    engine = Engine(journal, tables, Folder(folder / snapshots), MachineClock(), POLICY)
+async def open_engine(spot: Spot, snapshots: str = "snapshots") -> Engine:
+    """A running engine on what is stored there."""
+    journal, tables = spot.open()
+    engine = Engine(journal, tables, Folder(spot.folder / snapshots), MachineClock(), POLICY)
     await engine.start()
     return engine
 
 
-async def new_engine(folder: Path) -> Engine:
+async def new_engine(spot: Spot) -> Engine:
     """A running engine in which alice has money."""
-    engine = await open_engine(folder)
+    engine = await open_engine(spot)
     await engine.submit(Mint(os.urandom(32), ALICE, Amount(10**12)))
     return engine
 
@@ -117,9 +110,9 @@ async def bulk(engine: Engine, count: int, size: int, height: int) -> tuple[floa
 class Direct:
     """Decide, apply, pack, append, batch after batch and without callers: the ceiling of the design."""
 
-    def __init__(self, folder: Path, with_tables: bool) -> None:
+    def __init__(self, spot: Spot, with_tables: bool) -> None:
         self.state, self.tip = State(POLICY), Tip()
-        self._journal, self._tables = stores(folder)
+        self._journal, self._tables = spot.open()
         self._history = History(self._tables)
         self._projector = Projector(
             self._tables,
@@ -191,9 +184,8 @@ def decide_batch(state: State, tip: Tip, commands: Sequence[law.Command]) -> Bat
 class JournalAlone:
     """Pack and append batches of events that nobody decided: what the store costs by itself."""
 
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True)
-        self._journal = SqliteJournal(folder)
+    def __init__(self, spot: Spot) -> None:
+        self._journal, _ = spot.open()
         self._tip = Tip()
 
     async def open(self) -> None:

@@ -8,12 +8,14 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import apsw
 
 from bench.ours import bulk, call, close_engine, open_engine
+from bench.stores import Spot
 from holdfast.engine.loop import Engine
 
 
@@ -22,10 +24,10 @@ def memory_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-async def restart(folder: Path, snapshots: str) -> Mapping[str, float]:
+async def restart(spot: Spot, snapshots: str) -> Mapping[str, float]:
     """Seconds until running, and what memory grew by."""
     before, began = memory_bytes(), time.perf_counter()
-    engine = await open_engine(folder, snapshots)
+    engine = await open_engine(spot, snapshots)
     took = time.perf_counter() - began
     gc.collect()
     entries = len(engine.state.ledger.holds)
@@ -34,18 +36,31 @@ async def restart(folder: Path, snapshots: str) -> Mapping[str, float]:
     return found
 
 
-async def yardstick(folder: Path, _: str) -> Mapping[str, float]:
+async def yardstick(spot: Spot, _: str) -> Mapping[str, float]:
     """What it takes to read as many rows from the projected table into a dictionary."""
     before, began = memory_bytes(), time.perf_counter()
-    db = apsw.Connection(str(folder / "tables.db"), flags=apsw.SQLITE_OPEN_READONLY)
-    rows = {row[1]: row for row in db.execute("SELECT * FROM hold")}
+    rows = {row[1]: row for row in await _read_all(spot)}
     took = time.perf_counter() - began
     return {"seconds": took, "entries": len(rows), "bytes": memory_bytes() - before, "peak_bytes": _peak() - before}
 
 
-async def pauses(folder: Path, snapshots: str) -> Mapping[str, list[float]]:
+async def _read_all(spot: Spot) -> Iterable[Any]:
+    if spot.address is None:
+        db = apsw.Connection(str(spot.folder / "tables.db"), flags=apsw.SQLITE_OPEN_READONLY)
+        return db.execute("SELECT * FROM hold")
+    import asyncpg  # noqa: PLC0415 - an extra
+
+    connection = await asyncpg.connect(spot.address.dsn)
+    try:
+        found: list[Any] = await connection.fetch(f"SELECT * FROM {spot.address.schema}.hold")
+        return found
+    finally:
+        await connection.close()
+
+
+async def pauses(spot: Spot, snapshots: str) -> Mapping[str, list[float]]:
     """The longest stops in ms under load, in rounds that alternate between a frozen heap and one that is not."""
-    engine = await open_engine(folder, snapshots)
+    engine = await open_engine(spot, snapshots)
     found: dict[str, list[float]] = {}
     height = engine.state.ledger.finalized
     for _ in range(int(sys.argv[4])):
@@ -94,4 +109,4 @@ def _peak() -> int:
 
 if __name__ == "__main__":
     work = {"restart": restart, "yardstick": yardstick, "pauses": pauses}[sys.argv[1]]
-    print(json.dumps(asyncio.run(work(Path(sys.argv[2]), sys.argv[3]))))
+    print(json.dumps(asyncio.run(work(Spot.of_environ(Path(sys.argv[2])), sys.argv[3]))))

@@ -4,33 +4,36 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Mapping
-from pathlib import Path
 from statistics import median, quantiles
 
-from bench.handwritten import HandWritten
 from bench.measure import Table, at_least, interleave, ratios_of, table
 from bench.ours import Direct, JournalAlone, bulk, call, close_engine, ids, new_engine, settle
+from bench.stores import Store
 
 ONE_BY_ONE = "hand-written SQL, a transaction a command"
 BULK = "hand-written SQL, 1000 commands a transaction"
 CALLERS = (1, 16, 64)
 
 
-async def callers(folder: Path, rounds: int, scale: float) -> Table:
+async def callers(store: Store, rounds: int, scale: float) -> Table:
     """Closed loops of 1, 16 and 64 callers against direct batches of the same sizes and hand-written SQL."""
-    hand = HandWritten(folder / "hand")
-    engine = await new_engine(folder / "engine")
-    bare, full = Direct(folder / "bare", with_tables=False), Direct(folder / "full", with_tables=True)
+    hand = await store.by_hand("callers/hand")
+    engine = await new_engine(store.spot("callers/engine"))
+    bare = Direct(store.spot("callers/bare"), with_tables=False)
+    full = Direct(store.spot("callers/full"), with_tables=True)
     await bare.open()
     await full.open()
     gc.collect()
     gc.freeze()
     heights = iter(range(1, 10**9))
     waits: dict[int, list[float]] = {size: [] for size in CALLERS}
-    counts = {size: max(size, int(scale * total)) for size, total in zip(CALLERS, (600, 9_600, 19_200), strict=True)}
+    counts = {size: max(size, int(scale * total)) for size, total in zip(CALLERS, (1_500, 9_600, 19_200), strict=True)}
 
     async def by_hand(_: int) -> Mapping[str, float]:
-        return {ONE_BY_ONE: hand.run(ids(int(scale * 600)), 1), BULK: hand.run(ids(int(scale * 20_000)), 1000)}
+        return {
+            ONE_BY_ONE: await hand.run(ids(int(scale * 1_500)), 1),
+            BULK: await hand.run(ids(int(scale * 20_000)), 1000),
+        }
 
     async def by_direct(_: int) -> Mapping[str, float]:
         found = {}
@@ -54,7 +57,14 @@ async def callers(folder: Path, rounds: int, scale: float) -> Table:
     order = [ONE_BY_ONE, BULK]
     for size in CALLERS:
         order += [f"direct batches of {size}", f"direct batches and tables, {size}", f"engine, {size} callers"]
-    found = table("engine-callers", "Reserve and charge, one by one", "commands/s", figures, order, ONE_BY_ONE)
+    found = table(
+        store.named("engine-callers"),
+        f"Reserve and charge, one by one, {store.title}",
+        "commands/s",
+        figures,
+        order,
+        ONE_BY_ONE,
+    )
     for size, limit in ((16, 0.85), (64, 0.7)):
         ratios = ratios_of(figures[f"engine, {size} callers"], figures[f"direct batches of {size}"])
         found.goals.append(at_least(f"{size} callers to direct batches", ratios, limit))
@@ -62,7 +72,7 @@ async def callers(folder: Path, rounds: int, scale: float) -> Table:
     await close_engine(engine)
     await bare.close()
     await full.close()
-    hand.close()
+    await hand.close()
     return found
 
 
@@ -70,11 +80,11 @@ def _latency(waits: list[float]) -> str:
     return f"answer p50 {median(waits) * 1e3:.2f} ms, p99 {quantiles(waits, n=100)[98] * 1e3:.2f} ms"
 
 
-async def bulks(folder: Path, rounds: int, scale: float) -> Table:
+async def bulks(store: Store, rounds: int, scale: float) -> Table:
     """`submit_many` and the journal alone against hand-written SQL in transactions of 1000."""
-    hand = HandWritten(folder / "hand")
-    engine = await new_engine(folder / "engine")
-    journal = JournalAlone(folder / "journal")
+    hand = await store.by_hand("bulks/hand")
+    engine = await new_engine(store.spot("bulks/engine"))
+    journal = JournalAlone(store.spot("bulks/journal"))
     await journal.open()
     gc.collect()
     gc.freeze()
@@ -83,7 +93,7 @@ async def bulks(folder: Path, rounds: int, scale: float) -> Table:
     at_once = "hand-written SQL, 1000 at once, all or nothing"
 
     async def by_hand(_: int) -> Mapping[str, float]:
-        return {BULK: hand.run(ids(count), 1000), at_once: hand.run_all_or_nothing(ids(count), 1000)}
+        return {BULK: await hand.run(ids(count), 1000), at_once: await hand.run_all_or_nothing(ids(count), 1000)}
 
     async def by_engine(_: int) -> Mapping[str, float]:
         found = {}
@@ -99,10 +109,17 @@ async def bulks(folder: Path, rounds: int, scale: float) -> Table:
 
     figures = await interleave((by_hand, by_engine, by_journal), rounds)
     order = [BULK, at_once, *(name for name in figures if name not in (BULK, at_once))]
-    found = table("engine-bulk", "Reserve and charge in bulk", "commands/s", figures, order, BULK)
+    found = table(
+        store.named("engine-bulk"), f"Reserve and charge in bulk, {store.title}", "commands/s", figures, order, BULK
+    )
     for size in (1_000, 10_000):
         found.goals.append(at_least(f"submit_many of {size}", figures[f"submit_many of {size}"], 100_000, "/s"))
+    by_store = 1.8 if store.server is None else 1.5
+    for baseline in (BULK, at_once):
+        ratios = ratios_of(figures["submit_many of 1000"], figures[baseline])
+        found.goals.append(at_least(f"submit_many of 1000 to {baseline}", ratios, by_store))
+    found.notes.append("GOALS asks this ratio of the full lifecycle with matching, of which this is the money's part")
     await close_engine(engine)
     await journal.close()
-    hand.close()
+    await hand.close()
     return found

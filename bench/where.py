@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 from bench.measure import Table, interleave, table
-from bench.ours import ALICE, POLICY, charges, close_engine, decide_batch, ids, new_engine, reserves, stores
-from holdfast.adapters.sqlite.tables import SqliteTables
+from bench.ours import ALICE, POLICY, charges, close_engine, decide_batch, ids, new_engine, reserves
+from bench.stores import Spot, Store
 from holdfast.core import law
 from holdfast.core.escrow.acts import Mint
 from holdfast.core.event import Decided, Event, Tip, tip_of
@@ -17,16 +16,17 @@ from holdfast.core.state import State
 from holdfast.core.values import Amount, Epoch
 from holdfast.engine.history import History
 from holdfast.engine.project import Images, by_table, take_images
+from holdfast.ports import Tables
 
 PIECES = ("decide", "apply", "pack and hash", "images", "append", "tables", "claims handed over")
 
 
-async def pieces(folder: Path, rounds: int, count: int) -> Table:
+async def pieces(store: Store, rounds: int, count: int) -> Table:
     """Batches of 1000 cut into pieces, and a single caller's command in an engine for what waiting adds."""
-    engine = await new_engine(folder / "engine")
+    engine = await new_engine(store.spot("where/engine"))
 
     async def of_batches(number: int) -> Mapping[str, float]:
-        found = await _batches(folder / f"pieces{number}", count, 1_000)
+        found = await _batches(store.spot(f"where/pieces{number}"), count, 1_000)
         return {"all pieces": sum(found.values()), **found}
 
     async def of_answers(number: int) -> Mapping[str, float]:
@@ -39,9 +39,16 @@ async def pieces(folder: Path, rounds: int, count: int) -> Table:
     await close_engine(engine)
     order = ["all pieces", *PIECES, "submit of a repeat (no disk)"]
     found = table(
-        "engine-where", "Where a command's time goes, batches of 1000", "µs/command", figures, order, order[0]
+        store.named("engine-where"),
+        f"Where a command's time goes, batches of 1000, {store.title}",
+        "µs/command",
+        figures,
+        order,
+        order[0],
     )
-    found.notes.append("append and tables run in their own threads; all others share the event loop's")
+    threads = "append and tables run in their own threads; all others share the event loop's"
+    server = "append and tables are the server's and the wire's; encoding their rows shares the event loop's thread"
+    found.notes.append(threads if store.server is None else server)
     return found
 
 
@@ -68,8 +75,8 @@ class _Watch:
         self._last = now
 
 
-async def _batches(folder: Path, count: int, size: int) -> dict[str, float]:
-    journal, tables = stores(folder)
+async def _batches(spot: Spot, count: int, size: int) -> dict[str, float]:
+    journal, tables = spot.open()
     await journal.own()
     await tables.open()
     state, history, watch, tip = State(POLICY), History(tables), _Watch(), Tip()
@@ -89,6 +96,8 @@ async def _batches(folder: Path, count: int, size: int) -> dict[str, float]:
             waiting.append(images)
         if len(waiting) >= 8:
             await _project(tables, history, state, tip, waiting, watch)
+    if waiting:
+        await _project(tables, history, state, tip, waiting, watch)
     await tables.close()
     await journal.close()
     return {piece: spent / (2 * count) * 1e6 for piece, spent in watch.spent.items()}
@@ -110,7 +119,7 @@ def _decide_and_apply(state: State, lot: Sequence[law.Command], watch: _Watch) -
 
 
 async def _project(
-    tables: SqliteTables, history: History, state: State, tip: Tip, waiting: list[Images], watch: _Watch
+    tables: Tables, history: History, state: State, tip: Tip, waiting: list[Images], watch: _Watch
 ) -> None:
     """What the projector does with some batches at once: the newest row of each record, and all claims."""
     watch.start()

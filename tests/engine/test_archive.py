@@ -8,13 +8,14 @@ from collections.abc import AsyncIterator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.core.books import some_id
 from tests.simulated.journal import SimulatedJournal
 from tests.simulated.world import SimulatedFiles, World, small_batches
 
 import holdfast.engine.chapters as chapters_module
 from holdfast.core.escrow.acts import Mint, Reserve
-from holdfast.core.event import tip_of
+from holdfast.core.event import Batch, tip_of
 from holdfast.core.refusal import Corrupt, Refused
 from holdfast.core.state import digest
 from holdfast.core.values import AccountId, Amount, BatchNo
@@ -106,7 +107,7 @@ class Meddled(SimulatedJournal):
     trim_at: BatchNo = BatchNo(0)
     owner: LongJournal
 
-    async def read(self, after: BatchNo, until: BatchNo | None = None) -> AsyncIterator:  # type: ignore[type-arg]
+    async def read(self, after: BatchNo, until: BatchNo | None = None) -> AsyncIterator[Batch]:
         first, number, read = True, after, super().read
         while True:
             page = [batch async for batch in read(number, until)][:2]
@@ -228,3 +229,36 @@ async def test_a_journal_that_ends_before_its_archive_is_not_begun_upon() -> Non
     assert engine_batch.number == 5
     with pytest.raises(Corrupt, match="the journal ends at batch 5, the archive at batch 10"):
         await journal.own()
+
+
+@pytest.mark.rule("ENG-003")
+async def test_a_journal_that_cannot_be_read_to_its_end_is_not_begun_upon() -> None:
+    class Short(SimulatedJournal):
+        async def read(self, after: BatchNo, until: BatchNo | None = None) -> AsyncIterator[Batch]:
+            async for batch in super().read(after, until):
+                if batch.number <= 5:
+                    yield batch
+
+    world = World(small_batches(events_max=1))
+    engine = await world.started()
+    await mint(engine, 1, 12)
+    await engine.stop()
+    await world.tables.drop()
+    with pytest.raises(Corrupt, match="the journal ends at batch 13 but cannot be read beyond 5"):
+        await recover(Short(world.disk), world.tables, world.files, world.policy)
+
+
+async def test_tables_of_another_journal_are_not_emptied_when_they_could_not_be_made_again() -> None:
+    world, archive = World(small_batches(events_max=1)), SimulatedFiles()
+    engine = await world.started()
+    await mint(engine, 1, 12)
+    await engine.stop()
+    journal = long_journal(world, archive)
+    await snapshot.make(world.files, journal, world.policy)
+    await journal.trim(BatchNo(8))
+    await journal.book.delete_until(BatchNo(8))
+    world.tables.at = replace(world.tables.at, time_ms=1)
+    rows = world.tables.rows
+    with pytest.raises(Corrupt, match="batches 1 to 8 to remake them are gone"):
+        await recover(journal, world.tables, world.files, world.policy)
+    assert world.tables.rows == rows

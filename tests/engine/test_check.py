@@ -18,7 +18,7 @@ import holdfast.engine.check as check_module
 from holdfast.core import law
 from holdfast.core.claim import Claim
 from holdfast.core.escrow.acts import Charge, Finalize, Mint, Minted, Reserve
-from holdfast.core.event import Batch, Event, Tip, tip_of
+from holdfast.core.event import Event, Tip, tip_of
 from holdfast.core.state import State
 from holdfast.core.state import snapshot as pack_snapshot
 from holdfast.core.values import AccountId, Amount, BatchNo, Digest, Epoch, EventNo, Height
@@ -387,7 +387,3 @@ async def test_after_the_archive_was_deleted_the_check_begins_at_a_snapshot() ->
     assert await stored.bad() == {"tables": "1 different: account alice"}
     stored.world.files.files.clear()
     assert "batches 1 to 22 are gone and no snapshot" in (await stored.bad())["history"]
-
-
-def test_a_batch_has_no_more_fields_than_its_hash_covers() -> None:
-    assert Batch.__struct_fields__ == ("number", "epoch", "first", "last", "time_ms", "parent", "body", "hash")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ from tests.simulated.world import DEVELOPMENT, SimulatedFiles, World, small_batc
 import holdfast.engine.chapters as chapters_module
 from holdfast.core import law
 from holdfast.core.escrow.acts import Mint, Reserve
+from holdfast.core.event import Attachment, Batch
 from holdfast.core.refusal import Corrupt, Refused, Unavailable
 from holdfast.core.state import digest
 from holdfast.core.values import AccountId, Amount, BatchNo
@@ -269,3 +271,17 @@ async def test_after_chapters_were_deleted_only_an_export_that_has_them_goes_on(
     found = await recover(journal, world.tables, world.files, world.policy)
     assert digest(found.state) == digest(engine.state)
     await engine.stop()
+
+
+@pytest.mark.rule("ENG-007")
+async def test_a_store_that_gives_back_something_else_is_told() -> None:
+    class Forgetful(SimulatedJournal):
+        async def append(self, batch: Batch, attachments: Sequence[Attachment]) -> None:
+            await super().append(batch, ())
+
+    world, folder = World(), SimulatedFiles()
+    await lived(world)
+    await exported(world, folder)
+    target = LongJournal(Forgetful(Disk()), SimulatedFiles())
+    with pytest.raises(Corrupt, match="batch 12 reads back differently"):
+        await import_(folder, target, DEVELOPMENT)

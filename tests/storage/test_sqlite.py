@@ -8,11 +8,16 @@ from pathlib import Path
 import apsw
 import pytest
 
+from holdfast.adapters.sql.lots import keys_of_all
 from holdfast.adapters.sql.statements import migrations, queries
 from holdfast.adapters.sqlite.connect import connect, migrate
+from holdfast.adapters.sqlite.examine import as_stored
 from holdfast.adapters.sqlite.journal import SqliteJournal
 from holdfast.adapters.sqlite.tables import SqliteTables
+from holdfast.core import law
+from holdfast.core.event import Batch, OwnershipTaken, Tip, tip_of
 from holdfast.core.refusal import Corrupt, Unavailable
+from holdfast.core.values import BatchNo, Epoch
 
 ONE, TWO = "CREATE TABLE one (x);", "CREATE TABLE two (x);"
 BROKEN = "CREATE TABLE two (x); CREATE TABLE one (x);"
@@ -128,3 +133,103 @@ def test_every_query_has_a_name_and_a_sentence() -> None:
             first = text.splitlines()[0]
             assert (first[:3], first[-1]) == ("-- ", "."), f"{file}.{name}: {first}"
     assert len(migrations("journal")) >= 1
+
+
+# ------------------------------------------------------------------------------------------------ damage, byte by byte
+
+
+async def small_journal(folder: Path) -> list[Batch]:
+    """Five batches, in one page of their table."""
+    journal, made, tip = SqliteJournal(folder), [], Tip()
+    await journal.own()
+    for _ in range(5):
+        made.append(law.pack(tip, Epoch(1), [OwnershipTaken(Epoch(1), "node")], tip.time_ms))
+        await journal.append(made[-1], ())
+        tip = tip_of(made[-1])
+    await journal.close()
+    return made
+
+
+def page_of(path: Path, name: str) -> int:
+    """Where the root page of a table or index begins."""
+    db = connect(path, "FULL")
+    page = db.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (name,)).get
+    db.close()
+    return (int(page) - 1) * 4_096
+
+
+def change(path: Path, at: int, raw: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(raw)
+
+
+@pytest.mark.rule("ENG-003")
+async def test_a_journal_whose_last_rows_vanished_is_not_taken_for_a_shorter_one(tmp_path: Path) -> None:
+    await small_journal(tmp_path)
+    path = tmp_path / "journal.db"
+    change(path, page_of(path, "batch") + 3, (3).to_bytes(2, "big"))  # the page says that it has three rows
+    with pytest.raises(Corrupt, match="its last batches cannot be found"):
+        await journal_again(tmp_path)
+
+
+@pytest.mark.rule("ENG-003")
+async def test_damage_that_no_reading_meets_is_found_by_examination(tmp_path: Path) -> None:
+    made = await small_journal(tmp_path)
+    path = tmp_path / "journal.db"
+    at, raw = page_of(path, "batch_by_event"), path.read_bytes()
+    cell = at + int.from_bytes(raw[at + 8 : at + 10], "big")
+    change(path, cell + 3, b"\x63")  # the index says that event 99 is in the first batch
+    journal = SqliteJournal(tmp_path)
+    assert [batch async for batch in journal.read(BatchNo(0))] == made
+    assert any("batch_by_event" in fault for fault in await journal.faults())
+    await journal.close()
+
+
+@pytest.mark.rule("ENG-003")
+async def test_a_schema_that_is_not_as_it_was_made_is_found_by_examination(tmp_path: Path) -> None:
+    tables = SqliteTables(tmp_path)
+    await tables.open()
+    await tables.close()
+    path = tmp_path / "tables.db"
+    change(path, path.read_bytes().index(b"CHECK (one = 1)") + 13, b"2")
+    tables = SqliteTables(tmp_path)
+    assert [fault for fault in await tables.faults() if "schema is not the one" in fault]
+    await tables.close()
+
+
+@pytest.mark.rule("ENG-003")
+@pytest.mark.parametrize("row", [(1, None), (1, "x"), (b"1", b"x"), (-1, b"x"), (1, b"x", b"y"), (1.0, b"x")])
+def test_values_that_were_never_stored_are_not_read(row: tuple[object, ...]) -> None:
+    assert as_stored((int, bytes), (1, b"x")) == (1, b"x")
+    with pytest.raises(apsw.CorruptError):
+        as_stored((int, bytes), row)
+
+
+@pytest.mark.rule("ENG-003")
+async def test_a_schema_is_put_neither_into_the_file_of_another_nor_into_one_that_lost_its_own(tmp_path: Path) -> None:
+    await small_journal(tmp_path)
+    (tmp_path / "journal.db").rename(tmp_path / "tables.db")
+    before = (tmp_path / "tables.db").read_bytes()
+    tables = SqliteTables(tmp_path)
+    with pytest.raises(Corrupt, match="is not the 'tables' it should be"):
+        await tables.open()
+    await tables.close()
+    assert (tmp_path / "tables.db").read_bytes() == before
+    change(tmp_path / "tables.db", 100 + 3, bytes(2))  # the first page says that there are no tables at all
+    tables = SqliteTables(tmp_path)
+    with pytest.raises(Corrupt, match=r"tables\.db"):
+        await tables.open()
+    await tables.close()
+
+
+@pytest.mark.rule("ENG-005")
+async def test_ids_out_of_order_are_not_walked_in_circles() -> None:
+    async def lots() -> list[tuple[int, int]]:
+        return [(1, 2)]
+
+    async def keys(lot: int, after: bytes) -> list[bytes]:
+        return [b"b", b"a"]
+
+    with pytest.raises(Corrupt, match="the ids of lot 1 are out of order"):
+        _ = [chunk async for chunk in keys_of_all(lots, keys)]

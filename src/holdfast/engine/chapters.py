@@ -169,11 +169,14 @@ class Book:
             await self._files.delete(str(name))
         return gone
 
+    async def gaps(self) -> list[str]:
+        """Chapters that are missing between others, or that tell the same twice."""
+        return [why for one, two in pairwise(await self.names()) if (why := _why_no_neighbours(one, two))]
+
     async def damages(self) -> list[str]:
         """Every chapter that is not whole, each looked at on its own, and every gap."""
-        names = await self.names()
-        found = [why for one, two in pairwise(names) if (why := _why_no_neighbours(one, two))]
-        for name in names:
+        found = await self.gaps()
+        for name in await self.names():
             try:
                 await self._open(name)
             except Corrupt as fault:

@@ -39,14 +39,15 @@ async def check(
     journal: LongJournal, tables: Tables, files: Files, policy: Policy, progress: Progress | None = None
 ) -> list[Finding]:
     """All findings, good and bad; it ends early for nothing but a store that cannot be had at all."""
+    journal_file = _file("journal file", await journal.faults(), _RESTORE)
     walk = Walk(journal, files, policy, progress)
     await walk.begin()
-    await walk.on_to(await _checkpoint(journal, tables))  # the long part, before the tables' moment is held
+    await walk.on_to(await _checkpoint(tables))  # the long part, before the tables' moment is held
     compared = await _tables(walk, journal, tables)
     walk.expected = None
-    await walk.on_to((await journal.tip()).number)
+    await walk.on_to(None)
     return [
-        _file("journal file", await journal.faults(), _RESTORE),
+        journal_file,
         await _history(walk, journal),
         *await _archive(journal),
         _payloads(walk),
@@ -79,6 +80,8 @@ async def _archive(journal: LongJournal) -> list[Finding]:
     if not names:
         return []
     try:
+        if gaps := await journal.gaps():
+            return [Finding("archive", False, "; ".join(gaps), _RESTORE)]
         await journal.check_overlap()
     except Corrupt as fault:
         return [Finding("archive", False, fault.says, fault.hint)]
@@ -160,9 +163,9 @@ def _compared(walk: Walk, at: Tip) -> list[Finding]:
     ]
 
 
-async def _checkpoint(journal: LongJournal, tables: Tables) -> BatchNo:
+async def _checkpoint(tables: Tables) -> BatchNo:
     try:
-        return BatchNo(min((await tables.checkpoint()).number, (await journal.tip()).number))
+        return (await tables.checkpoint()).number
     except (Corrupt, Unavailable):
         return BatchNo(0)
 

@@ -120,6 +120,13 @@ class LongJournal:
         await self.check_archived(await self.store.floor(), until)
         await self.store.trim(until)
 
+    async def gaps(self) -> list[str]:
+        """What is missing between chapters, or between the last one and the store."""
+        names, floor = await self.book.names(), await self.store.floor()
+        is_behind = names and names[-1].last < floor
+        missing = [f"no chapter holds batches {names[-1].last + 1} to {floor}"] if is_behind else []
+        return [*await self.book.gaps(), *missing]
+
     async def check_overlap(self) -> None:
         """Corrupt where the archive says something else than the store of batches that both have."""
         names, tip = await self.book.names(), await self.store.tip()

@@ -44,18 +44,23 @@ class Walk:
                 self.snapshots[tip.number] = (tip, digest(state))
             except Corrupt as fault:
                 self.snapshots_bad.add(f"{name} ({fault.says})")
-        self.floor = await self._journal.floor()
-        if self.floor:
-            await self._begin_at_snapshot()
+        try:
+            self.floor = await self._journal.floor()
+            if self.floor:
+                await self._begin_at_snapshot()
+        except Corrupt as fault:
+            self.broken = fault
 
-    async def on_to(self, number: BatchNo) -> None:
-        """Fold up to this batch."""
+    async def on_to(self, number: BatchNo | None) -> None:
+        """Fold up to this batch if there is one, else to the end."""
         if self.broken is not None:
             return
         try:
-            async for batch in self._journal.read(self.tip.number, number):
+            end = (await self._journal.tip()).number
+            goal = end if number is None else min(number, end)
+            async for batch in self._journal.read(self.tip.number, goal):
                 await self._step(batch)
-            if self.tip.number < number:
+            if self.tip.number < goal:
                 raise Corrupt("ENG-001", f"the journal cannot be read beyond batch {self.tip.number}")
         except Corrupt as fault:
             self.broken = fault

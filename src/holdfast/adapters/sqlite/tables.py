@@ -20,7 +20,7 @@ from holdfast.adapters.sqlite.examine import as_stored, examine
 from holdfast.adapters.sqlite.worker import Worker
 from holdfast.core.claim import Claim
 from holdfast.core.event import Tip
-from holdfast.core.refusal import Corrupt, Unavailable
+from holdfast.core.refusal import Unavailable
 from holdfast.ports import CLAIMS, Chunk, Page, Row
 
 T = TypeVar("T")
@@ -52,11 +52,11 @@ class SqliteTables:
         await self._writer.do(lambda: self._write(rows, claims, checkpoint))
 
     async def drop(self) -> None:
-        try:
-            await self._writer.do(self._drop)
-        except Corrupt:  # no way to empty it: another file takes its place
+        if self._path.exists() and await self.faults():  # what is emptied stays damaged: another file takes its place
             await self._reader.do(self._close_reader)
             await self._writer.do(self._replace)
+        else:
+            await self._writer.do(self._drop)
 
     async def get(self, table: str, key: object) -> Row | None:
         sql = f"SELECT * FROM {table} WHERE {KEYS[table]} = ?"  # noqa: S608 - names from our own table
