@@ -249,13 +249,13 @@ def test_deleting_from_the_archive_is_asked_for_twice_and_says_what_is_lost(data
 def test_check_and_rebuild_tell_by_their_exit_codes(tmp_path: Path, data: Path) -> None:
     said = holdfast("db", "check", "--data", data)
     assert (said.code, said.err) == (0, "")
-    assert said.out.count("ok  ") == 9
+    assert said.out.count("✔ ") == 9
     db = apsw.Connection(str(data / "tables.db"))
     db.execute("UPDATE account SET available = 10000000 WHERE owner = 'alice'")
     db.close()
     said = holdfast("db", "check", "--data", data)
     assert said.code == 1
-    assert "BAD  tables       1 different: account alice" in said.out
+    assert "▲ tables       1 different: account alice" in said.out
     assert "→ nothing is lost: stop the node and run holdfast db rebuild" in said.out
     said = holdfast("db", "rebuild", "--data", data)
     assert (said.code, said.out) == (0, "tables rebuilt up to batch 52, event 52\n")

@@ -14,7 +14,7 @@ from typing import Annotated, Final, NamedTuple
 import typer
 
 from holdfast.cli import Command, verb
-from holdfast.cli.speak import configured
+from holdfast.cli.speak import configured, finding
 from holdfast.client import SOCKET, Client, NodeRefused, NodeUnreachable
 from holdfast.config import Config, Store
 from holdfast.core.refusal import Corrupt, Unavailable
@@ -28,8 +28,8 @@ CLOCK_BEHIND_MS: Final = 1_000
 class Finding(NamedTuple):
     """One thing looked at."""
 
-    what: str
     is_good: bool
+    what: str
     says: str
     hint: str = ""
 
@@ -45,7 +45,7 @@ def doctor(
     findings = [*_folder(settings.data), *_socket(settings.data), *asyncio.run(_store(settings))]
     findings += asyncio.run(_node(settings.data))
     for each in findings:
-        print(f"{'✔' if each.is_good else '▲'} {each.what}: {each.says}" + (f"\n    {each.hint}" if each.hint else ""))
+        print(finding(*each))
     bad = sum(not each.is_good for each in findings)
     print(f"\n{'all well' if not bad else f'{bad} of {len(findings)} need a hand'}")
     raise typer.Exit(1 if bad else 0)
@@ -53,25 +53,25 @@ def doctor(
 
 def _folder(data: Path) -> Iterator[Finding]:
     if not data.exists():
-        yield Finding("folder", True, f"{data} does not exist yet", "the first start makes it")
+        yield Finding(True, "folder", f"{data} does not exist yet", "the first start makes it")
     else:
         status = data.stat()
         mode = stat.S_IMODE(status.st_mode)
         private = mode & 0o077 == 0 and status.st_uid == os.getuid()
-        yield Finding("folder", private, f"{data} has mode {mode:04o}", "" if private else f"chmod 700 {data}")
+        yield Finding(private, "folder", f"{data} has mode {mode:04o}", "" if private else f"chmod 700 {data}")
         writable = os.access(data, os.W_OK | os.X_OK)
-        yield Finding("write", writable, "can be written" if writable else "cannot be written by this user")
+        yield Finding(writable, "write", "can be written" if writable else "cannot be written by this user")
     there = next(folder for folder in (data.absolute(), *data.absolute().parents) if folder.exists())
     free = shutil.disk_usage(there).free
     hint = "" if free >= FREE_BYTES_MIN else "a full disk stops the node until there is room; nothing confirmed is lost"
-    yield Finding("disk", free >= FREE_BYTES_MIN, f"{free // 2**20} MiB free", hint)
+    yield Finding(free >= FREE_BYTES_MIN, "disk", f"{free // 2**20} MiB free", hint)
 
 
 def _socket(data: Path) -> Iterator[Finding]:
     size = len(os.fsencode(data.absolute() / SOCKET))
     good = size <= SOCKET_PATH_MAX
     hint = "" if good else "use a data folder with a shorter path"
-    yield Finding("socket", good, f"its path has {size} of at most {SOCKET_PATH_MAX} bytes", hint)
+    yield Finding(good, "socket", f"its path has {size} of at most {SOCKET_PATH_MAX} bytes", hint)
 
 
 async def _store(settings: Config) -> list[Finding]:
@@ -79,18 +79,18 @@ async def _store(settings: Config) -> list[Finding]:
 
     findings = [] if settings.store is Store.SQLITE else await _server(settings)
     if settings.store is Store.SQLITE and not (settings.data / "journal.db").exists():
-        return [Finding("journal", True, "there is none yet", "the first start makes it")]
+        return [Finding(True, "journal", "there is none yet", "the first start makes it")]
     journal, tables = stores(settings)
     try:
         tip, faults = await journal.tip(), [*await journal.faults(), *await tables.faults()]
         behind_ms = tip.time_ms - time.time_ns() // 1_000_000
         findings += [
-            Finding("journal", True, f"ends at batch {tip.number}, event {tip.last}, epoch {tip.epoch}"),
+            Finding(True, "journal", f"ends at batch {tip.number}, event {tip.last}, epoch {tip.epoch}"),
             _clock(behind_ms),
-            *(Finding("store", False, fault, "holdfast db check says more") for fault in faults),
+            *(Finding(False, "store", fault, "holdfast db check says more") for fault in faults),
         ]
     except (Unavailable, Corrupt) as fault:
-        findings.append(Finding("journal", False, str(fault)))
+        findings.append(Finding(False, "journal", str(fault)))
     finally:
         await tables.close()
         await journal.close()
@@ -100,7 +100,7 @@ async def _store(settings: Config) -> list[Finding]:
 def _clock(behind_ms: int) -> Finding:
     good = behind_ms <= CLOCK_BEHIND_MS
     says = "not behind the journal" if good else f"{behind_ms // 1000} s behind the last batch"
-    return Finding("clock", good, says, "" if good else "set the clock; until then the node's time stands still")
+    return Finding(good, "clock", says, "" if good else "set the clock; until then the node's time stands still")
 
 
 async def _server(settings: Config) -> list[Finding]:
@@ -112,18 +112,18 @@ async def _server(settings: Config) -> list[Finding]:
     try:
         version, found = await examined(told.dsn.reveal(), told.schema)
     except Unavailable as fault:
-        return [Finding("server", False, str(fault))]
-    said = [Finding("server", True, f"PostgreSQL {version} answers")]
+        return [Finding(False, "server", str(fault))]
+    said = [Finding(True, "server", f"PostgreSQL {version} answers")]
     hint = "switch it on" + ("; accepted by postgres.allow_unsafe" if told.allow_unsafe else ": the node refuses it")
-    return said + [Finding(each.setting, False, f"{each.value}: {each.why}", hint) for each in found]
+    return said + [Finding(False, each.setting, f"{each.value}: {each.why}", hint) for each in found]
 
 
 async def _node(data: Path) -> list[Finding]:
     if not (data / SOCKET).exists():
-        return [Finding("node", True, "not running")]
+        return [Finding(True, "node", "not running")]
     try:
         async with Client(data, patience_s=2.0, answer_within_s=2.0) as node:
             status = await node.status()
     except (NodeUnreachable, NodeRefused) as fault:
-        return [Finding("node", False, str(fault), "it was killed, or it hangs: start or restart it")]
-    return [Finding("node", True, f"{status['role']}, {status['phase']}, event {status['event']}")]
+        return [Finding(False, "node", str(fault), "it was killed, or it hangs: start or restart it")]
+    return [Finding(True, "node", f"{status['role']}, {status['phase']}, event {status['event']}")]

@@ -66,3 +66,9 @@ def told() -> Iterator[None]:
     except (NodeUnreachable, FileNotFoundError, ConnectionError) as fault:
         print(f"holdfast: {fault}\n  is a node up there? start one with: holdfast up", file=sys.stderr)
         raise typer.Exit(ANSWERS["Unavailable"].exit) from None
+
+
+def finding(is_good: bool, what: str, says: str, hint: str = "") -> str:
+    """One thing that was looked at, with the glyph that means the same everywhere: ✔ confirmed, ▲ needs a hand."""
+    line = f"{'✔' if is_good else '▲'} {what:<12} {says}"
+    return f"{line}\n{'':<15}→ {hint}" if hint else line

@@ -7,7 +7,7 @@ import asyncio
 import typer
 
 from holdfast.cli.db.opened import Data, File, Progress, opened
-from holdfast.cli.speak import configured, told
+from holdfast.cli.speak import configured, finding, told
 from holdfast.doors.answers import ANSWERS
 from holdfast.engine.check import TRUTH, Finding
 from holdfast.engine.check import check as check_all
@@ -34,9 +34,7 @@ def check(data: Data = None, config: File = None) -> None:
         findings = asyncio.run(look())
         progress.end()
         for found in findings:
-            print(f"{'ok  ' if found.is_good else 'BAD '} {found.name:<12} {found.says}")
-            if found.hint:
-                print(f"     {'':<12} → {found.hint}")
+            print(finding(found.is_good, found.name, found.says, found.hint))
         raise typer.Exit(code_of(findings))
 
 
