@@ -157,7 +157,9 @@ class Node:
         if owner is None or not owner.door:
             raise Unavailable("ENG-006", "nobody owns the journal yet", "ask again in a moment")
         try:
-            async with Client(Path(owner.door), HAND_ON_S, HAND_ON_S) as node:
+            async with Client(
+                Path(owner.door), patience_s=0.0, answer_within_s=HAND_ON_S
+            ) as node:  # a dead one at once
                 return Accepted(**await node.call(COMMANDS[type(command)], **plain(command)))
         except NodeRefused as no:
             return Refused(no.rule, no.says, no.hint, no.name)
