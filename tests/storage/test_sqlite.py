@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import apsw
@@ -233,3 +236,27 @@ async def test_ids_out_of_order_are_not_walked_in_circles() -> None:
 
     with pytest.raises(Corrupt, match="the ids of lot 1 are out of order"):
         _ = [chunk async for chunk in keys_of_all(lots, keys)]
+
+
+CAN_LOCK = """
+import fcntl, sys
+with open(sys.argv[1], "r+b") as index:
+    try:
+        fcntl.lockf(index, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 128)  # the byte that says: somebody is here
+    except BlockingIOError:
+        sys.exit(1)
+"""
+
+
+@pytest.mark.rule("ENG-006")
+async def test_looking_at_the_log_does_not_give_up_the_locks_that_other_processes_rely_on(tmp_path: Path) -> None:
+    journal = SqliteJournal(tmp_path)
+    await journal.own()
+    batch = law.pack(Tip(), Epoch(1), [], 1)
+    await journal.append(batch, ())
+    assert await journal.tip() == tip_of(batch)  # a reader stays open
+    await journal.own()  # anew: the log, which is not empty, is looked at
+    probe = [sys.executable, "-c", CAN_LOCK, str(tmp_path / "journal.db-shm")]
+    held = await asyncio.to_thread(subprocess.run, probe, check=False)
+    assert held.returncode == 1, "another process may empty the log's index under our feet"
+    await journal.close()

@@ -51,7 +51,10 @@ def migrate(connection: apsw.Connection, schema: str, steps: tuple[str, ...] | N
 
 def version_of(connection: apsw.Connection, schema: str) -> int:
     """How many migrations of this schema the file has seen."""
-    return connection.execute("SELECT number FROM schema_version WHERE name = ?", (schema,)).get or 0
+    have = connection.execute("SELECT number FROM schema_version WHERE name = ?", (schema,)).get or 0
+    if type(have) is not int or have < 0:
+        raise apsw.CorruptError(f"{have!r:.20} is no version of a schema")
+    return have
 
 
 def _check_kind(connection: apsw.Connection, schema: str) -> None:

@@ -40,8 +40,8 @@ def _examine(path: Path, schema: str, *, has_writer: bool) -> list[str]:
     return [f"{path}: {line}" for line in lines]
 
 
-def _schema(db: apsw.Connection) -> list[tuple[Any, ...]]:
-    return sorted(db.execute("SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_master"))
+def _schema(db: apsw.Connection) -> set[tuple[Any, ...]]:
+    return set(db.execute("SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_master"))
 
 
 def _made(schema: str, version: int) -> apsw.Connection:

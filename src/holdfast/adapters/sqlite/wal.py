@@ -6,17 +6,15 @@ that does not fit may hold one commit, the unfinished one's. More of them were d
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from struct import Struct, unpack
-from typing import Final
+
+import apsw
 
 from holdfast.adapters.sqlite.connect import connect_to_read
 from holdfast.core.refusal import Corrupt
 
 _HEADER, _FRAME = Struct(">8I"), Struct(">6I")
-_FRAMES_KNOWN: Final = slice(16, 20)
-"""Where the index of a log says how many of its frames count."""
 
 
 def check_log(database: Path) -> None:
@@ -33,12 +31,15 @@ def check_log(database: Path) -> None:
 
 
 def _frames_that_count(database: Path) -> int:
-    """How far SQLite itself reads this log; a reader finds that out and changes nothing."""
+    """How far SQLite itself reads this log; asked through SQLite, by a reader that changes nothing.
+
+    Never look into the log's index (`-shm`) by hand: closing any handle of it gives up the locks that this process's
+    connections hold on it, and the next process to come empties it under their feet.
+    """
     db = connect_to_read(database)
     try:
         db.execute("SELECT count(*) FROM sqlite_master").fetchall()
-        index = database.with_name(database.name + "-shm").read_bytes()
-        return int.from_bytes(index[_FRAMES_KNOWN], sys.byteorder)
+        return db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)[0]
     finally:
         db.close()
 
