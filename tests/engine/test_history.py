@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,7 @@ from tests.simulated.world import World, small_batches
 from holdfast.core.escrow.acts import Charge, Finalize, Mint, Refund, Reserve
 from holdfast.core.refusal import Refused
 from holdfast.core.values import AccountId, Amount, EventNo, Height
-from holdfast.engine.history import History, Prefixes
+from holdfast.engine.history import History, Prefixes, prefix_of
 from holdfast.engine.loop import Accepted
 
 ALICE, BOB = AccountId("alice"), AccountId("bob")
@@ -30,8 +31,15 @@ def test_the_prefixes_never_call_an_old_key_new(loaded: set[bytes], added: set[b
         prefixes.add(key)
         prefixes.add(key)
     assert all(prefixes.may_hold(key) for key in loaded | added)
-    short = {key[:8] for key in loaded | added}
-    assert all(not prefixes.may_hold(key) for key in new if key[:8] not in short)
+    short = {prefix_of(key) for key in loaded | added}
+    assert all(not prefixes.may_hold(key) for key in new if prefix_of(key) not in short)
+
+
+@pytest.mark.parametrize("order", ["big", "little"])
+def test_ids_that_count_up_are_told_apart(order: Literal["big", "little"]) -> None:
+    prefixes = Prefixes()
+    prefixes.load([[b"h" + n.to_bytes(32, order) for n in range(1_000)]])
+    assert not any(prefixes.may_hold(b"h" + n.to_bytes(32, order)) for n in range(1_000, 3_000))
 
 
 async def test_a_claim_is_known_when_only_the_tables_remember_it() -> None:
@@ -79,7 +87,7 @@ async def test_many_callers_with_one_id_do_it_once() -> None:
 async def test_a_stranger_with_the_same_prefix_is_no_repeat() -> None:
     world = World(small_batches())
     engine = await world.started()
-    ours, theirs = b"12345678" + bytes(24), b"12345678" + bytes(23) + b"x"
+    ours, theirs = b"12345678" + bytes(24), b"12345678" + bytes(8) + b"x" + bytes(15)
     await engine.submit(Mint(ours, ALICE, Amount(10)))
     await engine.projector.drain()
     assert engine.history.must_recall(engine.state, b"m" + theirs)

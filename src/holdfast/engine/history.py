@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from array import array
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
@@ -23,20 +22,20 @@ class Prefixes:
 
     def load(self, lots: Iterable[Sequence[bytes]]) -> None:
         """Take all keys that are there at the start."""
-        found = array("Q")
-        for keys in lots:
-            found.frombytes(b"".join([key[:8] for key in keys]))
-        if sys.byteorder == "little":
-            found.byteswap()
-        self._base = array("Q", sorted(found))
+        self._base = array("Q", sorted(prefix_of(key) for keys in lots for key in keys))
 
     def add(self, key: bytes) -> None:
-        prefix = int.from_bytes(key[:8], "big")
+        prefix = prefix_of(key)
         insort(self._buckets[prefix & 4095], prefix)
 
     def may_hold(self, key: bytes) -> bool:
-        prefix = int.from_bytes(key[:8], "big")
+        prefix = prefix_of(key)
         return _holds(self._buckets[prefix & 4095], prefix) or _holds(self._base, prefix)
+
+
+def prefix_of(key: bytes) -> int:
+    """Both ends of a key, so that ids which count up, from either end, are told apart like hashes are."""
+    return int.from_bytes(key[:8], "big") ^ int.from_bytes(key[-8:], "big")
 
 
 def _holds(numbers: array[int], number: int) -> bool:

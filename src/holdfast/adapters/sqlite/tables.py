@@ -88,6 +88,7 @@ class SqliteTables:
         worker = Worker("tables-dump", self._path, _IF_DAMAGED)  # its own connection: others read the newest meanwhile
         db: apsw.Connection | None = None
         try:
+            await worker.do(self._check_there)
             db = await worker.do(partial(connect_to_read, self._path))
             await worker.do(partial(db.execute, "BEGIN"))
             at = await worker.do(partial(_checkpoint, db))
@@ -103,6 +104,8 @@ class SqliteTables:
             await worker.close()
 
     async def faults(self) -> list[str]:
+        if not self._path.exists():
+            return []
         return await examine(
             self._path, "tables", _IF_DAMAGED, has_writer=True
         )  # a log of tables may end early: they catch up
@@ -165,8 +168,13 @@ class SqliteTables:
 
     def _reader_db(self) -> apsw.Connection:
         if self._to_read is None:
+            self._check_there()
             self._to_read = connect_to_read(self._path)
         return self._to_read
+
+    def _check_there(self) -> None:
+        if not self._path.exists():
+            raise Unavailable("ENG-004", f"there are no tables at {self._path} yet", "the next start makes them")
 
     def _close_reader(self) -> None:
         if self._to_read is not None:
