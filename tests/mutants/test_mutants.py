@@ -310,4 +310,3 @@ def test_a_seeded_fault_is_seen(mutant: Mutant, tmp_path: Path) -> None:
         [*command, *mutant.seen_by.split()], cwd=ROOT, env=environ, capture_output=True, text=True, check=False
     )
     assert run.returncode == pytest.ExitCode.TESTS_FAILED, f"nobody saw: {mutant.says}\n{run.stdout[-2000:]}"
-    assert "FAILED" in run.stdout, run.stdout[-2000:]
