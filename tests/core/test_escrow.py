@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given
-from tests.core.books import DEVELOPMENT, done, empty, histories, run, some_id
+from tests.core.books import done, empty, histories, run, some_id
 
 from holdfast.core import law
 from holdfast.core.escrow.acts import Charge, Finalize, Finalized, Mint, Refund, Reserve, RollBack
@@ -240,7 +240,3 @@ def test_an_event_that_would_make_an_account_negative_is_corrupt() -> None:
 def test_the_life_of_a_hold_has_no_unreachable_state() -> None:
     assert unreachable(HOLD_LIFE, HoldStatus.HELD) == frozenset()
     assert set(HOLD_LIFE) == set(HoldStatus)
-
-
-def test_the_policy_of_the_tests_is_a_development_network() -> None:
-    assert DEVELOPMENT.network is Network.DEVELOPMENT

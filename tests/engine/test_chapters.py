@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.books import histories, some_id
-from tests.simulated.journal import Disk, SimulatedJournal
+from tests.simulated.journal import SimulatedJournal
 from tests.simulated.world import SimulatedFiles, World, small_batches
 
 import holdfast.engine.chapters as chapters_module
@@ -203,7 +203,3 @@ async def test_a_chapter_that_reads_back_differently_is_not_trusted_and_nothing_
 @pytest.mark.parametrize("text", ["x.chapter", "1-2.chapter", "1-2.events-3.chapter", "a-b.events-c-d.chapter", "1-2"])
 def test_other_files_are_no_chapters(text: str) -> None:
     assert read_name(text) is None
-
-
-def test_a_disk_without_batches_has_no_floor() -> None:
-    assert Disk().batches == []

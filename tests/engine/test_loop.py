@@ -15,7 +15,7 @@ from tests.simulated.world import World, small_batches
 from holdfast.core import law
 from holdfast.core.escrow.acts import Charge, Finalize, Mint, Reserve
 from holdfast.core.escrow.books import broken_laws
-from holdfast.core.event import Batch, OwnershipTaken, Tip
+from holdfast.core.event import OwnershipTaken, Tip
 from holdfast.core.refusal import Corrupt, Fenced, Refused, Unavailable
 from holdfast.core.state import State, digest
 from holdfast.core.values import AccountId, Amount, EventNo, Height
@@ -396,10 +396,6 @@ def assert_same(command: law.Command, event: object) -> None:
     )
     if hasattr(command, "id"):
         assert command.id == event.id  # type: ignore[attr-defined]
-
-
-def test_the_batches_of_a_world_are_real_ones() -> None:
-    assert World().disk.batches == list[Batch]()
 
 
 @pytest.mark.rule("ENG-001")

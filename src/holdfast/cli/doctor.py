@@ -18,10 +18,10 @@ from holdfast.cli.speak import configured, finding
 from holdfast.client import SOCKET, Client, NodeRefused, NodeUnreachable
 from holdfast.config import Config, Store
 from holdfast.core.refusal import Corrupt, Unavailable
+from holdfast.doors.local import SOCKET_PATH_MAX
 
 app = verb()
 FREE_BYTES_MIN: Final = 1 << 30
-SOCKET_PATH_MAX: Final = 107
 CLOCK_BEHIND_MS: Final = 1_000
 
 
