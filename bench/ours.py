@@ -17,7 +17,8 @@ from holdfast.core.policy import Policy
 from holdfast.core.state import State
 from holdfast.core.values import AccountId, Amount, Epoch, Height, HoldId, Network
 from holdfast.engine.history import History
-from holdfast.engine.loop import Accepted, Engine, Outcome
+from holdfast.engine.loop import Engine
+from holdfast.engine.outcome import Accepted, Outcome
 from holdfast.engine.project import Projector, take_images
 
 ALICE, BOB = AccountId("alice"), AccountId("bob")

@@ -11,31 +11,43 @@ from contextlib import suppress
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+import msgspec
 import structlog
 
 from holdfast.adapters.clock import MachineClock
 from holdfast.adapters.files import Folder
+from holdfast.adapters.keys.certificate import TlsFiles
+from holdfast.adapters.keys.signing import SigningKey
 from holdfast.adapters.sqlite.journal import SqliteJournal
 from holdfast.adapters.sqlite.tables import SqliteTables
 from holdfast.client import SOCKET, Client, NodeRefused, NodeUnreachable
 from holdfast.config import Config, Store, why_not_stored
-from holdfast.core import law
 from holdfast.core.event import Tip
 from holdfast.core.refusal import Corrupt, Fenced, Refused, Unavailable
+from holdfast.doors.desk import Desk, Visitor
+from holdfast.doors.identify import identify
 from holdfast.doors.local import LocalDoor
-from holdfast.doors.methods import COMMANDS, Desk
-from holdfast.doors.shapes import plain
+from holdfast.doors.methods.chain import newest
+from holdfast.doors.methods.node import status
 from holdfast.duties.keeper import Keeper
+from holdfast.duties.proposer import Proposer
 from holdfast.engine import snapshot
 from holdfast.engine.follower import Follower
 from holdfast.engine.longjournal import LongJournal
-from holdfast.engine.loop import Accepted, Engine, Outcome, Phase
+from holdfast.engine.loop import Engine
+from holdfast.engine.outcome import Phase
 from holdfast.ports import Journal, Tables
+
+if TYPE_CHECKING:
+    from holdfast.doors.grpc.door import GrpcDoor
+    from holdfast.doors.http.door import HttpDoor
 
 T = TypeVar("T")
 LOOK_AGAIN_S: Final = 0.2
+NODE_KEY: Final = "keys/node.pem"
+"""Signs the blocks that this node proposes."""
 HAND_ON_S: Final = 5.0
 """How long a standby waits for the owner's answer before it says that the outcome is not known."""
 _log = structlog.get_logger()
@@ -61,6 +73,8 @@ class Node:
         self.door = LocalDoor(self.desk, socket)
         # On a shared folder the owner's socket is taken: a standby has one under its own name.
         self.side_door = LocalDoor(self.desk, socket.with_name(f"{config.node}.sock")) if config.standby else None
+        self.http, self.grpc = http_door(config, self.desk), grpc_door(config, self.desk)
+        self.signer = SigningKey.load_or_create(config.data / NODE_KEY)
         self._ending: asyncio.Task[None] | None = None
         self._duties: list[asyncio.Task[None]] = []
 
@@ -79,12 +93,13 @@ class Node:
         else:
             await self._own()
             self._ending = asyncio.create_task(self.engine.wait_ended())
-        if self.side_door is not None:
-            await self.side_door.open()
+        for door in (self.side_door, self.http, self.grpc):
+            if door is not None:
+                await door.open()
 
     async def stop(self) -> None:
         """Let nobody in, finish what was asked, commit, project, close."""
-        for door in (self.side_door, self.door):
+        for door in (self.http, self.grpc, self.side_door, self.door):
             if door is not None:
                 await door.close()
         for duty in self._duties:
@@ -117,18 +132,20 @@ class Node:
         # What was loaded lives long: without this the collector would walk it again and again and stop the loop.
         gc.collect()
         gc.freeze()
-        self.desk.source, self.desk.submit = self.engine, self.engine.submit
+        self.desk.source, self.desk.submit, self.desk.hand_on = self.engine, self.engine.submit, None
         await self.door.open()
         every = self.config.policy.engine.snapshot_every_events
         keeper = Keeper(self.engine, MachineClock(), every, partial(in_another_process, make_snapshot, self.config))
+        proposer = Proposer(self.engine, MachineClock(), self.signer)
         self._duties.append(asyncio.create_task(keeper.run(), name="keeper"))
+        self._duties.append(asyncio.create_task(proposer.run(), name="proposer"))
         config, tip = self.config, self.engine.durable
         where = {"data": str(config.data), "store": config.store.value}
         _log.info("up", **where, epoch=tip.epoch, batch=tip.number, last_event=tip.last)
 
     async def _follow(self) -> None:
         await self.follower.load()
-        self.desk.source, self.desk.submit = self.follower, self._hand_on
+        self.desk.source, self.desk.hand_on = self.follower, self._hand_on
 
     async def _succeed(self) -> None:
         """Follow until the owner is gone, take over, and then be the owner to the end."""
@@ -151,8 +168,8 @@ class Node:
         await self._own()
         await self.engine.wait_ended()
 
-    async def _hand_on(self, command: law.Command) -> Outcome:
-        """What a follower may not decide, the owner decides; its answer is passed back as it is."""
+    async def _hand_on(self, method: str, params: object, visitor: Visitor) -> Any:
+        """What a follower may not decide, the owner decides for the same visitor; its answer is passed on."""
         owner = self.follower.state.owner
         if owner is None or not owner.door:
             raise Unavailable("ENG-006", "nobody owns the journal yet", "ask again in a moment")
@@ -160,11 +177,44 @@ class Node:
             async with Client(
                 Path(owner.door), patience_s=0.0, answer_within_s=HAND_ON_S
             ) as node:  # a dead one at once
-                return Accepted(**await node.call(COMMANDS[type(command)], **plain(command)))
+                return await node.call_for(msgspec.to_builtins(visitor), method, params)
         except NodeRefused as no:
             return Refused(no.rule, no.says, no.hint, no.name)
         except NodeUnreachable as fault:
             raise Unavailable("ENG-006", f"the owner does not answer: {fault}", "ask again with the same id") from fault
+
+
+def http_door(config: Config, desk: Desk) -> HttpDoor | None:
+    """JSON-RPC over HTTP, as configured; None where it stays shut, and its libraries are not loaded."""
+    if config.http is None:
+        return None
+    from holdfast.doors.http.door import HttpDoor  # noqa: PLC0415
+
+    return HttpDoor(desk, MachineClock(), config.http)
+
+
+def grpc_door(config: Config, desk: Desk) -> GrpcDoor | None:
+    """gRPC, as configured; None where it stays shut, and its libraries are not loaded."""
+    told = config.grpc
+    if told is None:
+        return None
+    from holdfast.doors.grpc.door import GrpcDoor  # noqa: PLC0415
+    from holdfast.doors.grpc.node import Head, node_service  # noqa: PLC0415
+
+    async def who(token: str | None, _: object) -> Visitor | Refused:
+        return await identify(desk, MachineClock(), token)
+
+    async def head() -> Head:
+        block = await newest(desk)
+        return Head(block.height, block.hash, block.time_ms)
+
+    files = TlsFiles(told.certificate, told.key, told.client_ca) if told.certificate and told.key else None
+    services = [node_service(lambda: status(desk), head)]
+    return GrpcDoor(told, services, who, lambda: is_serving(desk), files.load if files is not None else None)
+
+
+def is_serving(desk: Desk) -> bool:
+    return desk.source.standing().phase == Phase.RUNNING
 
 
 def make_snapshot(config: Config) -> Tip:

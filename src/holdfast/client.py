@@ -73,14 +73,11 @@ class Client:
     async def reserve(self, id_: bytes, owner: str, amount: int, memo: bytes = b"") -> Any:
         return await self.call("account.reserve", id=id_.hex(), owner=owner, amount=amount, memo=memo.hex())
 
-    async def charge(self, id_: bytes, height: int, payee: str, amount: int) -> Any:
-        return await self.call("account.charge", id=id_.hex(), height=height, payee=payee, amount=amount)
+    async def charge(self, id_: bytes, payee: str, amount: int) -> Any:
+        return await self.call("account.charge", id=id_.hex(), payee=payee, amount=amount)
 
-    async def refund(self, id_: bytes, height: int) -> Any:
-        return await self.call("account.refund", id=id_.hex(), height=height)
-
-    async def finalize(self, height: int) -> Any:
-        return await self.call("account.finalize", height=height)
+    async def refund(self, id_: bytes) -> Any:
+        return await self.call("account.refund", id=id_.hex())
 
     async def account(self, owner: str) -> Any:
         return await self.call("account.show", owner=owner)
@@ -95,12 +92,19 @@ class Client:
 
     async def call(self, method: str, **params: object) -> Any:
         """Ask until there is an answer or patience ends; a lost connection or a recovering node is asked again."""
+        return await self._patiently({"method": method, "params": params})
+
+    async def call_for(self, visitor: object, method: str, params: object) -> Any:
+        """The same on behalf of somebody else: how a standby hands on what the owner decides."""
+        return await self._patiently({"method": method, "params": params, "visitor": visitor})
+
+    async def _patiently(self, asked: dict[str, object]) -> Any:
         patience = _Patience(self._patience_s)
         async with self._turn:
             while True:
                 try:
                     async with asyncio.timeout(self._answer_within_s):
-                        return await self._ask(method, params)
+                        return await self._ask(asked)
                 except (OSError, EOFError, NodeRefused) as fault:  # a time-out is an OSError, too
                     if isinstance(fault, NodeRefused) and fault.name != "Unavailable":
                         raise
@@ -122,7 +126,7 @@ class Client:
     async def _stream(self, after: int) -> AsyncIterator[Any]:
         reader, writer = await asyncio.open_unix_connection(self._socket, limit=LINE_BYTES_MAX)
         try:
-            writer.write(_request(0, "events.follow", {"after": after}))
+            writer.write(_request(0, {"method": "events.follow", "params": {"after": after}}))
             while (line := await reader.readline()).endswith(b"\n"):  # half a line is none
                 message = msgspec.json.decode(line)
                 if "error" in message:
@@ -131,21 +135,21 @@ class Client:
         finally:
             writer.close()
 
-    async def _ask(self, method: str, params: dict[str, object]) -> Any:
+    async def _ask(self, asked: dict[str, object]) -> Any:
         try:
-            return await self._ask_once(method, params)
+            return await self._ask_once(asked)
         except NodeRefused:
             raise
         except BaseException:  # also a cancelled call: its answer must not be taken for the next one's
             await self.close()
             raise
 
-    async def _ask_once(self, method: str, params: dict[str, object]) -> Any:
+    async def _ask_once(self, asked: dict[str, object]) -> Any:
         if self._streams is None:
             self._streams = await asyncio.open_unix_connection(self._socket, limit=LINE_BYTES_MAX)
         reader, writer = self._streams
         id_ = next(self._ids)
-        writer.write(_request(id_, method, params))
+        writer.write(_request(id_, asked))
         await writer.drain()
         line = await reader.readline()
         if not line.endswith(b"\n"):
@@ -172,8 +176,8 @@ class _Patience:
         self._wait_s = min(2 * self._wait_s, _RETRY_MAX_S)
 
 
-def _request(id_: int, method: str, params: dict[str, object]) -> bytes:
-    return msgspec.json.encode({"jsonrpc": "2.0", "id": id_, "method": method, "params": params}) + b"\n"
+def _request(id_: int, asked: dict[str, object]) -> bytes:
+    return msgspec.json.encode({"jsonrpc": "2.0", "id": id_, **asked}) + b"\n"
 
 
 def _refusal(error: dict[str, Any]) -> NodeRefused:

@@ -27,6 +27,12 @@ from holdfast.adapters.postgres.settings import Postgres, Secret
 from holdfast.core.policy import Policy, faults
 from holdfast.core.refusal import Refused
 from holdfast.core.values import Network
+from holdfast.doors.grpc.settings import LEAVES as GRPC
+from holdfast.doors.grpc.settings import GrpcSettings
+from holdfast.doors.grpc.settings import why_not_open as why_not_grpc
+from holdfast.doors.http.settings import LEAVES as HTTP
+from holdfast.doors.http.settings import HttpSettings
+from holdfast.doors.http.settings import faults as http_faults
 
 FILE: Final = Path("holdfast.toml")
 """Read from the working directory when no file is named and it exists."""
@@ -74,6 +80,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     standby: bool = False
     store: Store = Store.SQLITE
     postgres: Postgres = Postgres()
+    http: HttpSettings | None = None
+    """None where the door stays shut: a node opens no port unless it is told to."""
+    grpc: GrpcSettings | None = None
     log: Log = Log()
     policy: Policy = Policy.for_network(Network.DEVELOPMENT)
 
@@ -94,7 +103,15 @@ def load(file: Path | None, environ: Mapping[str, str], flags: Mapping[str, obje
     for fault in faults(config.policy):
         path = fault.path if fault.path in LEAVES else f"policy.{fault.path}"
         wrong.append(Refused(fault.rule, f"{path}: {fault.says}", fault.hint, BAD))
+    wrong += _unsafe_doors(config)
     return wrong or config
+
+
+def _unsafe_doors(config: Config) -> Iterator[Refused]:
+    for no in http_faults(config.http) if config.http is not None else ():
+        yield Refused(no.rule, f"http.{no.says}", no.hint, BAD)
+    if config.grpc is not None and (why := why_not_grpc(config.grpc)) is not None:
+        yield Refused(why.rule, f"grpc.{why.says}", why.hint, BAD)
 
 
 BAD: Final = "BadConfig"
@@ -121,6 +138,10 @@ LEAVES: Final[Mapping[str, Any]] = {
     "chain_id": int,
     "store": Store,
     **{f"postgres.{name}": kind for name, kind in POSTGRES.items()},
+    "http.enabled": bool,
+    **{f"http.{name}": kind for name, kind in HTTP.items()},
+    "grpc.enabled": bool,
+    **{f"grpc.{name}": kind for name, kind in GRPC.items()},
     **dict(_leaves_of(Log, "log.")),
     **{path: kind for path, kind in _leaves_of(Policy, "policy.") if path.count(".") == 2},
 }
@@ -253,9 +274,23 @@ def _assemble(leaves: Mapping[str, Any]) -> Config:
         standby=leaves.get("standby", base.standby),
         store=leaves.get("store", base.store),
         postgres=_replaced(base.postgres, {**leaves, **dsn}, "postgres."),
+        http=_door(HttpSettings(), leaves, "http."),
+        grpc=_door(GrpcSettings(), leaves, "grpc."),
         log=_replaced(base.log, leaves, "log."),
         policy=policy,
     )
+
+
+def _door(settings: S, leaves: Mapping[str, Any], prefix: str) -> S | None:
+    """A door that is opened, with its settings; files are named by paths."""
+    if not leaves.get(f"{prefix}enabled", False):
+        return None
+    files = {
+        path: Path(leaves[path]).expanduser()
+        for name in ("certificate", "key", "client_ca")
+        if (path := f"{prefix}{name}") in leaves
+    }
+    return _replaced(settings, {**leaves, **files}, prefix)
 
 
 def _replaced(struct: S, leaves: Mapping[str, Any], prefix: str) -> S:

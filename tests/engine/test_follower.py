@@ -20,7 +20,8 @@ from holdfast.core.state import digest
 from holdfast.core.values import AccountId, Amount, BatchNo, Digest, Epoch, EventNo, Height
 from holdfast.engine import read, snapshot
 from holdfast.engine.follower import Follower
-from holdfast.engine.loop import Accepted, Engine, Phase
+from holdfast.engine.loop import Engine
+from holdfast.engine.outcome import Accepted, Phase
 
 ALICE, BOB = AccountId("alice"), AccountId("bob")
 pytestmark = pytest.mark.rule("ENG-006")

@@ -15,7 +15,7 @@ from holdfast.core.escrow.acts import Charge, Finalize, Mint, Refund, Reserve
 from holdfast.core.refusal import Refused
 from holdfast.core.values import AccountId, Amount, EventNo, Height
 from holdfast.engine.history import History, Prefixes, prefix_of
-from holdfast.engine.loop import Accepted
+from holdfast.engine.outcome import Accepted
 
 ALICE, BOB = AccountId("alice"), AccountId("bob")
 pytestmark = pytest.mark.rule("ENG-005")

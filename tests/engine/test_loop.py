@@ -19,7 +19,8 @@ from holdfast.core.event import OwnershipTaken, Tip
 from holdfast.core.refusal import Corrupt, Fenced, Refused, Unavailable
 from holdfast.core.state import State, digest
 from holdfast.core.values import AccountId, Amount, EventNo, Height
-from holdfast.engine.loop import Accepted, Engine, Phase
+from holdfast.engine.loop import Engine
+from holdfast.engine.outcome import Accepted, Phase
 
 ALICE = AccountId("alice")
 

@@ -16,7 +16,8 @@ from holdfast.core.refusal import Corrupt, Unavailable
 from holdfast.core.state import digest
 from holdfast.core.values import AccountId, Amount, BatchNo, Digest, Epoch, EventNo, Height
 from holdfast.engine import read
-from holdfast.engine.loop import Engine, Phase
+from holdfast.engine.loop import Engine
+from holdfast.engine.outcome import Phase
 
 ALICE, BOB = AccountId("alice"), AccountId("bob")
 pytestmark = pytest.mark.rule("ENG-004")

@@ -20,7 +20,8 @@ from holdfast.core.state import digest, snapshot
 from holdfast.core.values import AccountId, Amount, EventNo
 from holdfast.engine import read
 from holdfast.engine import snapshot as snapshots
-from holdfast.engine.loop import Accepted, Engine
+from holdfast.engine.loop import Engine
+from holdfast.engine.outcome import Accepted
 from holdfast.engine.recover import recover
 
 ALICE = AccountId("alice")

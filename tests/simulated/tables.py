@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
 
 from holdfast.core.claim import Claim
-from holdfast.core.escrow.books import Account, Hold
 from holdfast.core.event import Tip
 from holdfast.core.refusal import Unavailable
+from holdfast.core.state import TABLES
 from holdfast.ports import CLAIMS, Chunk, Page, Row
 
-FIELDS = {"account": Account.__struct_fields__, "hold": Hold.__struct_fields__}
+FIELDS = {table: record.__struct_fields__ for table, record in TABLES.items()}
+
+
+def _is_match(found: Any, name: str, value: Any) -> bool:
+    return bool(found >= value) if name.endswith(">=") else bool(found == value)
 
 
 class SimulatedTables:
@@ -51,10 +56,10 @@ class SimulatedTables:
         return self.rows[table].get(key)
 
     async def page(self, table: str, match: Mapping[str, object], after: object, limit: int) -> Page:
-        at = [(FIELDS[table].index(column), value) for column, value in match.items()]
+        at = [(FIELDS[table].index(name.removesuffix(">=")), name, value) for name, value in match.items()]
         keys = sorted(key for key in self.rows[table] if key > after)  # type: ignore[operator, type-var]
         rows = [self.rows[table][key] for key in keys]
-        return [row for row in rows if all(row[i] == value for i, value in at)][:limit], self.at.last
+        return [row for row in rows if all(_is_match(row[i], name, value) for i, name, value in at)][:limit], self.at.last
 
     async def claim_keys(self) -> AsyncIterator[Sequence[bytes]]:
         yield list(self.claims)
@@ -66,7 +71,8 @@ class SimulatedTables:
         at, rows = self.at, {table: list(lines.values()) for table, lines in self.rows.items()}
         rows[CLAIMS] = [(key, claim.event, claim.checksum) for key, claim in self.claims.items()]
         for table, lines in rows.items():
-            yield at, table, lines
+            if lines or table == CLAIMS:
+                yield at, table, lines
 
     async def faults(self) -> list[str]:
         return []

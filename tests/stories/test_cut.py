@@ -23,7 +23,8 @@ from holdfast.core.event import Tip
 from holdfast.core.refusal import Unavailable
 from holdfast.core.state import State, digest
 from holdfast.core.values import AccountId, Amount, BatchNo
-from holdfast.engine.loop import Accepted, Engine, Phase
+from holdfast.engine.loop import Engine
+from holdfast.engine.outcome import Accepted, Phase
 
 ALICE = AccountId("alice")
 

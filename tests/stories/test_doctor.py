@@ -13,7 +13,7 @@ from tests.storage.stores import Place
 from tests.stories.node import HOLDFAST, NodeProcess, on_postgres
 
 from holdfast.client import Client
-from holdfast.engine.loop import Phase
+from holdfast.engine.outcome import Phase
 
 
 def doctor(data: Path, environ: Mapping[str, str] | None = None) -> tuple[int, str]:

@@ -23,7 +23,6 @@ Id = Annotated[
 Owner = Annotated[str, typer.Argument(metavar="ACCOUNT", help="An account, for example alice.")]
 Amount = Annotated[int, typer.Argument(metavar="AMOUNT", min=0, help="In the smallest unit.")]
 Hold = Annotated[str, typer.Argument(metavar="HOLD", help="The reservation's id in hex.")]
-Height = Annotated[int, typer.Option(min=1, help="Height of the block that does it.")]
 PATIENCE_S = 5.0
 
 
@@ -95,18 +94,12 @@ def reserve(
 
 
 @app.command()
-def charge(id_: Hold, payee: Owner, amount: Amount, height: Height, data: Data = None) -> None:
-    """Pay part of a reservation to somebody and give the rest back."""
-    _say(data, "account.charge", id=id_, payee=payee, amount=amount, height=height)
+def charge(id_: Hold, payee: Owner, amount: Amount, data: Data = None) -> None:
+    """Pay part of a reservation to somebody in the open block and give the rest back."""
+    _say(data, "account.charge", id=id_, payee=payee, amount=amount)
 
 
 @app.command()
-def refund(id_: Hold, height: Height, data: Data = None) -> None:
-    """Give a reservation back."""
-    _say(data, "account.refund", id=id_, height=height)
-
-
-@app.command()
-def finalize(height: Annotated[int, typer.Argument(metavar="HEIGHT", min=1)], data: Data = None) -> None:
-    """Blocks up to this height are final: what they paid is available now."""
-    _say(data, "account.finalize", height=height)
+def refund(id_: Hold, data: Data = None) -> None:
+    """Give a reservation back in the open block."""
+    _say(data, "account.refund", id=id_)

@@ -19,7 +19,7 @@ class Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     CAN-005: fields are only ever added at the end, with a default. An older reader skips what it does not know, and
     since batches are kept and copied as the bytes they were sealed with, nothing unknown is ever lost.
-    Tags are never used again: 1–15 engine, 16–31 escrow.
+    Tags are never used again: 1–15 engine, 16–31 escrow, 32–39 keys, 40–49 chain, 50–69 jobs.
     """
 
 
@@ -62,6 +62,8 @@ class Decided(msgspec.Struct, frozen=True, gc=False):
     attachments: tuple[Attachment, ...] = ()
     since: EventNo | None = None
     """Set where the same thing was decided before: the number of the event that did it."""
+    preface: int = 0
+    """How many events come before the one that answers the command."""
 
 
 class Batch(msgspec.Struct, frozen=True, gc=False):

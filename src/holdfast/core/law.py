@@ -9,15 +9,40 @@ from typing import Any, Final
 
 import msgspec
 
+from holdfast.core import key
+from holdfast.core.act import Act, ActDone
+from holdfast.core.chain import acts as chain
+from holdfast.core.chain import apply as link
+from holdfast.core.chain import decide as may_link
+from holdfast.core.chain.blocks import TxKind
 from holdfast.core.escrow import acts as money
 from holdfast.core.escrow import apply as move
 from holdfast.core.escrow import decide as may
 from holdfast.core.event import Batch, Decided, Event, OwnershipTaken, Tip, check_follows, seal, tip_of
+from holdfast.core.queue import acts as queue
+from holdfast.core.queue import apply as line
+from holdfast.core.queue import decide as may_queue
 from holdfast.core.refusal import Corrupt, Refused
 from holdfast.core.state import State
 from holdfast.core.values import Epoch, EventNo
 
-Command = money.Mint | money.Reserve | money.Charge | money.Refund | money.Finalize | money.RollBack
+Command = (
+    money.Mint
+    | money.Reserve
+    | money.Charge
+    | money.Refund
+    | money.Finalize
+    | money.RollBack
+    | key.MakeKey
+    | key.RotateKey
+    | key.RevokeKey
+    | queue.Enqueue
+    | queue.Cancel
+    | queue.RaiseFee
+    | chain.Seal
+    | chain.RollBack
+    | Act
+)
 
 _DECIDE: Final[dict[type, Callable[[State, Any, int], Decided | Refused]]] = {
     money.Mint: may.mint,
@@ -26,24 +51,61 @@ _DECIDE: Final[dict[type, Callable[[State, Any, int], Decided | Refused]]] = {
     money.Refund: may.refund,
     money.Finalize: may.finalize,
     money.RollBack: may.roll_back,
+    key.MakeKey: key.make,
+    key.RotateKey: key.rotate,
+    key.RevokeKey: key.revoke,
+    queue.Enqueue: may_queue.enqueue,
+    queue.Cancel: may_queue.cancel,
+    queue.RaiseFee: may_queue.raise_fee,
+    chain.Seal: may_link.seal,
+    chain.RollBack: may_link.roll_back,
+    Act: lambda state, act, now_ms: _by_name(act, decide(state, act.command, now_ms)),
 }
 
 _APPLY: Final[dict[type[Event], Callable[[State, Any], None]]] = {
     OwnershipTaken: lambda state, event: setattr(state, "owner", event),
+    ActDone: lambda _state, _event: None,
     money.Minted: move.apply_minted,
     money.Reserved: move.apply_reserved,
     money.Charged: move.apply_charged,
     money.Refunded: move.apply_refunded,
-    money.Finalized: move.apply_finalized,
+    money.Finalized: link.apply_finalized,
     money.Undone: move.apply_undone,
+    key.KeyMade: key.apply_made,
+    key.KeyRotated: key.apply_rotated,
+    key.KeyRevoked: key.apply_revoked,
+    queue.JobAdmitted: line.apply_admitted,
+    queue.JobCancelled: line.apply_cancelled,
+    queue.FeeRaised: line.apply_fee_raised,
+    chain.BlockSealed: link.apply_sealed,
+    chain.BlockUndone: link.apply_undone,
+    chain.Reincluded: link.apply_reincluded,
 }
+
+TRANSACTIONS: Final[dict[type[Event], tuple[TxKind, Callable[[Any], bytes], Callable[[Any], bytes]]]] = {
+    queue.JobAdmitted: (TxKind.ADMISSION, lambda event: event.id, lambda event: event.request_hash),
+    queue.JobCancelled: (TxKind.CANCELLATION, lambda event: event.id, lambda event: event.reason.encode()),
+}
+"""CHN-001: the events that blocks are made of, whom each concerns and what it says."""
 
 _CLAIM_KEY: Final[dict[type, Callable[[State, Any], bytes | None]]] = {
     money.Mint: lambda _, command: money.mint_key(command),
     money.Reserve: lambda _, command: money.hold_key(command),
     money.Charge: may.settlement_asked_for,
     money.Refund: may.settlement_asked_for,
+    key.MakeKey: lambda _, command: key.key_claim(command),
+    queue.Enqueue: lambda _, command: queue.enqueue_key(command),
+    Act: lambda state, act: claim_key(state, act.command),
 }
+
+
+def _by_name(act: Act, decided: Decided | Refused) -> Decided | Refused:
+    """SEC-001: who asked stands before what was done, in the same batch; what changed nothing needs no name."""
+    if isinstance(decided, Refused) or not decided.events:
+        return decided
+    signed = ActDone(act.actor, act.method, len(decided.events))
+    return Decided((signed, *decided.events), decided.attachments, preface=1)
+
 
 EVENTS: Final = tuple(_APPLY)
 _pack = msgspec.msgpack.Encoder().encode
@@ -65,6 +127,9 @@ def apply(state: State, event: Event) -> None:
     """Give the event the next number and let it take effect: the only way state changes (ENG-001)."""
     state.last_event = EventNo(state.last_event + 1)
     _APPLY[type(event)](state, event)
+    if (found := TRANSACTIONS.get(type(event))) is not None:
+        kind, subject, about = found
+        link.include(state, kind, subject(event), about(event))
 
 
 def pack(tip: Tip, epoch: Epoch, events: list[Event], time_ms: int) -> Batch:

@@ -9,17 +9,29 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.core.canon import H
+from holdfast.core.chain.blocks import Block, Chain, begun
 from holdfast.core.claim import Claims
-from holdfast.core.escrow.books import Account, Hold, Ledger, Touched
+from holdfast.core.escrow.books import Account, Hold, Ledger
 from holdfast.core.event import OwnershipTaken, Tip
+from holdfast.core.job.record import Job, Spec
+from holdfast.core.key import Key
 from holdfast.core.policy import Policy
+from holdfast.core.queue.books import Queue, Remembered, counted
 from holdfast.core.refusal import Corrupt
-from holdfast.core.values import Digest, EventNo, Height, HoldId
+from holdfast.core.touch import Touched
+from holdfast.core.values import ChainId, Digest, EventNo, Height, HoldId, KeyId
 
 SNAPSHOT_TAG: Final = "holdfast.snapshot.v1"
 MAGIC: Final = b"holdfast snapshot 1\n"
-TABLES: Final = ("account", "hold")
-"""The tables of the projection; every record that a station touches is a row of one of them."""
+TABLES: Final[dict[str, type[msgspec.Struct]]] = {
+    "account": Account,
+    "hold": Hold,
+    "key": Key,
+    "block": Block,
+    "job": Job,
+    "spec": Spec,
+}
+"""The tables of the projection, each with the record that is its row; the record's first field is the table's key."""
 _pack = msgspec.msgpack.Encoder().encode
 
 
@@ -34,10 +46,22 @@ class State(msgspec.Struct):
     claims: Claims = msgspec.field(default_factory=Claims)
     touched: Touched = msgspec.field(default_factory=lambda: {table: {} for table in TABLES})
     """Records changed since the last batch was sealed, by table and key: what the projection must write."""
+    keys: dict[KeyId, Key] = {}
+    queue: Queue = msgspec.field(default_factory=Queue)
+    chain: Chain = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        if self.chain is None:
+            self.chain = begun(ChainId(self.policy.chain_id))
+
+    @property
+    def open_height(self) -> Height:
+        """CHN-002: the block that everything decided now belongs to."""
+        return Height(self.chain.head.height + 1)
 
 
 class Snapshot(msgspec.Struct, frozen=True, array_like=True):
-    """A state at the end of a batch, as stored; `digest` is the state's."""
+    """A state at the end of a batch, as stored; `digest` is the state's. What is missing at the end is empty."""
 
     tip: Tip
     digest: Digest
@@ -46,14 +70,34 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     settled: dict[Height, list[HoldId]]
     totals: tuple[Height, int, int, int]
     owner: OwnershipTaken | None
+    keys: list[Key] = []
+    jobs: list[Job] = []
+    remembered: dict[bytes, Remembered] = {}
+    chain: Chain | None = None
 
 
 def digest(state: State) -> Digest:
-    """ENG-003: equal states, equal digests, whatever the order in which their entries came to be."""
+    """ENG-003: equal states, equal digests, whatever the order in which their entries came to be.
+
+    A station that nobody has used adds nothing, so that histories from before it was built keep their digest.
+    """
     ledger = state.ledger
     totals = _totals(ledger)
-    parts = (_digest_of(ledger.accounts), _digest_of(ledger.holds), _digest_of(ledger.settled))
+    parts = [_digest_of(ledger.accounts), _digest_of(ledger.holds), _digest_of(ledger.settled)]
+    for name, entries in _later_parts(state):
+        if entries:
+            parts.append(name + _digest_of(entries))
     return H("holdfast.state.v1", state.last_event, _pack((totals, state.owner)), *parts)
+
+
+def _later_parts(state: State) -> tuple[tuple[bytes, Mapping[Any, object]], ...]:
+    queue, chain = state.queue, state.chain
+    return (
+        (b"keys", state.keys),
+        (b"jobs", queue.jobs),
+        (b"remembered", queue.remembered),
+        (b"chain", {} if chain.is_untouched else {0: chain}),
+    )
 
 
 def _totals(ledger: Ledger) -> tuple[Height, int, int, int]:
@@ -69,9 +113,10 @@ def _digest_of(entries: Mapping[Any, object]) -> bytes:
 
 def snapshot(state: State, tip: Tip) -> bytes:
     """The state as bytes that carry their own hash; `tip` is the batch it is the fold of."""
-    ledger = state.ledger
-    accounts, holds = list(ledger.accounts.values()), list(ledger.holds.values())
-    body = _pack(Snapshot(tip, digest(state), accounts, holds, ledger.settled, _totals(ledger), state.owner))
+    ledger, queue = state.ledger, state.queue
+    money = (list(ledger.accounts.values()), list(ledger.holds.values()), ledger.settled, _totals(ledger))
+    work = (list(state.keys.values()), list(queue.jobs.values()), queue.remembered, state.chain)
+    body = _pack(Snapshot(tip, digest(state), *money, state.owner, *work))
     return MAGIC + H(SNAPSHOT_TAG, body) + body
 
 
@@ -91,4 +136,18 @@ def restore(raw: bytes, policy: Policy) -> tuple[State, Tip]:
         raise Corrupt("ENG-003", f"the snapshot cannot be read: {fault}") from fault
     accounts, holds = {each.owner: each for each in stored.accounts}, {each.id: each for each in stored.holds}
     ledger = Ledger(accounts, holds, stored.settled, *stored.totals)
-    return State(policy, ledger, stored.tip.last, stored.owner), stored.tip
+    queue = counted({job.id: job for job in stored.jobs})
+    queue.remembered = stored.remembered
+    state = State(policy, ledger, stored.tip.last, stored.owner, keys={key.id: key for key in stored.keys}, queue=queue)
+    if stored.chain is not None:
+        state.chain = stored.chain
+        _share_blocks(state.chain)
+    return state, stored.tip
+
+
+def _share_blocks(chain: Chain) -> None:
+    """The head is one of the blocks that are kept, not a copy of it."""
+    kept = [*chain.recent.values(), *([chain.base] if chain.base else [])]
+    for each in kept:
+        if each.block.event == chain.head.event:
+            chain.head = each.block

@@ -25,6 +25,8 @@ Seed = NewType("Seed", bytes)
 HoldId = NewType("HoldId", bytes)
 """Names one reservation of money for ever; for a job's money it is the job's task id."""
 AccountId = NewType("AccountId", str)
+KeyId = NewType("KeyId", str)
+"""Names an API key; not its secret."""
 
 U64_MAX: Final = 2**64 - 1
 ZERO_DIGEST: Final = Digest(bytes(32))

@@ -30,6 +30,16 @@ ANSWERS: Final = {
     "NotFound": Answer(-32001, 404, "NOT_FOUND", 1),
     "InsufficientFunds": Answer(-32002, 402, "FAILED_PRECONDITION", 1),
     "IdReused": Answer(-32003, 409, "ALREADY_EXISTS", 1),
+    "QueueFull": Answer(-32004, 503, "RESOURCE_EXHAUSTED", 75),
+    "BackPressure": Answer(-32005, 503, "RESOURCE_EXHAUSTED", 75),
+    "NoResultYet": Answer(-32006, 409, "FAILED_PRECONDITION", 1),
+    # who asks, and how much
+    "Unauthorized": Answer(-32020, 401, "UNAUTHENTICATED", 77),
+    "KeyExpired": Answer(-32021, 401, "UNAUTHENTICATED", 77),
+    "KeyRevoked": Answer(-32022, 401, "UNAUTHENTICATED", 77),
+    "Forbidden": Answer(-32023, 403, "PERMISSION_DENIED", 77),
+    "RateLimited": Answer(-32024, 429, "RESOURCE_EXHAUSTED", 75),
+    "TooLarge": Answer(-32025, 413, "RESOURCE_EXHAUSTED", 2),
     # the world or the store said no
     "Unavailable": Answer(-32010, 503, "UNAVAILABLE", 75),
     "Corrupt": Answer(-32011, 500, "DATA_LOSS", 74),

@@ -15,8 +15,8 @@ import msgspec
 
 from holdfast.core.refusal import Refused, Unavailable
 from holdfast.core.values import EventNo
+from holdfast.doors.desk import LOCAL, Desk, Visitor
 from holdfast.doors.jsonrpc import answer, failure
-from holdfast.doors.methods import Desk
 from holdfast.doors.shapes import plain, read_params
 
 LINE_BYTES_MAX: Final = 4 << 20
@@ -112,7 +112,7 @@ class _Visit:
 
     async def _answer(self, line: bytes) -> None:
         try:
-            if (said := await answer(self._desk, line)) is not None:
+            if (said := await answer(self._desk, line, _on_behalf_of(line))) is not None:
                 await self._say(said)
         except ConnectionError:
             pass
@@ -135,6 +135,20 @@ class _Visit:
     async def _say(self, raw: bytes) -> None:
         self._writer.write(raw + b"\n")
         await self._writer.drain()
+
+
+def _on_behalf_of(line: bytes) -> Visitor:
+    """Whoever may open the socket may also speak for others: a follower does, when it hands a request on."""
+    if b'"visitor"' not in line:
+        return LOCAL
+    try:
+        return msgspec.json.decode(line, type=_HandedOn).visitor
+    except msgspec.DecodeError:
+        return LOCAL
+
+
+class _HandedOn(msgspec.Struct):
+    visitor: Visitor = LOCAL
 
 
 def _follow_request(line: bytes) -> tuple[object, object] | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from enum import StrEnum
 from typing import Final, Protocol, TypeVar
 
 import msgspec
@@ -21,6 +20,7 @@ from holdfast.core.refusal import Corrupt, Fenced, Refused, Unavailable
 from holdfast.core.state import State
 from holdfast.core.values import Epoch, EventNo
 from holdfast.engine.history import History
+from holdfast.engine.outcome import Accepted, Outcome, Phase
 from holdfast.engine.project import Images, Projector, RowKey, take_images
 from holdfast.engine.read import Standing
 from holdfast.engine.recover import Recovered, recover
@@ -37,27 +37,6 @@ RETRY_MS_FIRST, RETRY_MS_MAX = 100, 5_000
 DRAIN_S: Final = 30.0
 """How long a stop waits for the tables."""
 _log = structlog.get_logger()
-
-
-class Accepted(msgspec.Struct, frozen=True, gc=False):
-    """Recorded, and durable by the time the caller sees it."""
-
-    event: EventNo
-    """The event that did it; for a repeat, the one that did it the first time."""
-    is_repeat: bool = False
-
-
-Outcome = Accepted | Refused
-
-
-class Phase(StrEnum):
-    """Where the owner is in its own life."""
-
-    STOPPED = "stopped"
-    RECOVERING = "recovering"
-    RUNNING = "running"
-    STOPPING = "stopping"
-    FAILED = "failed"
 
 
 class Standby(Protocol):
@@ -184,6 +163,10 @@ class Engine:
         """A row that is durable but perhaps not in the tables yet."""
         return self.projector.peek(key)
 
+    def now_ms(self) -> int:
+        """The time as the next batch would have it (CAN-004)."""
+        return max(self._time.now_ms(), self.durable.time_ms)
+
     def standing(self) -> Standing:
         return Standing("owner", self.phase, self.durable, self.projector.checkpoint.last)
 
@@ -215,19 +198,19 @@ class Engine:
         self._check_running()
         batch, state = self._open, self.state
         if not batch.events:
-            batch.time_ms = max(self._time.now_ms(), self.durable.time_ms)
+            batch.time_ms = self.now_ms()
         decided = law.decide(state, command, batch.time_ms)
         if isinstance(decided, Refused):
             return decided
         if decided.since is not None:
             return Accepted(decided.since, is_repeat=True)
-        first = EventNo(state.last_event + 1)
+        fact, number = decided.events[decided.preface], EventNo(state.last_event + 1 + decided.preface)
         for event in decided.events:
             self._apply(event)
         batch.events.extend(decided.events)
         batch.attachments.extend(decided.attachments)
         self._wake.set()
-        return Accepted(first)
+        return Accepted(number, fact=fact)
 
     def _apply(self, event: Event) -> None:
         try:

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
 from holdfast.core import law
 from holdfast.core.canon import H
+from holdfast.core.chain.blocks import Block
 from holdfast.core.escrow.acts import Reserve, Reserved, hold_key
 from holdfast.core.escrow.books import Account, Hold
 from holdfast.core.event import PAYLOAD_TAG, Tip
+from holdfast.core.job.record import Job, Spec
 from holdfast.core.policy import Policy
+from holdfast.core.queue.acts import job_key
 from holdfast.core.refusal import Corrupt
-from holdfast.core.state import State
-from holdfast.core.values import AccountId, Amount, BatchNo, EventNo, HoldId
+from holdfast.core.state import TABLES, State
+from holdfast.core.values import AccountId, Amount, BatchNo, Digest, EventNo, Height, HoldId, TaskId
 from holdfast.engine.project import RowKey
 from holdfast.engine.tail import Tail
 from holdfast.ports import Journal, Row, Tables
 
-R = TypeVar("R", Account, Hold)
+R = TypeVar("R", bound=msgspec.Struct)
 T = TypeVar("T")
 PAGE_MAX = 1_000
+_RESTORE: Final = "restore it from a backup"
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -51,7 +55,7 @@ class Source(Protocol):
 class Listing(msgspec.Struct, frozen=True):
     """Some rows in key order, and the event up to which they are complete (ENG-004)."""
 
-    rows: list[Account] | list[Hold]
+    rows: list[Any]
     as_of: EventNo
     next_after: str | int | None
     """Where the next page starts, None at the end."""
@@ -65,25 +69,64 @@ async def account(source: Source, owner: AccountId) -> Account | None:
 async def hold(source: Source, id_: HoldId) -> Hold | None:
     """A reservation as it is now, from memory while it is open, from the projection once it is final."""
     image = await source.ask(lambda state: _copy(state.ledger.holds.get(id_)))
-    if image is not None:
+    return image or await _claimed(source, Hold, "hold", hold_key(Reserve(id_, AccountId(""), Amount(0))))
+
+
+async def job(source: Source, id_: TaskId) -> Job | None:
+    """A job as it is now, from memory while it lives or its money can still move, else from the projection."""
+    image = await source.ask(lambda state: _copy(state.queue.jobs.get(id_)))
+    return image or await _claimed(source, Job, "job", job_key(id_))
+
+
+async def job_of(source: Source, event: EventNo) -> Job | None:
+    """The job that an event admitted."""
+    return await _row(source, Job, "job", event)
+
+
+async def block(source: Source, height: Height) -> Block | None:
+    """The block of this height on the active chain."""
+
+    def in_memory(state: State) -> Block | None:
+        found = state.chain.recent.get(height)
+        return _copy(found.block) if found is not None else None
+
+    if (image := await source.ask(in_memory)) is not None:
         return image
-    number = await _event_of(source, hold_key(Reserve(id_, AccountId(""), Amount(0))))
-    if number is None:
-        return None
-    row = source.peek(("hold", number)) or await source.tables.get("hold", number)
-    return _record(Hold, row) if row else None
+    rows, _ = await source.tables.page("block", {"height": height, "status": "SEALED"}, 0, 1)
+    return _record(Block, rows[0]) if rows else None
+
+
+async def spec(source: Source, found: Job) -> bytes:
+    """What a job asks for: small payloads have a row, large ones are beside their batch (ENG-007)."""
+    small = await _row(source, Spec, "spec", found.event)
+    raw = small.raw if small is not None else await _attached(source, found.event, found.spec_digest)
+    if raw is None or H(PAYLOAD_TAG, raw) != found.spec_digest:
+        raise Corrupt("ENG-007", f"the payload of job {found.id.hex()} is missing or damaged", _RESTORE)
+    return raw
+
+
+async def _claimed(source: Source, kind: type[R], table: str, key: bytes) -> R | None:
+    number = await _event_of(source, key)
+    return None if number is None else await _row(source, kind, table, number)
+
+
+async def _row(source: Source, kind: type[R], table: str, key: object) -> R | None:
+    row = source.peek((table, key)) or await source.tables.get(table, key)
+    return _record(kind, row) if row else None
+
+
+async def _attached(source: Source, event: EventNo, digest: Digest) -> bytes | None:
+    number = await source.journal.batch_of(event)
+    return None if number is None else await source.journal.attachment(number, digest)
 
 
 async def memo(source: Source, found: Hold) -> bytes:
     """What a reservation was made for: small memos are in their event, large ones beside its batch (ENG-007)."""
     if found.memo_digest is None:
         return b""
-    number = await source.journal.batch_of(found.event)
-    raw = None if number is None else await source.journal.attachment(number, found.memo_digest)
-    if raw is None and number is not None:
-        raw = await _inline_memo(source, number, found.event)
+    raw = await _attached(source, found.event, found.memo_digest) or await _inline_memo(source, found.event)
     if raw is None or H(PAYLOAD_TAG, raw) != found.memo_digest:
-        raise Corrupt("ENG-007", f"the memo of event {found.event} is missing or damaged", "restore it from a backup")
+        raise Corrupt("ENG-007", f"the memo of event {found.event} is missing or damaged", _RESTORE)
     return raw
 
 
@@ -91,10 +134,9 @@ async def page(source: Source, table: str, match: Mapping[str, object], after: s
     """A list is read from the tables and says as of which event; it may lag the newest by a moment."""
     limit = min(limit, PAGE_MAX)
     rows, as_of = await source.tables.page(table, match, after, limit)
-    kind: type[Account] | type[Hold] = Account if table == "account" else Hold
     next_after = rows[-1][0] if len(rows) == limit else None
     assert next_after is None or isinstance(next_after, str | int)
-    return Listing([_record(kind, row) for row in rows], as_of, next_after)  # type: ignore[type-var, arg-type]
+    return Listing([_record(TABLES[table], row) for row in rows], as_of, next_after)
 
 
 def _copy(found: R | None) -> R | None:
@@ -109,7 +151,10 @@ async def _event_of(source: Source, key: bytes) -> EventNo | None:
     return old.event if old else None
 
 
-async def _inline_memo(source: Source, number: BatchNo, event: EventNo) -> bytes | None:
+async def _inline_memo(source: Source, event: EventNo) -> bytes | None:
+    number = await source.journal.batch_of(event)
+    if number is None:
+        return None
     async for batch in source.journal.read(BatchNo(number - 1), number):
         found = law.unpack(batch)[event - batch.first]
         if isinstance(found, Reserved) and found.memo is not None:

@@ -8,6 +8,7 @@ from typing import Final
 
 from holdfast.adapters.postgres.connect import Connection
 from holdfast.adapters.sql.lots import Lot, lots_to_merge
+from holdfast.adapters.sql.shape import replacing
 from holdfast.adapters.sql.statements import postgres_queries
 from holdfast.core.claim import Claim
 from holdfast.ports import Row
@@ -23,7 +24,7 @@ async def put_rows(connection: Connection, table: str, rows: Sequence[Row]) -> N
     incoming = f"incoming_{table}"
     await connection.execute(f"CREATE TEMPORARY TABLE IF NOT EXISTS {incoming} (LIKE {table}) ON COMMIT DELETE ROWS")
     await _copy(connection, incoming, list(latest.values()))
-    await connection.execute(_SQL[f"put_{table}"])
+    await connection.execute(f"INSERT INTO {table} SELECT * FROM {incoming} {replacing(table)}")  # noqa: S608
 
 
 async def add_lot(connection: Connection, claims: Sequence[tuple[bytes, Claim]]) -> None:

@@ -15,7 +15,7 @@ from holdfast.adapters.postgres.lock import take_lock
 from holdfast.adapters.postgres.migrate import check_schema, migrate
 from holdfast.adapters.postgres.settings import SCHEMA
 from holdfast.adapters.sql.lots import Lot, keys_of_all
-from holdfast.adapters.sql.shape import FILTERS, KEYS
+from holdfast.adapters.sql.shape import FILTERS, KEYS, where
 from holdfast.adapters.sql.statements import postgres_queries
 from holdfast.core.claim import Claim
 from holdfast.core.event import Tip
@@ -212,7 +212,6 @@ async def _empty(connection: Connection) -> None:
 def _page_sql(table: str, filters: tuple[str, ...]) -> str:
     """Rows and checkpoint in one statement, so of one moment; a row of nulls where no row is found."""
     key = KEYS[table]
-    where = "".join(f" AND {column} = ${number}" for number, column in enumerate(filters, start=3))
-    rows = f"SELECT * FROM {table} WHERE {key} > $1{where} ORDER BY {key} LIMIT $2"  # noqa: S608
+    rows = f"SELECT * FROM {table} WHERE {key} > $1{where(filters, '$', 3)} ORDER BY {key} LIMIT $2"  # noqa: S608
     at = "SELECT coalesce(max(last_event), 0) AS last_event FROM checkpoint"
     return f"SELECT at.last_event, row.* FROM ({at}) AS at LEFT JOIN ({rows}) AS row ON true ORDER BY row.{key}"  # noqa: S608

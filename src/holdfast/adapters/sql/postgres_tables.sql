@@ -10,29 +10,6 @@ ON CONFLICT (one) DO UPDATE SET
     time_ms = excluded.time_ms,
     hash = excluded.hash;
 
--- name: put_account
--- Replace accounts' balances by those that came in.
-INSERT INTO account SELECT * FROM incoming_account
-ON CONFLICT (owner) DO UPDATE SET
-    available = excluded.available,
-    held = excluded.held,
-    pending = excluded.pending;
-
--- name: put_hold
--- Replace reservations by those that came in.
-INSERT INTO hold SELECT * FROM incoming_hold
-ON CONFLICT (event) DO UPDATE SET
-    id = excluded.id,
-    owner = excluded.owner,
-    amount = excluded.amount,
-    memo_size = excluded.memo_size,
-    memo_digest = excluded.memo_digest,
-    status = excluded.status,
-    charged = excluded.charged,
-    payee = excluded.payee,
-    height = excluded.height,
-    settled = excluded.settled;
-
 -- name: merge_lot
 -- Copy several lots into one, in key order, so that the new pages are written front to back.
 INSERT INTO claim (lot, key, event, checksum)

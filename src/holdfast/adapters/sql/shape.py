@@ -1,10 +1,45 @@
-"""The tables that hold rows, as every store has them: their keys, and what a page may be filtered by."""
+"""The tables that hold rows, as every store has them: their keys, columns, filters, and how a row is replaced."""
 
 from __future__ import annotations
 
 from typing import Final
 
-KEYS: Final = {"account": "owner", "hold": "event"}
+from holdfast.core.chain.blocks import Block
+from holdfast.core.state import TABLES
+
+COLUMNS: Final = {table: record.__struct_fields__ for table, record in TABLES.items()}
+KEYS: Final = {table: columns[0] for table, columns in COLUMNS.items()}
 """Each table with its key column; also what `drop` empties."""
-FILTERS: Final = {"account": {"owner"}, "hold": {"owner", "status", "event"}}
-"""What a page may be filtered by."""
+
+FILTERS: Final = {
+    "account": {"owner"},
+    "hold": {"owner", "status", "event"},
+    "key": {"role", "account"},
+    "block": {"height", "status"},
+    "job": {"caller", "state", "kind", "height>="},
+    "spec": set[str](),
+}
+"""What a page may be filtered by: columns that are equal, or where it says so, at least."""
+
+FIXED: Final = {
+    "hold": {"id", "owner", "amount", "memo_size", "memo_digest"},
+    "key": {"event", "role", "account", "label", "made_ms"},
+    "block": set(Block.__struct_fields__) - {"status"},
+    "job": {"id", "kind", "caller", "tier", "height", "tx_hash", "nonce", "request_hash", "size_bytes", "enqueue_ms"},
+}
+"""Columns that never change once the row is there: replacing a row leaves them, and their indexes, alone."""
+
+
+def where(filters: tuple[str, ...], place: str, first: int = 1) -> str:
+    """The conditions of a page, with their places numbered from `first` on where the store numbers them."""
+    return "".join(
+        f" AND {name if name.endswith('>=') else name + ' ='} {place}{number if place == '$' else ''}"
+        for number, name in enumerate(filters, start=first)
+    )
+
+
+def replacing(table: str) -> str:
+    """What to do with a row that is there already: put the newer values in."""
+    key, fixed = KEYS[table], FIXED.get(table, set())
+    changing = [name for name in COLUMNS[table] if name != key and name not in fixed]
+    return f"ON CONFLICT ({key}) DO UPDATE SET " + ", ".join(f"{name} = excluded.{name}" for name in changing)

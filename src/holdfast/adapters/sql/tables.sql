@@ -8,16 +8,6 @@ SELECT number, epoch, last_event, time_ms, hash FROM checkpoint WHERE one = 1;
 -- Move the checkpoint, in the transaction of the rows it speaks of.
 INSERT OR REPLACE INTO checkpoint (one, number, epoch, last_event, time_ms, hash) VALUES (1, ?1, ?2, ?3, ?4, ?5);
 
--- name: put_account
--- Replace an account's balances.
-INSERT OR REPLACE INTO account VALUES (?1, ?2, ?3, ?4);
-
--- name: put_hold
--- Replace a reservation.
-INSERT INTO hold VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
-ON CONFLICT (event) DO UPDATE SET status = excluded.status, charged = excluded.charged, payee = excluded.payee,
-    height = excluded.height, settled = excluded.settled;
-
 -- name: put_claim
 -- Add a claim to a lot.
 INSERT INTO claim (lot, key, event, checksum) VALUES (?1, ?2, ?3, ?4);

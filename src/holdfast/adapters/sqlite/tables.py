@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from operator import itemgetter
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 import apsw
 
 from holdfast.adapters.sql.lots import keys_of_all, lots_to_merge
-from holdfast.adapters.sql.shape import FILTERS, KEYS
+from holdfast.adapters.sql.shape import COLUMNS, FILTERS, KEYS, replacing, where
 from holdfast.adapters.sql.statements import queries
 from holdfast.adapters.sqlite.connect import connect, connect_to_read, migrate
 from holdfast.adapters.sqlite.examine import as_stored, examine
@@ -65,8 +65,7 @@ class SqliteTables:
     async def page(self, table: str, match: Mapping[str, object], after: object, limit: int) -> Page:
         assert match.keys() <= FILTERS[table], "filters are columns of our own table"
         key = KEYS[table]
-        where = "".join(f" AND {column} = ?" for column in match)
-        sql = f"SELECT * FROM {table} WHERE {key} > ?{where} ORDER BY {key} LIMIT ?"  # noqa: S608
+        sql = f"SELECT * FROM {table} WHERE {key} > ?{where(tuple(match), '?')} ORDER BY {key} LIMIT ?"  # noqa: S608
 
         def read(db: apsw.Connection) -> Page:
             with db:  # rows and checkpoint of one moment
@@ -129,7 +128,7 @@ class SqliteTables:
         db = self._writer_db()
         with db:
             for table, lines in rows.items():
-                db.executemany(_SQL[f"put_{table}"], lines)
+                db.executemany(_put_sql(table), lines)
             if claims:
                 _add_lot(db, claims)
             tip = (checkpoint.number, checkpoint.epoch, checkpoint.last, checkpoint.time_ms, checkpoint.hash)
@@ -180,6 +179,12 @@ class SqliteTables:
         if self._to_read is not None:
             self._to_read.close()
             self._to_read = None
+
+
+@cache
+def _put_sql(table: str) -> str:
+    places = ", ".join("?" * len(COLUMNS[table]))
+    return f"INSERT INTO {table} VALUES ({places}) {replacing(table)}"  # noqa: S608 - our own names
 
 
 def _checkpoint(db: apsw.Connection) -> Tip:

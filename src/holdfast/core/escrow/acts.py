@@ -26,7 +26,7 @@ class Reserve(msgspec.Struct, frozen=True, gc=False):
 
 
 class Charge(msgspec.Struct, frozen=True, gc=False):
-    """In the block of this height, pay `amount` of a reservation to the payee and give the rest back."""
+    """In the block of this height (0: the open one), pay `amount` of a reservation out and give the rest back."""
 
     id: HoldId
     height: Height
@@ -35,7 +35,7 @@ class Charge(msgspec.Struct, frozen=True, gc=False):
 
 
 class Refund(msgspec.Struct, frozen=True, gc=False):
-    """In the block of this height, give a reservation back."""
+    """In the block of this height (0: the open one), give a reservation back."""
 
     id: HoldId
     height: Height

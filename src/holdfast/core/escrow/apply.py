@@ -16,7 +16,7 @@ from holdfast.core.escrow.acts import (
     mint_key,
     settlement_key,
 )
-from holdfast.core.escrow.books import HOLD_LIFE, MINT, Account, Books, Hold, HoldAct, Ledger
+from holdfast.core.escrow.books import HOLD_LIFE, MINT, NO_ROW, Account, Books, Hold, HoldAct, Ledger
 from holdfast.core.event import Event
 from holdfast.core.machine import step, why_not_step
 from holdfast.core.refusal import Corrupt
@@ -117,6 +117,29 @@ def apply_reserved(state: Books, event: Reserved) -> None:
     state.claims.add(hold_key(event), state.last_event, event)
 
 
+def hold_for(state: Books, id_: HoldId, owner: AccountId, amount: Amount) -> None:
+    """Reserve a job's fee. The job's own row tells of it, so this hold has no row, no event and no claim of its own."""
+    _post(state, ((owner, -amount, amount, 0),))
+    state.ledger.holds[id_] = Hold(NO_ROW, id_, owner, amount)
+    state.ledger.reserved_total += amount
+
+
+def raise_hold(state: Books, id_: HoldId, more: int) -> None:
+    """Add to what is reserved for a job."""
+    hold = state.ledger.holds[id_]
+    _post(state, ((hold.owner, -more, more, 0),))
+    hold.amount = Amount(hold.amount + more)
+    state.ledger.reserved_total += more
+
+
+def settle_for(
+    state: Books, id_: HoldId, act: HoldAct, height: Height, payee: AccountId | None, charged: Amount
+) -> None:
+    """Charge or refund a job's fee in the block of this height."""
+    _post(state, _settlement(state.ledger.holds[id_], payee, charged))
+    _settle(state, id_, act, height, payee, charged)
+
+
 def apply_charged(state: Books, event: Charged) -> None:
     _post(state, _charged(state.ledger, event))
     _settle(state, event.id, HoldAct.CHARGE, event.height, event.payee, event.charged)
@@ -132,9 +155,10 @@ def apply_finalized(state: Books, event: Finalized) -> None:
     settled = _settled_until(ledger, event.height)
     _post(state, (posting for hold in settled for posting in _release(hold)))
     for hold in settled:
-        _claim_settlement(state, hold)
         _move(hold, HoldAct.FINALIZE)
-        state.touched["hold"][hold.event] = hold
+        if hold.event != NO_ROW:
+            _claim_settlement(state, hold)
+        _touch(state, hold)
         del ledger.holds[hold.id]
     for height in [h for h in ledger.settled if h <= event.height]:
         del ledger.settled[height]
@@ -153,6 +177,12 @@ def _claim_settlement(state: Books, hold: Hold) -> None:
     state.claims.add(settlement_key(event), hold.settled, event)
 
 
+def undo(state: Books, height: Height) -> None:
+    """Take back what a block settled, if it settled anything."""
+    if height in state.ledger.settled:
+        apply_undone(state, Undone(height))
+
+
 def apply_undone(state: Books, event: Undone) -> None:
     ledger = state.ledger
     _post(state, _undone(ledger, event))
@@ -162,7 +192,7 @@ def apply_undone(state: Books, event: Undone) -> None:
         ledger.refunded_total -= hold.amount - hold.charged
         _move(hold, HoldAct.UNDO)
         hold.charged, hold.payee, hold.height, hold.settled = 0, None, None, None
-        state.touched["hold"][hold.event] = hold
+        _touch(state, hold)
 
 
 def _settle(state: Books, id_: HoldId, act: HoldAct, height: Height, payee: AccountId | None, charged: int) -> None:
@@ -172,7 +202,12 @@ def _settle(state: Books, id_: HoldId, act: HoldAct, height: Height, payee: Acco
     ledger.charged_total += charged
     ledger.refunded_total += hold.amount - charged
     ledger.settled.setdefault(height, []).append(id_)
-    state.touched["hold"][hold.event] = hold
+    _touch(state, hold)
+
+
+def _touch(state: Books, hold: Hold) -> None:
+    if hold.event != NO_ROW:
+        state.touched["hold"][hold.event] = hold
 
 
 def _move(hold: Hold, act: HoldAct) -> None:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from holdfast.core.claim import Claims
 from holdfast.core.machine import Life
 from holdfast.core.policy import Policy
+from holdfast.core.touch import Touched
 from holdfast.core.values import AccountId, Amount, Digest, EventNo, Height, HoldId
 
 MINT: Final = AccountId("mint")
 """Where money comes from: the only account below zero."""
 AMOUNT_MAX: Final = 2**63 - 1
 """All money there can ever be, so that every balance fits a signed 64-bit column."""
+
+
+NO_ROW: Final = EventNo(0)
+"""The `event` of a reservation that a job's own row tells of."""
 
 
 class HoldStatus(StrEnum):
@@ -85,10 +90,6 @@ class Ledger(msgspec.Struct):
     refunded_total: int = 0
 
 
-Touched = dict[str, dict[Any, msgspec.Struct]]
-"""Changed records by table and key."""
-
-
 class Books(Protocol):
     """What this station needs of the state."""
 
@@ -97,6 +98,9 @@ class Books(Protocol):
     claims: Claims
     touched: Touched
     last_event: EventNo
+
+    @property
+    def open_height(self) -> Height: ...
 
 
 def broken_laws(ledger: Ledger) -> list[str]:

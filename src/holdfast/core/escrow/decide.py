@@ -23,7 +23,18 @@ from holdfast.core.escrow.acts import (
     mint_key,
     settlement_key,
 )
-from holdfast.core.escrow.books import AMOUNT_MAX, HOLD_LIFE, MINT, Account, Books, Hold, HoldAct, HoldStatus, Ledger
+from holdfast.core.escrow.books import (
+    AMOUNT_MAX,
+    HOLD_LIFE,
+    MINT,
+    NO_ROW,
+    Account,
+    Books,
+    Hold,
+    HoldAct,
+    HoldStatus,
+    Ledger,
+)
 from holdfast.core.event import Attachment, Decided, Payload, enclose
 from holdfast.core.machine import why_not_step
 from holdfast.core.refusal import Refused
@@ -77,14 +88,14 @@ def reserve(state: Books, command: Reserve, _now_ms: int) -> Decided | Refused:
 def charge(state: Books, command: Charge, _now_ms: int) -> Decided | Refused:
     if no := _why_not_account(state.ledger, command.payee):
         return no
-    hold = state.ledger.holds.get(command.id)
-    event = Charged(command.id, command.height, command.payee, command.amount)
+    hold, height = state.ledger.holds.get(command.id), command.height or state.open_height
+    event = Charged(command.id, height, command.payee, command.amount)
     if hold is None:
-        return claim.why_not_first(state.claims, settlement_key(event), event) or _no_hold(command.id)
-    same = (HoldStatus.CHARGED, command.height, command.payee, command.amount)
+        return _settled_before(state, command, event) or _no_hold(command.id)
+    same = (HoldStatus.CHARGED, command.height or hold.height, command.payee, command.amount)
     if (hold.status, hold.height, hold.payee, hold.charged) == same:
         return Decided((), since=hold.settled)
-    if no := _why_not_settle(state.ledger, hold, HoldAct.CHARGE, command.height):
+    if no := _why_not_settle(state.ledger, hold, HoldAct.CHARGE, height):
         return no
     if not 0 <= command.amount <= hold.amount:
         return _no(f"{command.amount} is not between 0 and the {hold.amount} reserved")
@@ -92,13 +103,21 @@ def charge(state: Books, command: Charge, _now_ms: int) -> Decided | Refused:
 
 
 def refund(state: Books, command: Refund, _now_ms: int) -> Decided | Refused:
-    hold = state.ledger.holds.get(command.id)
-    event = Refunded(command.id, command.height)
+    hold, height = state.ledger.holds.get(command.id), command.height or state.open_height
+    event = Refunded(command.id, height)
     if hold is None:
-        return claim.why_not_first(state.claims, settlement_key(event), event) or _no_hold(command.id)
-    if (hold.status, hold.height) == (HoldStatus.REFUNDED, command.height):
+        return _settled_before(state, command, event) or _no_hold(command.id)
+    if (hold.status, hold.height) == (HoldStatus.REFUNDED, command.height or hold.height):
         return Decided((), since=hold.settled)
-    return _why_not_settle(state.ledger, hold, HoldAct.REFUND, command.height) or Decided((event,))
+    return _why_not_settle(state.ledger, hold, HoldAct.REFUND, height) or Decided((event,))
+
+
+def _settled_before(state: Books, command: Charge | Refund, event: Charged | Refunded) -> Decided | Refused | None:
+    """The first answer again. Who leaves the height to the chain cannot know in which block it was, nor need to."""
+    key = settlement_key(command)
+    if not command.height and (number := state.claims.event_of(key)) is not None:
+        return Decided((), since=number)
+    return claim.why_not_first(state.claims, key, event)
 
 
 def settlement_asked_for(state: Books, command: Charge | Refund) -> bytes | None:
@@ -126,6 +145,8 @@ def _memo(raw: bytes, inline_bytes_max: int) -> tuple[Payload | None, tuple[Atta
 
 
 def _why_not_settle(ledger: Ledger, hold: Hold, act: HoldAct, height: Height) -> Refused | None:
+    if hold.event == NO_ROW:
+        return _no(f"hold {hold.id.hex()} is a job's: it is settled by the job's end")
     if why := why_not_step(HOLD_LIFE, hold.status, act):
         return _no(f"hold {hold.id.hex()}: {why}")
     if not ledger.finalized < height <= AMOUNT_MAX:

@@ -25,6 +25,9 @@ PPM: Final = 1_000_000
 BLOCKS: Final = 1_000_000_000
 YEAR_MS: Final = 365 * DAY_MS
 CENTURY_DAYS: Final = 36_500
+WHOLE: Final = 10**9
+AGE_MS_MAX: Final = 4_102_444_800_000
+"""The year 2100 in milliseconds: as late as a job is enqueued."""
 
 RANGES: Final = (
     ("chain_id", 0, U64_MAX),
@@ -210,6 +213,9 @@ def _contradictions(policy: Policy) -> Iterator[Fault]:
     rank, match = policy.priority, policy.match
     if not any((rank.w_fee, rank.w_age, rank.w_size, rank.w_tier)):
         yield Fault("priority", "all weights are 0: every job would rank the same", "give one of w_* a weight")
+    highest = (rank.w_fee + rank.w_size + rank.w_tier) * WHOLE + rank.w_age * (AGE_MS_MAX * WHOLE // max(1, rank.age_ref_ms))
+    if highest >= 2**63:
+        yield Fault("priority.w_age", "keys of the year 2100 would not fit 64 bits", "lower w_* or raise age_ref_ms")
     if bool(match.requester_window_ms) != bool(match.requester_window_jobs_max):
         says = "a window needs both a length and a number of jobs"
         yield Fault("match.requester_window_ms", says, "set requester_window_jobs_max too, or both to 0")

@@ -1,0 +1,1 @@
+"""Keys and certificates, the one place that knows `cryptography`: secret files, signing, TLS made and read."""

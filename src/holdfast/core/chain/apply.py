@@ -1,0 +1,121 @@
+"""What an event does to the chain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from holdfast.core.canon import canonical
+from holdfast.core.chain.acts import BlockSealed, BlockUndone, Reincluded
+from holdfast.core.chain.blocks import (
+    BlockStatus,
+    Linked,
+    Open,
+    Recent,
+    Tx,
+    TxKind,
+    begun,
+    block_of,
+    copy_of,
+    next_header,
+)
+from holdfast.core.chain.header import Signed, header_hash
+from holdfast.core.escrow import apply as money
+from holdfast.core.escrow.acts import Finalized
+from holdfast.core.merkle import Frontier, leaf_hash
+from holdfast.core.queue import apply as queue
+from holdfast.core.refusal import Corrupt
+from holdfast.core.values import ChainId, EventNo, TaskId
+
+
+def tx_leaf(kind: TxKind, number: EventNo, subject: bytes, about: bytes) -> bytes:
+    """A transaction as a light client sees it: its kind, its event, whom it concerns, and a digest of the rest."""
+    return canonical([kind.value, number, subject, about])
+
+
+def include(state: Linked, kind: TxKind, subject: bytes, about: bytes) -> None:
+    """CHN-002: the event just applied is a transaction of the open block."""
+    number = state.last_event
+    _add(state.chain.open, Tx(number, kind, subject, leaf_hash(tx_leaf(kind, number, subject, about))))
+
+
+def _add(open_: Open, tx: Tx) -> None:
+    open_.txs.append(tx)
+    open_.tree.append(tx.leaf)
+
+
+def apply_sealed(state: Linked, event: BlockSealed) -> None:
+    """CHN-006: the header is computed again from what the events did; another hash is a history that cannot be."""
+    chain = state.chain
+    header = next_header(state, EventNo(state.last_event - 1), event.time_ms, event.proposer)
+    if (header_hash(header), header.height) != (event.hash, event.height):
+        hint = "chain_id must be the one the chain was begun with; else the journal was changed"
+        raise Corrupt("CHN-006", f"block {event.height} does not have the hash that its events give", hint)
+    block = block_of(state.last_event, Signed(header, event.hash, event.signature))
+    chain.recent[event.height] = Recent(block, chain.open.txs, copy_of(chain.log))
+    chain.head, chain.open = block, Open()
+    state.touched["block"][block.event] = block
+
+
+def apply_finalized(state: Linked, event: Finalized) -> None:
+    """CHN-005: what can never be taken back need not be ready for it."""
+    chain, ledger = state.chain, state.ledger
+    settled = [id_ for height, ids in ledger.settled.items() if height <= event.height for id_ in ids]
+    money.apply_finalized(state, event)
+    for id_ in settled:
+        queue.forget(state, id_)
+    for final in [each for each in chain.recent if each <= event.height]:
+        chain.base = chain.recent.pop(final)
+        chain.base.txs = []
+
+
+def apply_undone(state: Linked, event: BlockUndone) -> None:
+    """CHN-003: the topmost block goes; its transactions wait in the open block, before those that came later."""
+    chain = state.chain
+    money.undo(state, event.height)
+    if not event.hash:
+        return
+    gone = chain.recent.pop(event.height)
+    gone.block.status = BlockStatus.ORPHANED
+    state.touched["block"][gone.block.event] = gone.block
+    chain.open.txs = gone.txs + chain.open.txs
+    chain.head = _last(state).block
+
+
+def _last(state: Linked) -> Recent:
+    chain = state.chain
+    if chain.recent:
+        return next(reversed(chain.recent.values()))
+    return chain.base or Recent(begun(ChainId(state.policy.chain_id)).head, [], Frontier())
+
+
+def apply_reincluded(state: Linked, event: Reincluded) -> None:
+    """CHN-004: the transactions of blocks that are gone, in their order, in the block that is open now."""
+    chain = state.chain
+    waiting = chain.open.txs
+    if (len(waiting), chain.head.height + 1) != (event.count, event.height):
+        raise Corrupt("CHN-004", f"{len(waiting)} transactions wait for block {chain.head.height + 1}, not {event}")
+    chain.open, chain.log = Open(), copy_of(_last(state).log)
+    for tx in waiting:
+        _add(chain.open, tx)
+        if (again := _AGAIN.get(tx.kind)) is not None:
+            again(state, tx)
+
+
+def _refund_again(state: Linked, tx: Tx) -> None:
+    queue.settle(state, state.queue.jobs[TaskId(tx.subject)], None, 0)
+
+
+_AGAIN: Final[dict[TxKind, Callable[[Linked, Tx], None]]] = {
+    TxKind.CANCELLATION: _refund_again,
+    TxKind.EXPIRY: _refund_again,
+    TxKind.FAILURE: _refund_again,
+}
+"""What follows from being in a block, done again in another one. Admissions have no such effect (CHN-003)."""
+
+
+def add_result(state: Linked, leaf: bytes) -> None:
+    """RES-008: a result's leaf is in the block that resolves it and in the log of all results."""
+    hashed = leaf_hash(leaf)
+    state.chain.open.results.append(hashed)
+    state.chain.log.append(hashed)

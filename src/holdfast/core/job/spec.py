@@ -1,0 +1,138 @@
+"""What a job may ask for (JOB-003): typed specs per kind; a malformed one is refused with the path of the field."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from holdfast.core.canon import NotCanonical, canonical
+from holdfast.core.refusal import Refused
+from holdfast.core.values import U64_MAX, Kind
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+Text = Annotated[str, msgspec.Meta(min_length=1)]
+Count = Annotated[int, msgspec.Meta(ge=1, le=2**62)]
+Millis = Annotated[int, msgspec.Meta(ge=1, le=365 * 24 * 3_600_000)]
+Ppm = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
+SCALARS: Final = (bool, int, str)
+
+
+class AiSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A model, what it is given (a prompt, or a reference to an input), and parameters in integers."""
+
+    model: Name
+    prompt: Text | None = None
+    input: Text | None = None
+    params: dict[Name, Any] = {}
+    precision: Name | None = None
+
+
+class QuantumSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A circuit in OpenQASM, how often it is run, how many runs are traps, and what hardware it needs."""
+
+    circuit: Text
+    shots: Count
+    width: Count
+    depth: Count
+    trap_ppm: Ppm = 0
+    gates: list[Name] = []
+    precision: Name | None = None
+
+
+class Payload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a requester hands in; `spec` is its kind's."""
+
+    kind: Kind
+    spec: dict[str, Any]
+    units: Count = 1
+    """Units of work, as the provider's price counts them."""
+    ttl_ms: Millis | None = None
+    region: Name | None = None
+    proof: Name = "attested"
+    """The method by which the result is to be proved."""
+
+
+class Asked(msgspec.Struct, frozen=True, gc=False):
+    """A payload that was read: its canonical bytes and what the queue needs to know of it."""
+
+    kind: Kind
+    raw: bytes
+    units: int
+    ttl_ms: int | None
+    requirements: bytes
+    """Canonical map of what a provider must have; the matcher reads it."""
+    proof: str
+
+
+def read_payload(value: object) -> Asked | Refused:
+    """JOB-003: a payload as its kind wants it, or the path of what is wrong with it."""
+    try:
+        payload = msgspec.convert(value, Payload)
+        needs = KINDS[payload.kind](payload)
+        raw = canonical(value)
+    except msgspec.ValidationError as fault:
+        return _bad(*_path_of(str(fault)))
+    except NotCanonical as fault:
+        return _bad(_payload(fault.path), fault.says)
+    except _Malformed as fault:
+        return _bad(f"payload.{fault.path}", fault.says)
+    if payload.region is not None:
+        needs["region"] = payload.region
+    requirements = canonical({name: value for name, value in needs.items() if value is not None})
+    return Asked(payload.kind, raw, payload.units, payload.ttl_ms, requirements, payload.proof)
+
+
+def _ai(payload: Payload) -> dict[str, object]:
+    spec = _spec(AiSpec, payload.spec)
+    if (spec.prompt is None) == (spec.input is None):
+        raise _Malformed("spec", "give either prompt or input")
+    for name, value in spec.params.items():
+        if not isinstance(value, SCALARS):
+            raise _Malformed(f"spec.params.{name}", "must be an integer, text or a truth value: scale fractions")
+        if isinstance(value, int) and abs(value) > U64_MAX:
+            raise _Malformed(f"spec.params.{name}", "is beyond 64 bits")
+    return {"model": spec.model, "precision": spec.precision}
+
+
+def _quantum(payload: Payload) -> dict[str, object]:
+    spec = _spec(QuantumSpec, payload.spec)
+    return {"gates": sorted(spec.gates), "depth": spec.depth, "width": spec.width, "precision": spec.precision}
+
+
+KINDS: Final[dict[Kind, Callable[[Payload], dict[str, object]]]] = {Kind.AI: _ai, Kind.QUANTUM: _quantum}
+"""A new kind plugs in here: it reads its spec and says what a provider must have."""
+
+
+class _Malformed(Exception):
+    def __init__(self, path: str, says: str) -> None:
+        super().__init__(says)
+        self.path, self.says = path, says
+
+
+def _spec(kind: type[Any], value: dict[str, Any]) -> Any:
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as fault:
+        path, says = _path_of(str(fault))
+        raise _Malformed(f"spec{path.removeprefix('payload')}", says) from fault
+
+
+_AT: Final = re.compile(r"^(?P<says>.*?)(?: - at `(?P<path>.*)`)?$", re.DOTALL)
+
+
+def _path_of(fault: str) -> tuple[str, str]:
+    found = _AT.match(fault)
+    assert found is not None
+    path = (found["path"] or "$").removeprefix("$").removeprefix("key in $")
+    return f"payload{path}", found["says"]
+
+
+def _payload(path: str) -> str:
+    return "payload" if not path else f"payload.{path}".replace(".[", "[")
+
+
+def _bad(path: str, says: str) -> Refused:
+    return Refused("JOB-003", f"{path}: {says}", name="InvalidParams")

@@ -1,0 +1,100 @@
+"""What an event does to the queue, and to the money that goes with it."""
+
+from __future__ import annotations
+
+from holdfast.core.escrow import apply as money
+from holdfast.core.escrow.books import HoldAct
+from holdfast.core.job.record import JOB_LIFE, LIVE, Job, JobAct, Spec
+from holdfast.core.machine import step, why_not_step
+from holdfast.core.queue.acts import FeeRaised, JobAdmitted, JobCancelled, enqueue_key, job_key
+from holdfast.core.queue.books import Admitting, Queue, Remembered
+from holdfast.core.refusal import Corrupt
+from holdfast.core.values import AccountId, Amount, HoldId, TaskId
+
+
+def apply_admitted(state: Admitting, event: JobAdmitted) -> None:
+    number, payload = state.last_event, event.payload
+    job = Job(
+        number,
+        event.id,
+        event.kind,
+        event.caller,
+        event.tier,
+        event.height,
+        event.tx_hash,
+        event.nonce,
+        event.request_hash,
+        payload.size,
+        payload.digest,
+        event.max_fee,
+        event.units,
+        event.priority,
+        event.enqueue_ms,
+        event.expires_ms,
+        event.requirements,
+        event.proof,
+    )
+    money.hold_for(state, HoldId(event.id), event.caller, event.max_fee)
+    state.queue.jobs[event.id] = state.touched["job"][number] = job
+    state.queue.count(job, 1)
+    if payload.inline is not None:
+        state.touched["spec"][number] = Spec(number, payload.inline)
+    state.claims.add(enqueue_key(event), number, event)
+    state.claims.add(job_key(event.id), number, event)
+    _remember(state.queue, event, number)
+
+
+def _remember(queue: Queue, event: JobAdmitted, number: int) -> None:
+    """JOB-002: keys are forgotten in the order in which they came, each when it counts no longer."""
+    for key in list(queue.remembered):
+        if queue.remembered[key].until_ms > event.enqueue_ms:
+            break
+        del queue.remembered[key]
+    if event.idempotency:
+        queue.remembered.pop(event.idempotency, None)
+        queue.remembered[event.idempotency] = Remembered(number, event.asked, event.remembered_until_ms)  # type: ignore[arg-type]
+
+
+def apply_cancelled(state: Admitting, event: JobCancelled) -> None:
+    job = end(state, event.id, JobAct.CANCEL, event.reason, event.ended_ms)
+    settle(state, job, None, 0)
+
+
+def apply_fee_raised(state: Admitting, event: FeeRaised) -> None:
+    job = state.queue.jobs[event.id]
+    money.raise_hold(state, HoldId(job.id), event.max_fee - job.max_fee)
+    job.max_fee, job.priority = event.max_fee, event.priority
+    state.touched["job"][job.event] = job
+
+
+def end(state: Admitting, id_: TaskId, act: JobAct, reason: str, ended_ms: int) -> Job:
+    """The job's last step."""
+    job = state.queue.jobs[id_]
+    move(state, job, act)
+    job.reason, job.ended_ms = reason, ended_ms
+    return job
+
+
+def move(state: Admitting, job: Job, act: JobAct) -> None:
+    """JOB-007: one step of the table, and the counters with it."""
+    after = step(JOB_LIFE, job.state, act)
+    if after is None:
+        raise Corrupt("JOB-007", f"job {job.id.hex()}: {why_not_step(JOB_LIFE, job.state, act)}")
+    was_live, job.state = job.state in LIVE, after
+    if was_live != (after in LIVE):
+        state.queue.count(job, -1 if was_live else 1)
+    state.touched["job"][job.event] = job
+
+
+def settle(state: Admitting, job: Job, payee: AccountId | None, charged: int) -> None:
+    """The money of a job that ended, in the open block; a reorg takes it back and does it again."""
+    height = state.open_height
+    act = HoldAct.REFUND if payee is None else HoldAct.CHARGE
+    money.settle_for(state, HoldId(job.id), act, height, payee, Amount(charged))
+    job.charged, job.payee, job.settled_height = charged, payee, height
+    state.touched["job"][job.event] = job
+
+
+def forget(state: Admitting, id_: HoldId) -> None:
+    """The money of this job is final: history has it."""
+    state.queue.jobs.pop(TaskId(id_), None)

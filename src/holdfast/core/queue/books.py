@@ -1,0 +1,84 @@
+"""What is kept of jobs in memory: all that live or whose money a reorg could still move, and keys for retries."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from holdfast.core.claim import Claims
+from holdfast.core.escrow.books import Ledger
+from holdfast.core.job.record import LIVE, Job
+from holdfast.core.policy import Policy
+from holdfast.core.touch import Touched
+from holdfast.core.values import AccountId, EventNo, Height, HoldId, TaskId
+
+
+class Remembered(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What an idempotency key was used for, and until when it counts (JOB-002)."""
+
+    event: EventNo
+    asked: bytes
+    """Digest of the request without its nonce."""
+    until_ms: int
+
+
+class Queue(msgspec.Struct):
+    """Jobs by id. The counters are kept, never counted."""
+
+    jobs: dict[TaskId, Job] = {}
+    in_flight: dict[AccountId, int] = {}
+    """Jobs that live, by who asked for them."""
+    depth: int = 0
+    """Jobs that live."""
+    remembered: dict[bytes, Remembered] = {}
+    """By idempotency key, oldest first: all are valid equally long."""
+
+    def count(self, job: Job, by: int) -> None:
+        self.depth += by
+        left = self.in_flight.get(job.caller, 0) + by
+        if left:
+            self.in_flight[job.caller] = left
+        else:
+            del self.in_flight[job.caller]
+
+
+def counted(jobs: dict[TaskId, Job]) -> Queue:
+    """A queue with its counters made anew from the jobs."""
+    queue = Queue(jobs)
+    for job in jobs.values():
+        if job.state in LIVE:
+            queue.count(job, 1)
+    return queue
+
+
+class Admitting(Protocol):
+    """What this station needs of the state."""
+
+    policy: Policy
+    ledger: Ledger
+    queue: Queue
+    claims: Claims
+    touched: Touched
+    last_event: EventNo
+
+    @property
+    def open_height(self) -> Height: ...
+
+
+def broken_laws(queue: Queue, ledger: Ledger) -> list[str]:
+    """What always holds of the queue: empty when all is well."""
+    again = counted(queue.jobs)
+    live = [job for job in queue.jobs.values() if job.state in LIVE]
+    checks = {
+        "counters equal what is counted": (again.depth, again.in_flight) == (queue.depth, queue.in_flight),
+        "a job that lives has its fee reserved": all(_is_reserved(job, ledger) for job in live),
+        "a job is known by its own id": all(id_ == job.id for id_, job in queue.jobs.items()),
+        "only ended jobs have an end": all((j.ended_ms is None) == (j.state in LIVE) for j in queue.jobs.values()),
+    }
+    return [law for law, holds in checks.items() if not holds]
+
+
+def _is_reserved(job: Job, ledger: Ledger) -> bool:
+    hold = ledger.holds.get(HoldId(job.id))
+    return hold is not None and (hold.amount, hold.status, hold.owner) == (job.max_fee, "HELD", job.caller)

@@ -1,0 +1,10 @@
+"""Which records changed: what a station touches is a row that the projection must write (ENG-004)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+Touched = dict[str, dict[Any, msgspec.Struct]]
+"""Changed records by table and key, since the last batch was sealed."""

@@ -1,0 +1,122 @@
+"""What uvicorn is told: our loop, our socket, our protocols, no signals, no logs of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import Generator
+from typing import Any
+
+import uvicorn
+
+from holdfast.core.refusal import Unavailable
+from holdfast.doors.http.connection import Guard, GuardedHttp, GuardedWebSocket
+from holdfast.doors.http.settings import HttpSettings
+
+BACKLOG = 1_024
+
+
+def config_of(app: Any, settings: HttpSettings) -> uvicorn.Config:
+    ping_s = settings.ping_ms / 1000
+    return uvicorn.Config(
+        app,
+        http=GuardedHttp,
+        ws=GuardedWebSocket,
+        ws_max_size=settings.body_bytes_max,
+        ws_ping_interval=ping_s,
+        ws_ping_timeout=ping_s,
+        ws_per_message_deflate=False,  # memory for every connection, and bombs
+        interface="asgi3",
+        lifespan="off",
+        log_config=None,
+        log_level="critical",  # what goes wrong is in our own log; what clients do wrong is counted, not logged
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=settings.idle_ms / 1000,  # type: ignore[arg-type]
+        timeout_graceful_shutdown=settings.drain_ms / 1000,  # type: ignore[arg-type]
+    )
+
+
+class Server(uvicorn.Server):
+    """Runs inside the node: the node has the signals, and a clock tick a second is enough."""
+
+    def __init__(self, config: uvicorn.Config, guard: Guard, tls: ssl.SSLContext | None) -> None:
+        super().__init__(config)
+        self._guard, self._tls = guard, tls
+        self._told = asyncio.Event()
+        self.is_up = asyncio.Event()
+        self.servers: list[asyncio.base_events.Server] = []
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        config, state = self.config, self.server_state
+        handshake_s = self._guard.settings.head_ms / 1000 if self._tls else None
+        loop = asyncio.get_running_loop()
+        for sock in sockets or ():
+            server = await loop.create_server(
+                lambda: GuardedHttp(config, state, {"guard": self._guard}, loop),
+                sock=sock,
+                ssl=self._tls,
+                backlog=config.backlog,
+                ssl_handshake_timeout=handshake_s,
+            )
+            self.servers.append(server)
+        self.started = True
+        self.is_up.set()
+
+    async def main_loop(self) -> None:
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._told.wait(), 1.0)
+
+    def tell_to_exit(self) -> None:
+        self.should_exit = True
+        self._told.set()
+
+    def stop_listening(self) -> None:
+        for server in self.servers:
+            server.close()
+
+
+def listening_socket(settings: HttpSettings) -> socket.socket:
+    """A socket that listens before anybody serves it, so that its port is known."""
+    try:
+        family, kind, number, _, address = socket.getaddrinfo(
+            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        sock = socket.socket(family, kind, number)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind(address)
+            sock.setblocking(False)
+        except BaseException:
+            sock.close()
+            raise
+    except OSError as fault:
+        where = f"{settings.host}:{settings.port}"
+        raise Unavailable("RPC-001", f"{where} cannot be listened on: {fault}", "choose another http.port") from fault
+    return sock
+
+
+def tls_of(settings: HttpSettings) -> ssl.SSLContext | None:
+    """TLS 1.2 or newer with the node's certificate; with a client CA, nobody without a certificate of it (SEC-001)."""
+    if settings.certificate is None or settings.key is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    try:
+        context.load_cert_chain(settings.certificate, settings.key)
+        if settings.client_ca is not None:
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.load_verify_locations(settings.client_ca)
+    except (OSError, ssl.SSLError) as fault:
+        raise Unavailable("SEC-001", f"TLS: {fault}", "look at certificate, key and client_ca of http") from fault
+    return context

@@ -1,0 +1,163 @@
+"""What an operator decides about the HTTP door, and what of it is not safe (SEC-001)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from holdfast.core.refusal import Refused
+from holdfast.doors.jsonrpc import BATCH_MAX
+
+_Count = Annotated[int, msgspec.Meta(ge=1, le=10_000_000)]
+_Ms = Annotated[int, msgspec.Meta(ge=1, le=3_600_000)]
+_Bytes = Annotated[int, msgspec.Meta(ge=1_024, le=1 << 30)]
+_File = Annotated[str, msgspec.Meta(min_length=1)]
+
+
+class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """One listening address and its limits."""
+
+    host: str = "127.0.0.1"
+    port: int = 8451
+    """0 takes one that is free."""
+    certificate: Path | None = None
+    key: Path | None = None
+    client_ca: Path | None = None
+    """Where it is given, whoever connects must show a certificate that it has signed."""
+    allow_plain: bool = False
+    """Speak without TLS on an address that others can reach: only behind something that adds it."""
+    origins: str = ""
+    """Web pages of these origins, separated by blanks, may open a WebSocket; pages of the node's own always may."""
+
+    public_reads: bool = True
+    """Let everybody read what no role is needed for; else only `rpc.discover` and `node.status`."""
+    public_events: bool = False
+    """Let everybody follow all events; else operators and auditors, and requesters what names their account."""
+    public_metrics: bool = True
+    """Let everybody read `/metrics`; else operators and auditors."""
+
+    body_bytes_max: int = 4 << 20
+    nobody_bytes_max: int = 64 << 10
+    """The same for whoever shows no key: what is public needs no long questions."""
+    depth_max: int = 64
+    """How deep objects and arrays of a message may be nested."""
+    batch_max: int = 100
+    """Requests in one batch."""
+    in_flight_max: int = 64
+    """Requests of one WebSocket that may wait for their answers; the next one is read after an answer."""
+    connections_max: int = 4_096
+    key_per_s: int = 1_000
+    """Requests a second with one key, after a burst of `key_burst`."""
+    key_burst: int = 2_000
+    address_per_s: int = 100
+    """The same for whoever shows no good key, by address."""
+    address_burst: int = 200
+
+    subscribers_max: int = 2_048
+    subscriptions_max: int = 16
+    """Subscriptions of one WebSocket."""
+    send_bytes_max: int = 256 << 10
+    """What may wait to be taken by one client; until it has taken some, it gets no more …"""
+    slow_ms: int = 10_000
+    """… and one that takes nothing for so long is dropped."""
+    heartbeat_ms: int = 15_000
+    ping_ms: int = 20_000
+
+    head_bytes_max: int = 16 << 10
+    head_ms: int = 10_000
+    """How long a request line and its headers may take to arrive, or a TLS handshake."""
+    body_ms: int = 30_000
+    idle_ms: int = 60_000
+    """How long a connection may wait for its next request."""
+    ready_ms: int = 2_000
+    """A node that does not answer itself for so long is not ready."""
+    drain_ms: int = 5_000
+    """How long requests that run may go on when the door closes."""
+
+
+LEAVES: Final[Mapping[str, Any]] = {
+    "host": Annotated[str, msgspec.Meta(min_length=1)],
+    "port": Annotated[int, msgspec.Meta(ge=0, le=65_535)],
+    "certificate": _File,
+    "key": _File,
+    "client_ca": _File,
+    "allow_plain": bool,
+    "origins": str,
+    "public_reads": bool,
+    "public_events": bool,
+    "public_metrics": bool,
+    "body_bytes_max": _Bytes,
+    "nobody_bytes_max": _Bytes,
+    "depth_max": Annotated[int, msgspec.Meta(ge=4, le=512)],
+    "batch_max": Annotated[int, msgspec.Meta(ge=1, le=BATCH_MAX)],
+    "in_flight_max": _Count,
+    "connections_max": _Count,
+    "key_per_s": _Count,
+    "key_burst": _Count,
+    "address_per_s": _Count,
+    "address_burst": _Count,
+    "subscribers_max": _Count,
+    "subscriptions_max": _Count,
+    "send_bytes_max": _Bytes,
+    "slow_ms": _Ms,
+    "heartbeat_ms": _Ms,
+    "ping_ms": _Ms,
+    "head_bytes_max": _Bytes,
+    "head_ms": _Ms,
+    "body_ms": _Ms,
+    "idle_ms": _Ms,
+    "ready_ms": _Ms,
+    "drain_ms": _Ms,
+}
+"""What can be set, by name, and within which bounds."""
+
+
+def faults(settings: HttpSettings) -> list[Refused]:
+    """Everything wrong with the settings, each beginning with the name of the setting (SEC-001)."""
+    return [*_out_of_bounds(settings), *_against_each_other(settings), *_unsafe(settings)]
+
+
+def _out_of_bounds(settings: HttpSettings) -> Iterator[Refused]:
+    for name, kind in LEAVES.items():
+        value = getattr(settings, name)
+        if value is None:
+            continue
+        try:
+            msgspec.convert(str(value) if isinstance(value, Path) else value, kind)
+        except msgspec.ValidationError as fault:
+            yield Refused("SEC-001", f"{name}: {value!r:.40}: {fault}")
+
+
+def _against_each_other(settings: HttpSettings) -> Iterator[Refused]:
+    for name in ("key_burst", "address_burst"):
+        if (burst := getattr(settings, name)) < settings.batch_max:
+            says = f"{name}: {burst} is less than batch_max, {settings.batch_max}"
+            yield Refused("SEC-001", says, "a batch of that size would never be let in")
+
+
+def _unsafe(settings: HttpSettings) -> Iterator[Refused]:
+    if (settings.certificate is None) != (settings.key is None):
+        missing = "key" if settings.key is None else "certificate"
+        yield Refused("SEC-001", f"{missing}: missing", "a certificate and its key are set together")
+    elif settings.client_ca is not None and settings.certificate is None:
+        yield Refused("SEC-001", "client_ca: set without a certificate", "client certificates need TLS")
+    if settings.certificate is None and not is_loopback(settings.host) and not settings.allow_plain:
+        yield Refused(
+            "SEC-001",
+            f"host: {settings.host} is reached from elsewhere and there is no TLS",
+            "set certificate and key, or listen on 127.0.0.1; allow_plain = true is for a proxy that adds TLS",
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Only what never leaves the machine; a name other than localhost may mean anything tomorrow."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,16 @@
+"""What a node can be asked: one table from method name to handler, shared by every door that speaks JSON-RPC."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from holdfast.doors.desk import Method
+from holdfast.doors.methods import chain, jobs, keys, money, node
+
+METHODS: Final[dict[str, Method]] = {
+    **jobs.METHODS,
+    **money.METHODS,
+    **chain.METHODS,
+    **keys.METHODS,
+    **node.METHODS,
+}

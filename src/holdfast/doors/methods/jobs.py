@@ -1,0 +1,186 @@
+"""Jobs at the doors: enqueue for a receipt, look, list, cancel, raise the fee."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.core.act import Act
+from holdfast.core.canon import H
+from holdfast.core.canon import decode as decode_canonical
+from holdfast.core.job.record import Job, JobState, earliest_read_height
+from holdfast.core.key import Role
+from holdfast.core.policy import Policy
+from holdfast.core.queue import acts
+from holdfast.core.queue.decide import prepare
+from holdfast.core.refusal import Refused
+from holdfast.core.values import AccountId, Amount, Digest, EventNo, Height, Kind, TaskId
+from holdfast.doors.desk import REQUESTERS, Desk, Method, Visitor
+from holdfast.doors.methods.money import Done, done
+from holdfast.doors.pages import why_not_limit
+from holdfast.engine import read
+from holdfast.engine.outcome import Accepted
+
+IDEMPOTENCY_TAG: Final = "holdfast.idempotency.v1"
+IDEMPOTENCY_BYTES_MAX: Final = 255
+
+
+class Enqueue(msgspec.Struct, frozen=True):
+    """A job to take in. `payload` is what its task id is made of; a retry carries the same idempotency key."""
+
+    payload: dict[str, Any]
+    max_fee: int
+    nonce: int | None = None
+    """Tells two equal jobs apart; drawn at random where it is not given."""
+    idempotency_key: str | None = None
+    caller: AccountId | None = None
+    """Whose job it is, where an operator asks on somebody's behalf."""
+
+
+class Receipt(msgspec.Struct, frozen=True):
+    """The queue holds the job now (JOB-006); everything in it can be computed again from the request."""
+
+    task_id: TaskId
+    kind: Kind
+    caller: AccountId
+    height: Height
+    tx_hash: Digest
+    nonce: int
+    request_hash: Digest
+    earliest_read_height: Height
+    reserved: int
+    enqueue_ms: int
+    expires_ms: int
+    expires_height: Height
+    event: EventNo
+    is_repeat: bool
+
+
+class OneJob(msgspec.Struct, frozen=True):
+    """Which job."""
+
+    task_id: TaskId
+
+
+class ManyJobs(msgspec.Struct, frozen=True):
+    """A page of jobs in the order of their admission, filtered where asked; `cursor` is the last page's."""
+
+    caller: str | None = None
+    status: JobState | None = None
+    kind: Kind | None = None
+    from_height: int | None = None
+    limit: int = 100
+    cursor: int = 0
+
+
+class NewFee(msgspec.Struct, frozen=True):
+    """What a job is worth now."""
+
+    task_id: TaskId
+    max_fee: int
+
+
+class JobShown(msgspec.Struct, frozen=True):
+    """A job as it is now, with what was asked."""
+
+    job: Job
+    payload: Any
+    earliest_read_height: Height
+    expires_height: Height
+
+
+def receipt(job: Job | acts.JobAdmitted, event: EventNo, policy: Policy, *, is_repeat: bool) -> Receipt:
+    height = job.height
+    place = (height, job.tx_hash, job.nonce, job.request_hash, Height(height + 1), job.max_fee)
+    ends = (job.enqueue_ms, job.expires_ms, Height(height + policy.result.result_ttl_blocks))
+    return Receipt(job.id, job.kind, job.caller, *place, *ends, event, is_repeat)
+
+
+async def _enqueue(desk: Desk, visitor: Visitor, asked: Enqueue) -> Receipt | Refused:
+    caller = asked.caller or visitor.account
+    if caller is None:
+        return Refused("JOB-001", "params: caller: whose job is it?", name="InvalidParams")
+    if visitor.role is Role.REQUESTER and caller != visitor.account:
+        return Refused("SEC-001", f"this key is {visitor.account}'s, not {caller}'s", name="Forbidden")
+    key = _idempotency(visitor, asked.idempotency_key)
+    if isinstance(key, Refused):
+        return key
+    nonce = asked.nonce if asked.nonce is not None else secrets.randbits(63)
+    policy = desk.source.policy
+    command = prepare(policy, caller, visitor.tier, asked.payload, asked.max_fee, nonce, key)
+    if isinstance(command, Refused):
+        return command
+    outcome = await desk.submit(command)
+    return outcome if isinstance(outcome, Refused) else await _receipt(desk, outcome, policy)
+
+
+async def _receipt(desk: Desk, outcome: Accepted, policy: Policy) -> Receipt | Refused:
+    if isinstance(outcome.fact, acts.JobAdmitted):
+        return receipt(outcome.fact, outcome.event, policy, is_repeat=False)
+    first = await read.job_of(desk.source, outcome.event)
+    if first is None:
+        return Refused("JOB-002", f"event {outcome.event} admitted this job; its record is gone", name="NotFound")
+    return receipt(first, first.event, policy, is_repeat=True)
+
+
+def _idempotency(visitor: Visitor, key: str | None) -> bytes | Refused:
+    """JOB-002: a client's key counts for its API key alone."""
+    if key is None:
+        return b""
+    if not 1 <= len(key.encode()) <= IDEMPOTENCY_BYTES_MAX:
+        says = f"params: idempotency_key: 1–{IDEMPOTENCY_BYTES_MAX} bytes"
+        return Refused("JOB-002", says, name="InvalidParams")
+    return H(IDEMPOTENCY_TAG, visitor.name.encode(), key.encode())[:16]
+
+
+async def _job(desk: Desk, _: Visitor, asked: OneJob) -> JobShown | Refused:
+    found = await read.job(desk.source, asked.task_id)
+    if found is None:
+        return Refused("JOB-007", f"no job {asked.task_id.hex()}", name="NotFound")
+    payload = decode_canonical(await read.spec(desk.source, found))
+    expires = Height(found.height + desk.source.policy.result.result_ttl_blocks)
+    return JobShown(found, payload, earliest_read_height(found), expires)
+
+
+async def _jobs(desk: Desk, _: Visitor, asked: ManyJobs) -> read.Listing | Refused:
+    if no := why_not_limit(asked.limit):
+        return no
+    columns = {"caller": asked.caller, "state": asked.status, "kind": asked.kind, "height>=": asked.from_height}
+    match = {
+        name: str(value) if isinstance(value, str) else value for name, value in columns.items() if value is not None
+    }
+    return await read.page(desk.source, "job", match, asked.cursor, asked.limit)
+
+
+async def _cancel(desk: Desk, visitor: Visitor, asked: OneJob) -> Done | Refused:
+    return await _own_or_privileged(desk, visitor, "cap.cancel", acts.Cancel(asked.task_id, visitor.account))
+
+
+async def _raise_fee(desk: Desk, visitor: Visitor, asked: NewFee) -> Done | Refused:
+    command = acts.RaiseFee(asked.task_id, Amount(asked.max_fee), visitor.account)
+    return await _own_or_privileged(desk, visitor, "cap.raiseFee", command)
+
+
+async def _own_or_privileged(desk: Desk, visitor: Visitor, name: str, command: Any) -> Done | Refused:
+    """A requester acts for itself; an operator acts on others' jobs and leaves its name."""
+    if visitor.role is Role.REQUESTER:
+        return done(await desk.submit(command))
+    return done(await desk.submit(Act(visitor.name, name, command)))
+
+
+METHODS: Final[dict[str, Method]] = {
+    "cap.enqueue": Method(
+        "Hand a job over; the receipt says that the queue holds it.",
+        Enqueue,
+        Receipt,
+        _enqueue,
+        REQUESTERS,
+        is_write=True,
+    ),
+    "cap.cancel": Method("End a job and give its money back.", OneJob, Done, _cancel, REQUESTERS, is_write=True),
+    "cap.raiseFee": Method("Offer more for a job.", NewFee, Done, _raise_fee, REQUESTERS, is_write=True),
+    "cap.getJob": Method("One job as it is now.", OneJob, JobShown, _job),
+    "cap.listJobs": Method("Jobs in the order of their admission.", ManyJobs, read.Listing, _jobs),
+}

@@ -1,0 +1,58 @@
+"""The proposer: seals the open block in time (CHN-002), often while something waits, else once a minute."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import structlog
+
+from holdfast.core.chain.acts import Seal
+from holdfast.core.refusal import Unavailable
+from holdfast.core.state import State
+from holdfast.engine.loop import Engine
+from holdfast.ports import Clock
+
+_log = structlog.get_logger()
+
+
+class Signer(Protocol):
+    """Whoever holds the proposer's key."""
+
+    @property
+    def public(self) -> bytes: ...
+    def sign(self, message: bytes) -> bytes: ...
+
+
+class Proposer:
+    """The owner's duty: nobody else seals."""
+
+    def __init__(self, engine: Engine, clock: Clock, signer: Signer) -> None:
+        self._engine, self._clock, self._signer = engine, clock, signer
+        self.sealed = 0
+
+    async def run(self) -> None:
+        """For ever; a node that recovers is asked again."""
+        policy = self._engine.policy.chain
+        while True:
+            await self._clock.sleep(max(1, min(policy.block_ms, self._due_in_ms())))
+            try:
+                await self.look()
+            except Unavailable as fault:
+                _log.info("no block yet", because=str(fault))
+
+    async def look(self) -> None:
+        """Seal if it is time."""
+        if self._due_in_ms() <= 0:
+            await self._engine.submit(Seal(self._signer.public, self._signer.sign))
+            self.sealed += 1
+
+    def _due_in_ms(self) -> int:
+        engine = self._engine
+        policy, state = engine.policy.chain, engine.state
+        every_ms = policy.block_ms if is_busy(state) else policy.idle_block_ms
+        return state.chain.head.time_ms + every_ms - engine.now_ms()
+
+
+def is_busy(state: State) -> bool:
+    """CHN-002: whether jobs, proofs or reads wait for a block."""
+    return bool(state.queue.depth or state.chain.open.txs)

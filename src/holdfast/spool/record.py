@@ -1,0 +1,197 @@
+"""One record, one line: written in one fixed shape with its CRC at the end, read back strictly (SP-006).
+
+The shape is that of v0.1 with two keys behind it. `durable` stands in the first record of each commit and says which
+sequence was known durable when it was written. `crc32c` is over the bytes of the line before its own comma.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+import msgspec
+from crc32c import crc32c
+
+from holdfast.core.refusal import Refused
+from holdfast.core.values import U64_MAX
+
+RECORD_BYTES_MAX: Final = 1 << 20
+MARK_BYTES_MAX: Final = len(f',"durable":{U64_MAX}')
+TAIL: Final = len(',"crc32c":"00000000"}')
+_CRC_KEY: Final = b',"crc32c":"'
+_MARK_KEY: Final = b',"durable":'
+_TYPES_KEPT: Final = 1_024
+_COUNTER_BITS: Final = 48
+
+BLOCK_FENCE: Final = "BLOCK_FENCE"
+CHANNEL_TERMINATED: Final = "CHANNEL_TERMINATED"
+FINALISING: Final = frozenset({BLOCK_FENCE, CHANNEL_TERMINATED})
+
+
+class Record(msgspec.Struct, gc=False):
+    """A record's fields; 64-bit numbers may have been written as strings."""
+
+    schema_version: int
+    channel_id: str
+    playout_session_id: str
+    sequence: int | str
+    event_uuid: str
+    emitted_utc: str
+    payload_type: str
+    payload: dict[str, Any]
+    durable: int | str | None = None
+
+
+class Seen(msgspec.Struct, frozen=True, gc=False):
+    """What recovery needs to know of a valid record."""
+
+    sequence: int
+    durable: int | None
+    has_crc: bool
+    payload_type: str
+    emitted_utc: str
+
+
+_decode: Final = msgspec.json.Decoder(Record).decode
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def head_of(channel: str, session: str) -> bytes:
+    """How every record of ours in this session begins."""
+    return b'{"schema_version":1,"channel_id":"%s","playout_session_id":"%s","sequence":' % (
+        channel.encode(),
+        session.encode(),
+    )
+
+
+def sealed(body: bytes) -> bytes:
+    """The line of these bytes: their CRC behind them, and the end."""
+    return b'%b,"crc32c":"%08x"}\n' % (body, crc32c(body))
+
+
+def marked(line: bytes, durable: int) -> bytes:
+    """The same record as the first one of a commit."""
+    return sealed(b'%b,"durable":%d' % (line[: -TAIL - 1], durable))
+
+
+class Encoder:
+    """Makes the lines of one session. A record's id is drawn once and never again (SP-004).
+
+    The ids are a UUID's shape: 74 random bits from `seed` for this opening of the session, then a counter.
+    """
+
+    def __init__(self, channel: str, session: str, seed: bytes) -> None:
+        self._head = head_of(channel, session)
+        drawn = seed.hex()
+        variant = "89ab"[seed[8] & 3]
+        self._uuid = f"{drawn[:8]}-{drawn[8:12]}-4{drawn[13:16]}-{variant}{drawn[17:20]}-".encode()
+        self._count = int.from_bytes(seed[10:16]) >> 1
+        self._types: dict[str, bytes] = {}
+        self._second, self._second_text = -1, b""
+
+    def line(self, sequence: int, now_ms: int, payload_type: bytes, payload: bytes) -> bytes:
+        """One whole line. `payload_type` and `payload` are JSON already."""
+        self._count += 1
+        second, ms = divmod(now_ms, 1_000)
+        if second != self._second:
+            self._second, self._second_text = second, utc(second)
+        body = b'%b%d,"event_uuid":"%b%012x","emitted_utc":"%b.%03dZ","payload_type":%b,"payload":%b' % (
+            self._head,
+            sequence,
+            self._uuid,
+            self._count & ((1 << _COUNTER_BITS) - 1),
+            self._second_text,
+            ms,
+            payload_type,
+            payload,
+        )
+        return b'%b,"crc32c":"%08x"}\n' % (body, crc32c(body))
+
+    def type_of(self, payload_type: str) -> bytes | Refused:
+        """The type as JSON, remembered: a session has few."""
+        known = self._types.get(payload_type)
+        if known is not None:
+            return known
+        if not isinstance(payload_type, str) or not 1 <= len(payload_type) <= 128:
+            return Refused("SEC-001", "payload_type is not a text of 1 to 128 characters", "", "InvalidParams")
+        try:
+            text = _encode(payload_type)
+        except UnicodeEncodeError:
+            return Refused("SEC-001", "payload_type is not Unicode text", "", "InvalidParams")
+        if len(self._types) < _TYPES_KEPT:
+            self._types[payload_type] = text
+        return text
+
+
+def payload_json(payload: object) -> bytes | Refused:
+    """The payload as JSON, which must be an object that fits into a record."""
+    try:
+        text = _encode(payload)
+    except (TypeError, ValueError, OverflowError, RecursionError) as fault:
+        return Refused(
+            "SEC-001", f"the payload is not JSON: {fault}", "use objects, lists, texts, numbers", "InvalidParams"
+        )
+    if text[:1] != b"{":
+        return Refused("SEC-001", "the payload is not a JSON object", 'wrap the value: {"value": …}', "InvalidParams")
+    if len(text) > RECORD_BYTES_MAX:
+        says = f"the payload has {len(text)} bytes, at most {RECORD_BYTES_MAX}"
+        return Refused("SEC-001", says, "keep large bytes elsewhere and spool their digest", "InvalidParams")
+    return text
+
+
+def utc(second: int) -> bytes:
+    """A whole second of Unix time as ISO 8601, without the zone."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second)).encode()
+
+
+# ------------------------------------------------------------------------------------------------ reading
+
+
+def is_next(line: bytes, head: bytes, sequence: int) -> bool:
+    """The quick yes: a line as we write it, with this sequence and a CRC that fits. A no means: look closely."""
+    return (
+        line.startswith(b"%b%d," % (head, sequence))
+        and line[-TAIL:-10] == _CRC_KEY
+        and line[-10:] == b'%08x"}' % crc32c(line[:-TAIL])
+    )
+
+
+def mark_of(line: bytes) -> int | None:
+    """The durable mark of a line that `is_next` said yes to."""
+    at = line.rfind(_MARK_KEY, -TAIL - MARK_BYTES_MAX, -TAIL)
+    digits = line[at + len(_MARK_KEY) : -TAIL]
+    return int(digits) if at >= 0 and digits.isdigit() else None
+
+
+def read(line: bytes, channel: str, session: str) -> Seen | str:
+    """A valid record of this session, or why the line is none. The line comes without its end."""
+    has_crc = line[-TAIL:-10] == _CRC_KEY
+    if has_crc and line[-10:] != b'%08x"}' % crc32c(line[:-TAIL]):
+        return "its CRC does not fit"
+    if not has_crc and (why := _why_not_v01(line)):
+        return why
+    try:
+        record = _decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return "not a whole record"
+    sequence, durable = _number(record.sequence), _number(record.durable)
+    if sequence is None or sequence == 0 or (durable is None) != (record.durable is None):
+        return "its sequence is no number"
+    if (record.channel_id, record.playout_session_id) != (channel, session):
+        return f"it belongs to session {record.playout_session_id[:140]!r} of channel {record.channel_id[:140]!r}"
+    return Seen(sequence, durable if has_crc else None, has_crc, record.payload_type, record.emitted_utc)
+
+
+def _why_not_v01(line: bytes) -> str:
+    """A v0.1 record ends without a CRC. One whose CRC key was hit by a bit flip must not pass for it."""
+    if not line.strip(b"\0"):
+        return "NUL-filled"
+    looks_sealed = line[-TAIL : -TAIL + 2] == b',"' and line[-13:-10] == b'":"' and line[-2:] == b'"}'
+    return "its CRC has lost its name" if looks_sealed else ""
+
+
+def _number(value: int | str | None) -> int | None:
+    """A 64-bit number, written as a number or as a text of digits."""
+    if isinstance(value, str):
+        value = int(value) if value.isascii() and value.isdigit() and len(value) <= 20 else None
+    return value if value is not None and 0 <= value <= U64_MAX else None

@@ -1,0 +1,211 @@
+"""A gRPC door to knock at: a real server on a loopback port, a service with a call of every kind, and TLS folders."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import grpc
+import msgspec
+from google.protobuf.wrappers_pb2 import StringValue
+from tests.postgres.server import free_port
+
+from holdfast.adapters.keys.authority import Pair, make_client_certificate, make_tls
+from holdfast.adapters.keys.certificate import TlsFiles
+from holdfast.core.refusal import Refused, Unavailable
+from holdfast.doors.grpc.door import GrpcDoor
+from holdfast.doors.grpc.identifying import Identify, PeerCertificate, caller
+from holdfast.doors.grpc.service import Service
+from holdfast.doors.grpc.settings import GrpcSettings
+
+NOW_MS = int(time.time() * 1000)
+DAY_MS = 24 * 3_600_000
+ECHO = "holdfast.test.Echo"
+OWN_CONNECTION = ("grpc.use_local_subchannel_pool", 1)
+Act = Callable[[str], Any]
+Channel = Any
+"""The stubs for the type checker know an older one."""
+
+
+class Echo:
+    """Says who called and what; an act given to it may refuse, raise or wait instead."""
+
+    def __init__(self, act: Act = lambda text: None) -> None:
+        self.act, self.heard, self.left = act, list[str](), 0
+
+    async def _say(self, text: str) -> Any:
+        self.heard.append(text)
+        acted = self.act(text)
+        if asyncio.iscoroutine(acted):
+            acted = await acted
+        return StringValue(value=f"{caller()}: {text}") if acted is None else acted
+
+    async def one(self, request: StringValue, _: Any) -> Any:
+        return await self._say(request.value)
+
+    async def many(self, request: StringValue, _: Any) -> AsyncIterator[Any]:
+        try:
+            for word in request.value.split():
+                yield await self._say(word)
+        finally:
+            self.left += 1
+
+    async def sum(self, requests: AsyncIterator[StringValue], _: Any) -> Any:
+        return await self._say(" ".join([request.value async for request in requests]))
+
+    async def talk(self, requests: AsyncIterator[StringValue], _: Any) -> AsyncIterator[Any]:
+        async for request in requests:
+            yield await self._say(request.value)
+
+    async def written(self, requests: AsyncIterator[StringValue], context: Any) -> Refused | None:
+        """A stream that is written piece by piece."""
+        async for request in requests:
+            said = await self._say(request.value)
+            if isinstance(said, Refused):
+                return said
+            await context.write(said)
+        return None
+
+
+_KINDS = {
+    "one": grpc.unary_unary_rpc_method_handler,
+    "many": grpc.unary_stream_rpc_method_handler,
+    "sum": grpc.stream_unary_rpc_method_handler,
+    "talk": grpc.stream_stream_rpc_method_handler,
+    "written": grpc.stream_stream_rpc_method_handler,
+}
+
+
+def add_echo(echo: Echo, server: Any) -> None:
+    handlers: dict[str, Any] = {
+        name: make(getattr(echo, name), StringValue.FromString, StringValue.SerializeToString)
+        for name, make in _KINDS.items()
+    }
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(ECHO, handlers)])
+
+
+async def by_name(token: str | None, certificate: PeerCertificate | None) -> object:
+    """Who shows `stranger` is none of ours; everybody else is who they say they are."""
+    if token == "stranger":
+        return Refused("SEC-001", "no such key", "make one", "Unauthorized")
+    return (certificate.name if certificate else None, token)
+
+
+@asynccontextmanager
+async def opened(
+    echo: Echo | None = None,
+    tls: Pair | None = None,
+    client_ca: Path | None = None,
+    is_serving: Callable[[], bool] = lambda: True,
+    identify: Identify = by_name,
+    **told: Any,
+) -> AsyncIterator[GrpcDoor]:
+    """A door on a free port; closed at once when the test is done, whatever still runs."""
+    if tls is not None:
+        told |= {"certificate": tls.certificate, "key": tls.key, "client_ca": client_ca}
+    material = TlsFiles(tls.certificate, tls.key, client_ca).load if tls is not None else None
+    for _ in range(5):
+        settings = GrpcSettings(**({"port": free_port()} | told))
+        door = GrpcDoor(settings, [Service(ECHO, echo or Echo(), add_echo)], identify, is_serving, material)
+        try:
+            await door.open()
+            break
+        except Unavailable as fault:
+            if "cannot listen" not in fault.says:
+                raise
+    else:
+        raise AssertionError("no free port")
+    try:
+        yield door
+    finally:
+        await door.close(0)
+
+
+@asynccontextmanager
+async def dialled(
+    door: GrpcDoor, authority: Path | None = None, shown: Pair | None = None, host: str = "127.0.0.1"
+) -> AsyncIterator[Channel]:
+    """A channel with a connection of its own, with TLS where an authority is trusted."""
+    target = f"{host}:{door.port}"
+    if authority is None:
+        channel = grpc.aio.insecure_channel(target, options=[OWN_CONNECTION])
+    else:
+        key, certificate = (shown.key.read_bytes(), shown.certificate.read_bytes()) if shown else (None, None)
+        credentials = grpc.ssl_channel_credentials(authority.read_bytes(), key, certificate)
+        channel = grpc.aio.secure_channel(target, credentials, options=[OWN_CONNECTION])
+    async with channel:
+        yield channel
+
+
+def _method(channel: Channel, kind: str, name: str) -> Any:
+    make = getattr(channel, kind)
+    return make(f"/{ECHO}/{name}", StringValue.SerializeToString, StringValue.FromString)
+
+
+async def say(channel: Channel, text: str, token: str | None = None, timeout: float = 10) -> str:
+    metadata = (("authorization", f"Bearer {token}"),) if token else ()
+    answer = await _method(channel, "unary_unary", "one")(StringValue(value=text), metadata=metadata, timeout=timeout)
+    return str(answer.value)
+
+
+async def say_many(channel: Channel, text: str, token: str | None = None) -> list[str]:
+    metadata = (("authorization", f"Bearer {token}"),) if token else ()
+    call = _method(channel, "unary_stream", "many")(StringValue(value=text), metadata=metadata, timeout=10)
+    return [answer.value async for answer in call]
+
+
+async def say_sum(channel: Channel, text: str, token: str | None = None) -> str:
+    metadata = (("authorization", f"Bearer {token}"),) if token else ()
+    words = [StringValue(value=word) for word in text.split()]
+    answer = await _method(channel, "stream_unary", "sum")(iter(words), metadata=metadata, timeout=10)
+    return str(answer.value)
+
+
+async def say_talk(channel: Channel, text: str, token: str | None = None, name: str = "talk") -> list[str]:
+    metadata = (("authorization", f"Bearer {token}"),) if token else ()
+    words = [StringValue(value=word) for word in text.split()]
+    call = _method(channel, "stream_stream", name)(iter(words), metadata=metadata, timeout=10)
+    return [answer.value async for answer in call]
+
+
+def talking(channel: Channel) -> Any:
+    """A stream in both directions that stays open."""
+    return _method(channel, "stream_stream", "talk")(timeout=60)
+
+
+class No(msgspec.Struct, frozen=True):
+    """What a caller is told."""
+
+    code: str
+    says: str
+    name: str = ""
+    rule: str = ""
+    hint: str = ""
+
+
+def no_of(fault: grpc.aio.AioRpcError) -> No:
+    """The status and the trailers of a failed call."""
+    told: Any = fault.trailing_metadata() or ()
+    trailers = {key: unquote(str(value)) for key, value in told}
+    named = (trailers.get(f"holdfast-{key}", "") for key in ("name", "rule", "hint"))
+    return No(fault.code().name, fault.details() or "", *named)
+
+
+def tls_folder(folder: Path, *clients: str) -> Pair:
+    """An authority with a server's certificate and some clients'."""
+    made = make_tls(folder, NOW_MS)
+    assert isinstance(made, Pair)
+    for name in clients:
+        client_of(folder, name)
+    return made
+
+
+def client_of(folder: Path, name: str, now_ms: int = NOW_MS, days: int = 2) -> Pair:
+    made = make_client_certificate(folder, name, now_ms, days)
+    assert isinstance(made, Pair), made
+    return made

@@ -1,0 +1,307 @@
+"""Calls at the gRPC door: every kind works, every no is named as at the other doors, bad input changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.wrappers_pb2 import StringValue
+from hypothesis import given
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+from tests.doors.grpc_house import (
+    ECHO,
+    Channel,
+    Echo,
+    No,
+    dialled,
+    no_of,
+    opened,
+    say,
+    say_many,
+    say_sum,
+    say_talk,
+    talking,
+)
+
+from holdfast.core.refusal import Corrupt, Refused, Unavailable
+from holdfast.doors.answers import ANSWERS, Problem
+from holdfast.doors.grpc.answering import trailers_of
+from holdfast.doors.grpc.door import GrpcDoor
+from holdfast.doors.grpc.node import Head, node_service
+from holdfast.doors.grpc.settings import GrpcSettings
+from holdfast.wire.gen.holdfast.node.v1 import node_pb2, node_pb2_grpc
+
+pytestmark = pytest.mark.rule("RPC-001")
+
+
+async def say_written(channel: Channel, text: str, token: str | None = None) -> list[str]:
+    return await say_talk(channel, text, token, "written")
+
+
+Call = Callable[[Channel, str, str | None], Awaitable[Any]]
+CALLS: list[Call] = [say, say_many, say_sum, say_talk, say_written]
+
+
+async def refused(call: Awaitable[Any]) -> No:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call
+    return no_of(caught.value)
+
+
+# ------------------------------------------------------------------------------------------------ answers
+
+
+@pytest.mark.parametrize("call", CALLS)
+async def test_a_call_of_every_kind_is_answered(call: Call) -> None:
+    async with opened() as door, dialled(door) as channel:
+        said = await call(channel, "one two", "oak")
+    whole, each = "(None, 'oak'): one two", ["(None, 'oak'): one", "(None, 'oak'): two"]
+    assert said == (whole if isinstance(said, str) else each)
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.parametrize("call", CALLS)
+async def test_a_refusal_has_the_code_of_the_one_table_and_says_all_it_knows(call: Call, name: str) -> None:
+    no = Refused("ESC-001", "oak has 3 · 5 asked für", "wait 100 % longer …", name)
+    async with opened(Echo(lambda _: no)) as door, dialled(door) as channel:
+        told = await refused(call(channel, "x", None))
+    assert told == No(ANSWERS[name].grpc, no.says, name, no.rule, no.hint)
+
+
+@pytest.mark.parametrize(
+    ("fault", "name"),
+    [
+        (Unavailable("ENG-002", "the node is stopping", "ask again"), "Unavailable"),
+        (Corrupt("ENG-003", "batch 7 is damaged", "restore it"), "Corrupt"),
+    ],
+)
+@pytest.mark.parametrize("call", CALLS)
+async def test_what_is_raised_is_told_by_the_same_table(call: Call, fault: Any, name: str) -> None:
+    def act(_: str) -> None:
+        raise fault
+
+    async with opened(Echo(act)) as door, dialled(door) as channel:
+        told = await refused(call(channel, "x", None))
+    assert told == No(ANSWERS[name].grpc, fault.says, name, fault.rule, fault.hint)
+
+
+@pytest.mark.rule("SEC-001")
+@pytest.mark.parametrize("call", CALLS)
+async def test_an_unforeseen_error_gives_nothing_of_its_inside_away_and_is_logged(call: Call) -> None:
+    def act(_: str) -> None:
+        raise ValueError("the password is 1234")
+
+    with capture_logs() as logs:
+        async with opened(Echo(act)) as door, dialled(door) as channel:
+            told = await refused(call(channel, "x", None))
+    assert told == No("INTERNAL", "the node failed inside", "Internal", "", "its log has the details")
+    assert [line["event"] for line in logs] == ["a call failed inside"]
+
+
+def test_trailers_are_printable_and_short_whatever_a_refusal_says() -> None:
+    trailers = trailers_of(Problem("Refused", "ESC-001", "", "\n€" * 10_000))
+    assert [key for key, _ in trailers] == ["holdfast-name", "holdfast-rule", "holdfast-hint"]
+    assert all(value.isascii() and value.isprintable() for _, value in trailers)
+    assert sum(len(value) for _, value in trailers) < 2_000
+
+
+async def test_a_refusal_that_says_very_much_still_arrives() -> None:
+    async with opened(Echo(lambda _: Refused("ESC-001", "€" * 20_000, "€" * 20_000))) as door, dialled(door) as channel:
+        told = await refused(say(channel, "x"))
+    assert (told.code, told.name, told.says[-1]) == ("FAILED_PRECONDITION", "Refused", "…")
+
+
+async def test_what_came_before_the_refusal_of_a_stream_arrives() -> None:
+    def act(text: str) -> Refused | None:
+        return Refused("ESC-001", "enough") if text == "three" else None
+
+    echo = Echo(act)
+    async with opened(echo) as door, dialled(door) as channel:
+        call = talking(channel)
+        seen = []
+        for text in ("one", "two"):
+            await call.write(_text(text))
+            seen.append((await call.read()).value)
+        await call.write(_text("three"))
+        assert (await refused(call.read())).says == "enough"
+    assert seen == ["(None, None): one", "(None, None): two"]
+
+
+async def test_a_caller_who_leaves_ends_the_stream_and_is_no_failure() -> None:
+    waiting = asyncio.Event()
+
+    async def act(_: str) -> None:
+        waiting.set()
+        await asyncio.Event().wait()
+
+    echo = Echo(act)
+    with capture_logs() as logs:
+        async with opened(echo) as door, dialled(door) as channel:
+            call = asyncio.create_task(say_many(channel, "x"))
+            await waiting.wait()
+            call.cancel()
+            await asyncio.gather(call, return_exceptions=True)
+            async with asyncio.timeout(5):
+                while not echo.left:
+                    await asyncio.sleep(0.01)
+    assert logs == []
+
+
+# ------------------------------------------------------------------------------------------------ bad input
+
+
+@pytest.mark.rule("SEC-001")
+@pytest.mark.parametrize("kind", ["unary_unary", "stream_stream"])
+@pytest.mark.parametrize("path", ["/holdfast.test.Echo/nothing", "/no.Such/thing", "/", "/x"])
+async def test_an_unknown_method_is_refused_by_name(path: str, kind: str) -> None:
+    async with opened() as door, dialled(door) as channel:
+        method = getattr(channel, kind)(path)
+        call = method(b"x", timeout=10) if kind == "unary_unary" else method(iter([b"x"]), timeout=10).read()
+        told = await refused(call)
+    assert told == No(
+        "UNIMPLEMENTED", f"no method {path!r}", "MethodNotFound", "RPC-001", "reflection lists the services"
+    )
+
+
+RAW = {"one": "unary_unary", "many": "unary_stream", "sum": "stream_unary", "talk": "stream_stream"}
+
+
+async def send_raw(channel: Channel, name: str, raw: bytes) -> No:
+    method = getattr(channel, RAW[name])(f"/{ECHO}/{name}")
+    call = method(iter([raw]) if RAW[name].startswith("stream") else raw, timeout=10)
+    return await refused(call.read() if RAW[name].endswith("stream") else call)
+
+
+@pytest.mark.rule("SEC-001")
+@pytest.mark.parametrize("name", RAW)
+async def test_bytes_that_are_no_message_are_refused_and_never_reach_the_service(name: str) -> None:
+    echo = Echo()
+    async with opened(echo) as door, dialled(door) as channel:
+        told = await send_raw(channel, name, b"\xff\xff\xff")
+        assert await say(channel, "still here") == "(None, None): still here"
+    assert (told.code, told.name, told.rule) == ("INVALID_ARGUMENT", "ParseError", "RPC-001")
+    assert echo.heard == ["still here"]
+
+
+@given(raw=st.binary(max_size=40))
+def test_no_bytes_at_all_are_an_unknown_error(raw: bytes) -> None:
+    async def ask() -> None:
+        async with opened() as door, dialled(door) as channel:
+            unary = channel.unary_unary(f"/{ECHO}/one")(raw, timeout=10)
+            stream = channel.stream_stream(f"/{ECHO}/talk")(iter([raw]), timeout=10).read()
+            for said in await asyncio.gather(unary, stream, return_exceptions=True):
+                assert isinstance(said, bytes) or no_of(said).name == "ParseError"  # type: ignore[arg-type]
+
+    asyncio.run(ask())
+
+
+@pytest.mark.rule("SEC-001")
+@pytest.mark.parametrize("name", RAW)
+@pytest.mark.parametrize(
+    ("length", "is_taken", "told_by"),
+    [(4_095, True, ""), (4_096, True, ""), (4_097, False, "TooLarge"), (9_000, False, "")],
+)
+async def test_a_message_over_the_limit_is_refused(name: str, length: int, is_taken: bool, told_by: str) -> None:
+    echo = Echo()
+    raw = _text("x" * (length - 3)).SerializeToString()
+    assert len(raw) == length
+    async with opened(echo, message_bytes_max=4_096) as door, dialled(door) as channel:
+        if is_taken:
+            method = getattr(channel, RAW[name])(f"/{ECHO}/{name}")
+            call = method(iter([raw]) if RAW[name].startswith("stream") else raw, timeout=10)
+            assert await (call.read() if RAW[name].endswith("stream") else call)
+        else:
+            told = await send_raw(channel, name, raw)
+            assert (told.code, told.name) == ("RESOURCE_EXHAUSTED", told_by)
+    # A stream that gRPC cuts off looks, for a moment, like one that has ended: what it held so far may be heard.
+    assert len([text for text in echo.heard if text]) == is_taken
+
+
+# ------------------------------------------------------------------------------------------------ who calls
+
+
+@pytest.mark.rule("SEC-001")
+@pytest.mark.parametrize("call", CALLS)
+async def test_who_is_not_known_never_reaches_the_service(call: Call) -> None:
+    echo = Echo()
+    async with opened(echo) as door, dialled(door) as channel:
+        told = await refused(call(channel, "x", "stranger"))
+    assert told == No("UNAUTHENTICATED", "no such key", "Unauthorized", "SEC-001", "make one")
+    assert echo.heard == []
+
+
+@pytest.mark.rule("SEC-001")
+@pytest.mark.parametrize(
+    "shown", ["hf_secret", "Basic hf_secret", "Bearer ", "Bearer hf_secret x", "Bearer " + "x" * 1025]
+)
+async def test_a_malformed_authorization_is_refused_and_not_repeated(shown: str) -> None:
+    echo = Echo()
+    async with opened(echo) as door, dialled(door) as channel:
+        method = channel.unary_unary(f"/{ECHO}/one")
+        told = await refused(method(b"", metadata=(("authorization", shown),), timeout=10))
+        twice = (("authorization", "Bearer oak"), ("authorization", "Bearer elm"))
+        assert (await refused(method(b"", metadata=twice, timeout=10))).name == "Unauthorized"
+    assert (told.code, told.name, told.rule) == ("UNAUTHENTICATED", "Unauthorized", "SEC-001")
+    assert "hf_secret" not in repr(told)
+    assert echo.heard == []
+
+
+@pytest.mark.rule("SEC-001")
+async def test_callers_at_the_same_time_are_not_mixed_up() -> None:
+    async def act(_: str) -> None:
+        await asyncio.sleep(0)
+
+    async with opened(Echo(act)) as door, dialled(door) as channel:
+        names = [f"tree-{number}" for number in range(50)]
+        said = await asyncio.gather(*(say(channel, "x", name) for name in names))
+    assert said == [f"(None, '{name}'): x" for name in names]
+
+
+# ------------------------------------------------------------------------------------------------ the node's service
+
+
+def node(status: Any, head: Any) -> GrpcDoor:
+    async def anybody(*_: object) -> object:
+        return "anybody"
+
+    async def ask_status() -> Any:
+        return status
+
+    async def ask_head() -> Any:
+        return head
+
+    return GrpcDoor(GrpcSettings(port=0), [node_service(ask_status, ask_head)], anybody, lambda: True)
+
+
+async def test_the_node_tells_how_it_stands_and_its_head() -> None:
+    fields = {"version": "0.1.0", "network": "development", "chain_id": 1337, "role": "owner", "phase": "running"}
+    counts = {"event": 2**64 - 1, "batch": 7, "epoch": 2}
+    door = node(SimpleNamespace(**fields, **counts, accounts=5), Head(9, b"\x07" * 32, 1_700_000_000_000))
+    await door.open()
+    async with dialled(door) as channel:
+        stub = node_pb2_grpc.NodeServiceStub(channel)  # type: ignore[no-untyped-call]
+        status = await stub.GetStatus(node_pb2.GetStatusRequest(), timeout=10)
+        head = await stub.GetHead(node_pb2.GetHeadRequest(), timeout=10)
+    await door.close(0)
+    assert status == node_pb2.GetStatusResponse(**fields, **counts)  # type: ignore[arg-type]
+    assert head == node_pb2.GetHeadResponse(height=9, hash=b"\x07" * 32, time_ms=1_700_000_000_000)
+
+
+async def test_a_node_without_a_head_says_so() -> None:
+    no = Refused("RPC-001", "no block is sealed yet", name="NotFound")
+    door = node(no, no)
+    await door.open()
+    async with dialled(door) as channel:
+        stub = node_pb2_grpc.NodeServiceStub(channel)  # type: ignore[no-untyped-call]
+        assert (await refused(stub.GetHead(node_pb2.GetHeadRequest(), timeout=10))).code == "NOT_FOUND"
+        assert (await refused(stub.GetStatus(node_pb2.GetStatusRequest(), timeout=10))).code == "NOT_FOUND"
+    await door.close(0)
+
+
+def _text(value: str) -> StringValue:
+    return StringValue(value=value)

@@ -1,0 +1,263 @@
+"""Connections to the HTTP door that are slow, too many, half open or not HTTP; and TLS in both directions."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.doors.grpc_house import client_of, tls_folder
+from tests.doors.http_house import House, opened, request, response_on, until
+
+from holdfast.adapters.keys.authority import Pair
+from holdfast.core.refusal import Unavailable
+from holdfast.doors.desk import Desk
+from holdfast.doors.http import HttpDoor, HttpSettings
+
+pytestmark = pytest.mark.rule("SEC-001")
+STATUS = json.dumps(request("node.status")).encode()
+HEAD = b"POST /rpc HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(STATUS)
+
+
+async def is_open(house: House) -> bool:
+    return (await house.call("node.status")).status_code == 200
+
+
+# ------------------------------------------------------------------------------------------------ slow
+
+
+@pytest.mark.parametrize("sent", [b"", b"POST /rpc HT", b"POST /rpc HTTP/1.1\r\nhost: x\r\nx-y:"])
+async def test_a_head_that_does_not_come_is_not_waited_for(sent: bytes) -> None:
+    async with opened(head_ms=60) as house, house.wire() as (reader, writer):
+        writer.write(sent)
+        status, headers, said = await response_on(reader)
+        assert (status, headers["connection"], said["error"]["data"]["rule"]) == (408, "close", "SEC-001")
+        assert "head" in said["error"]["message"]
+        assert await reader.read() == b""
+        assert await is_open(house)
+
+
+async def test_a_head_that_comes_drop_by_drop_has_no_more_time_than_any_other() -> None:
+    async with opened(head_ms=150) as house, house.wire() as (reader, writer):
+        answer = asyncio.create_task(response_on(reader))
+        for sign in b"GET /healthz HTTP/1.1\r\n" + b"x-trickle: " + b"x" * 10_000:
+            writer.write(bytes([sign]))
+            await asyncio.sleep(0.005)
+            if answer.done():
+                break
+        assert (await answer)[0] == 408
+
+
+async def test_the_second_request_of_a_connection_is_watched_like_the_first() -> None:
+    async with opened(head_ms=150) as house, house.wire() as (reader, writer):
+        for _ in range(2):
+            writer.write(HEAD + STATUS)
+            assert (await response_on(reader))[0] == 200
+        writer.write(b"GET /heal")
+        assert (await response_on(reader))[0] == 408
+
+
+async def test_a_body_that_does_not_come_is_not_waited_for_and_does_nothing() -> None:
+    async with opened(body_ms=60) as house, house.wire() as (reader, writer):
+        before = house.digest()
+        writer.write(HEAD + STATUS[:-1])
+        status, _, said = await response_on(reader)
+        assert (status, said["error"]["data"]["name"]) == (408, "InvalidRequest")
+        assert await reader.read() == b""
+        assert house.digest() == before
+        assert house.door.tally.requests == {}
+
+
+async def test_an_idle_connection_is_closed_after_its_time() -> None:
+    async with opened(idle_ms=60) as house, house.wire() as (reader, writer):
+        writer.write(HEAD + STATUS)
+        assert (await response_on(reader))[0] == 200
+        assert await asyncio.wait_for(reader.read(), 5) == b""
+
+
+async def test_half_a_request_has_no_meaning() -> None:
+    async with opened() as house:
+        before = house.digest()
+        for sent in (HEAD, HEAD + STATUS[:-1], HEAD[:-2], b"GET /events HTTP/1.1\r\n"):
+            async with house.wire() as (_, writer):
+                writer.write(sent)
+                await writer.drain()
+        await until(lambda: house.door.tally.connections() == 0)
+        assert house.digest() == before
+        assert house.door.tally.requests == {}
+        assert await is_open(house)
+
+
+async def test_a_client_that_stops_speaking_still_hears_the_answer() -> None:
+    async with opened() as house, house.wire() as (reader, writer):
+        writer.write(HEAD + STATUS)
+        writer.write_eof()
+        assert (await response_on(reader))[0] == 200
+
+
+# ------------------------------------------------------------------------------------------------ much
+
+
+@pytest.mark.parametrize(("size", "status"), [(1_800, 200), (2_100, 431), (500_000, 431)])
+async def test_a_head_has_a_limit(size: int, status: int) -> None:
+    async with opened(head_bytes_max=2_048) as house, house.wire() as (reader, writer):
+        writer.write(b"GET /healthz HTTP/1.1\r\nhost: x\r\nx-long: " + b"x" * size + b"\r\n\r\n")
+        got, _, said = await response_on(reader)
+        assert got == status
+        assert status == 200 or said["error"]["data"]["name"] == "TooLarge"
+
+
+async def test_many_small_headers_are_one_large_head() -> None:
+    async with opened(head_bytes_max=2_048) as house, house.wire() as (reader, writer):
+        writer.write(b"GET /healthz HTTP/1.1\r\nhost: x\r\n" + b"a: b\r\n" * 500)
+        assert (await response_on(reader))[0] == 431
+
+
+async def test_a_path_counts_as_head() -> None:
+    async with opened(head_bytes_max=2_048) as house, house.wire() as (reader, writer):
+        writer.write(b"GET /" + b"x" * 2_100 + b" HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert (await response_on(reader))[0] == 431
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # TLS
+        b"hello\r\n\r\n",
+        b"POST /rpc HTTP/1.1\r\nhost: x\r\ncontent-length: -1\r\n\r\n",
+        b"POST /rpc HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\ntransfer-encoding: chunked\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nhost: x\r\nbad header\r\n\r\n",
+    ],
+)
+async def test_what_is_not_http_is_refused_and_the_door_stays_open(sent: bytes) -> None:
+    async with opened() as house:
+        async with house.wire() as (reader, writer):
+            writer.write(sent)
+            status, _, said = await response_on(reader)
+            assert (status, said["error"]["data"]["name"]) == (400, "InvalidRequest")
+        assert await is_open(house)
+
+
+async def test_connections_have_a_limit() -> None:
+    async with opened(connections_max=2) as house, house.wire() as (reader, writer), house.wire():
+        await until(lambda: house.door.tally.connections() == 2)
+        async with house.wire() as (third, _):
+            status, _, said = await response_on(third)
+            assert (status, said["error"]["data"]["name"]) == (503, "RateLimited")
+            assert await third.read() == b""
+        writer.write(HEAD + STATUS)
+        assert (await response_on(reader))[0] == 200, "who is in stays in"
+        await until(lambda: house.door.tally.connections() == 2)
+
+
+async def test_a_place_that_was_left_is_free() -> None:
+    async with opened(connections_max=1) as house:
+        for _ in range(5):
+            async with house.wire() as (reader, writer):
+                writer.write(HEAD + STATUS)
+                assert (await response_on(reader))[0] == 200
+            await until(lambda: house.door.tally.connections() == 0)
+
+
+async def test_requests_sent_ahead_are_answered_in_order() -> None:
+    async with opened() as house, house.wire() as (reader, writer):
+        asked = [json.dumps(request("node.status") | {"id": number}).encode() for number in range(1, 30)]
+        writer.write(b"".join(HEAD.replace(b": %d" % len(STATUS), b": %d" % len(raw)) + raw for raw in asked))
+        assert [(await response_on(reader))[2]["id"] for _ in asked] == list(range(1, 30))
+
+
+# ------------------------------------------------------------------------------------------------ opening
+
+
+async def test_a_port_that_is_taken_is_named() -> None:
+    async with opened() as house:
+        door = HttpDoor(Desk(house.engine, house.engine.submit), house.world.clock, HttpSettings(port=house.door.port))
+        with pytest.raises(Unavailable, match=f"127.0.0.1:{house.door.port} cannot be listened on"):
+            await door.open()
+        await door.close()
+        assert await is_open(house)
+
+
+async def test_plain_text_is_not_spoken_where_others_can_hear() -> None:
+    with pytest.raises(Unavailable, match=r"0\.0\.0\.0 is reached from elsewhere"):
+        async with opened(host="0.0.0.0"):
+            pass
+    async with opened(host="0.0.0.0", allow_plain=True) as house, house.wire() as (reader, writer):
+        writer.write(HEAD + STATUS)
+        assert (await response_on(reader))[0] == 200
+
+
+async def test_port_0_takes_one_that_is_free_and_tells() -> None:
+    async with opened(port=0, host="127.0.0.1") as house:
+        assert house.door.port != 0
+        assert house.url == f"http://127.0.0.1:{house.door.port}"
+        assert await is_open(house)
+
+
+# ------------------------------------------------------------------------------------------------ TLS
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    return tls_folder(tmp_path_factory.mktemp("ours"))
+
+
+@pytest.fixture(scope="module")
+def theirs(tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    return tls_folder(tmp_path_factory.mktemp("theirs"))
+
+
+def trusting(authority: Path, shown: Pair | None = None) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=str(authority))
+    if shown is not None:
+        context.load_cert_chain(shown.certificate, shown.key)
+    return context
+
+
+async def test_over_tls_everything_is_as_it_is_without(ours: Pair) -> None:
+    async with opened(certificate=ours.certificate, key=ours.key) as house:
+        assert house.url.startswith("https://")
+        async with httpx.AsyncClient(base_url=house.url, verify=trusting(ours.authority)) as client:
+            assert "result" in (await client.post("/rpc", json=request("node.status"))).json()
+        with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
+            async with httpx.AsyncClient(base_url=house.url) as stranger:
+                await stranger.get("/healthz")
+
+
+async def test_old_tls_is_not_spoken(ours: Pair) -> None:
+    async with opened(certificate=ours.certificate, key=ours.key) as house:
+        context = trusting(ours.authority)
+        context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
+        with pytest.warns(DeprecationWarning):
+            context.maximum_version = ssl.TLSVersion.TLSv1_1
+        with pytest.raises(OSError):
+            await asyncio.open_connection("127.0.0.1", house.door.port, ssl=context)
+
+
+async def test_who_has_no_certificate_of_ours_stays_outside(ours: Pair, theirs: Pair) -> None:
+    folder = ours.authority.parent
+    mine, other = client_of(folder, "oak"), client_of(theirs.authority.parent, "oak")
+    async with opened(certificate=ours.certificate, key=ours.key, client_ca=ours.authority) as house:
+        for shown, is_let_in in ((mine, True), (other, False), (None, False)):
+            async with httpx.AsyncClient(base_url=house.url, verify=trusting(ours.authority, shown)) as client:
+                if is_let_in:
+                    assert (await client.get("/healthz")).status_code == 200
+                else:
+                    with pytest.raises(httpx.TransportError):
+                        await client.get("/healthz")
+
+
+async def test_a_handshake_that_is_not_finished_is_not_waited_for(ours: Pair) -> None:
+    async with opened(certificate=ours.certificate, key=ours.key, head_ms=60) as house, house.wire() as (reader, _):
+        assert await asyncio.wait_for(reader.read(), 5) == b""
+
+
+async def test_files_of_tls_that_cannot_be_read_are_named(ours: Pair, tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match="TLS"):
+        async with opened(certificate=ours.certificate, key=tmp_path / "nothing.key"):
+            pass
+
+
