@@ -38,8 +38,8 @@ FILE: Final = Path("holdfast.toml")
 """Read from the working directory when no file is named and it exists."""
 PREFIX: Final = "HOLDFAST_"
 NAMES_FILE: Final = "HOLDFAST_CONFIG"
-NOT_SETTINGS: Final = frozenset({NAMES_FILE, "HOLDFAST_FULL"})
-"""Variables of ours that are no leaf: the file's name, and the test suite's full counts."""
+NOT_SETTINGS: Final = frozenset({NAMES_FILE, "HOLDFAST_TOKEN", "HOLDFAST_FULL"})
+"""Variables of ours that are no leaf: the file's name, a client's token, and the test suite's full counts."""
 
 
 class LogLevel(StrEnum):

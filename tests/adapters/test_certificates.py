@@ -87,6 +87,12 @@ def test_half_a_pair_is_not_completed_behind_the_operators_back(pair: Pair, gone
     assert "is there already" in no(make_tls(pair.key.parent, NOW_MS)).says
 
 
+def test_a_name_that_a_dead_link_has_is_taken_and_nothing_is_made(tmp_path: Path) -> None:
+    (tmp_path / "server.pem").symlink_to("gone")
+    assert "is there already" in no(make_tls(tmp_path, NOW_MS)).says
+    assert [entry.name for entry in tmp_path.iterdir()] == ["server.pem"]
+
+
 def test_a_server_certificate_is_renewed_by_the_same_authority(pair: Pair) -> None:
     authority, old = pair.authority.read_bytes(), describe_file(pair.certificate)
     pair.certificate.unlink()

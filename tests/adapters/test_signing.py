@@ -68,7 +68,7 @@ def test_a_key_is_made_once_and_found_again(path: Path) -> None:
     assert SigningKey.load_or_create(path.with_name("other")).public != first.public
 
 
-def test_a_key_file_is_for_its_user_alone_whatever_the_umask(path: Path) -> None:
+def test_a_key_file_and_its_folder_are_for_their_user_alone(path: Path) -> None:
     before = os.umask(0)
     try:
         SigningKey.load_or_create(path)
@@ -77,6 +77,17 @@ def test_a_key_file_is_for_its_user_alone_whatever_the_umask(path: Path) -> None
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     assert [entry.name for entry in path.parent.iterdir()] == ["node.key"]
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o777])
+@pytest.mark.parametrize("mode", [0o600, 0o644])
+def test_a_file_has_the_mode_it_was_given_whatever_the_umask(tmp_path: Path, mode: int, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        write_new(tmp_path / "x", b"x", mode)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "x").stat().st_mode) == mode
 
 
 def test_a_key_that_many_make_at_once_is_one_key(path: Path) -> None:
@@ -172,12 +183,18 @@ def test_a_link_that_leads_nowhere_is_refused_and_nothing_is_made_there(path: Pa
     assert {entry.name for entry in path.parent.iterdir()} == {"loop", "dangling"}
 
 
+def test_a_file_that_is_too_large_for_a_key_is_not_read(path: Path) -> None:
+    write_new(path, b"x" * BYTES_MAX)
+    assert len(read_secret(path)) == BYTES_MAX
+    path.write_bytes(b"x" * (BYTES_MAX + 1))
+    with pytest.raises(Unavailable, match=r"SEC-001: .*is larger than"):
+        read_secret(path)
+
+
 PEM = b"-----BEGIN PRIVATE KEY-----\n%s\n-----END PRIVATE KEY-----\n"
 
 
-@pytest.mark.parametrize(
-    "raw", [b"", b"\xff\xfe", b"secret words", PEM % b"c2VjcmV0IHdvcmRz", b"x" * BYTES_MAX, b"x" * (BYTES_MAX + 1)]
-)
+@pytest.mark.parametrize("raw", [b"", b"\xff\xfe", b"secret words", PEM % b"c2VjcmV0IHdvcmRz"])
 def test_a_malformed_key_is_refused_and_nothing_of_it_is_told(path: Path, raw: bytes) -> None:
     write_new(path, raw)
     with pytest.raises(Unavailable) as caught:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -103,15 +103,17 @@ async def opened(
     client_ca: Path | None = None,
     is_serving: Callable[[], bool] = lambda: True,
     identify: Identify = by_name,
+    services: Sequence[Service] | None = None,
     **told: Any,
 ) -> AsyncIterator[GrpcDoor]:
     """A door on a free port; closed at once when the test is done, whatever still runs."""
     if tls is not None:
         told |= {"certificate": tls.certificate, "key": tls.key, "client_ca": client_ca}
     material = TlsFiles(tls.certificate, tls.key, client_ca).load if tls is not None else None
+    plugged = [Service(ECHO, echo or Echo(), add_echo)] if services is None else services
     for _ in range(5):
         settings = GrpcSettings(**({"port": free_port()} | told))
-        door = GrpcDoor(settings, [Service(ECHO, echo or Echo(), add_echo)], identify, is_serving, material)
+        door = GrpcDoor(settings, plugged, identify, is_serving, material)
         try:
             await door.open()
             break

@@ -31,9 +31,8 @@ from tests.doors.grpc_house import (
 from holdfast.core.refusal import Corrupt, Refused, Unavailable
 from holdfast.doors.answers import ANSWERS, Problem
 from holdfast.doors.grpc.answering import trailers_of
-from holdfast.doors.grpc.door import GrpcDoor
 from holdfast.doors.grpc.node import Head, node_service
-from holdfast.doors.grpc.settings import GrpcSettings
+from holdfast.doors.grpc.service import Service
 from holdfast.wire.gen.holdfast.node.v1 import node_pb2, node_pb2_grpc
 
 pytestmark = pytest.mark.rule("RPC-001")
@@ -67,9 +66,11 @@ async def test_a_call_of_every_kind_is_answered(call: Call) -> None:
 @pytest.mark.parametrize("name", ANSWERS)
 @pytest.mark.parametrize("call", CALLS)
 async def test_a_refusal_has_the_code_of_the_one_table_and_says_all_it_knows(call: Call, name: str) -> None:
-    no = Refused("ESC-001", "oak has 3 · 5 asked für", "wait 100 % longer …", name)
-    async with opened(Echo(lambda _: no)) as door, dialled(door) as channel:
+    no = Refused("ESC-001", "oak has 3 · 5 asked für", "wait 100%41 longer …", name)
+    echo = Echo(lambda _: no)
+    async with opened(echo) as door, dialled(door) as channel:
         told = await refused(call(channel, "x", None))
+        assert echo.left == (call is say_many)  # a stream is over before its end is told
     assert told == No(ANSWERS[name].grpc, no.says, name, no.rule, no.hint)
 
 
@@ -85,9 +86,11 @@ async def test_what_is_raised_is_told_by_the_same_table(call: Call, fault: Any, 
     def act(_: str) -> None:
         raise fault
 
-    async with opened(Echo(act)) as door, dialled(door) as channel:
-        told = await refused(call(channel, "x", None))
+    with capture_logs() as logs:
+        async with opened(Echo(act)) as door, dialled(door) as channel:
+            told = await refused(call(channel, "x", None))
     assert told == No(ANSWERS[name].grpc, fault.says, name, fault.rule, fault.hint)
+    assert logs == []
 
 
 @pytest.mark.rule("SEC-001")
@@ -265,42 +268,36 @@ async def test_callers_at_the_same_time_are_not_mixed_up() -> None:
 # ------------------------------------------------------------------------------------------------ the node's service
 
 
-def node(status: Any, head: Any) -> GrpcDoor:
-    async def anybody(*_: object) -> object:
-        return "anybody"
-
+def node(status: Any, head: Any) -> Service:
     async def ask_status() -> Any:
         return status
 
     async def ask_head() -> Any:
         return head
 
-    return GrpcDoor(GrpcSettings(port=0), [node_service(ask_status, ask_head)], anybody, lambda: True)
+    return node_service(ask_status, ask_head)
+
+
+def stub_of(channel: Channel) -> Any:
+    return node_pb2_grpc.NodeServiceStub(channel)  # type: ignore[no-untyped-call]
 
 
 async def test_the_node_tells_how_it_stands_and_its_head() -> None:
     fields = {"version": "0.1.0", "network": "development", "chain_id": 1337, "role": "owner", "phase": "running"}
     counts = {"event": 2**64 - 1, "batch": 7, "epoch": 2}
-    door = node(SimpleNamespace(**fields, **counts, accounts=5), Head(9, b"\x07" * 32, 1_700_000_000_000))
-    await door.open()
-    async with dialled(door) as channel:
-        stub = node_pb2_grpc.NodeServiceStub(channel)  # type: ignore[no-untyped-call]
-        status = await stub.GetStatus(node_pb2.GetStatusRequest(), timeout=10)
-        head = await stub.GetHead(node_pb2.GetHeadRequest(), timeout=10)
-    await door.close(0)
+    service = node(SimpleNamespace(**fields, **counts, accounts=5), Head(9, b"\x07" * 32, 1_700_000_000_000))
+    async with opened(services=[service]) as door, dialled(door) as channel:
+        status = await stub_of(channel).GetStatus(node_pb2.GetStatusRequest(), timeout=10)
+        head = await stub_of(channel).GetHead(node_pb2.GetHeadRequest(), timeout=10)
     assert status == node_pb2.GetStatusResponse(**fields, **counts)  # type: ignore[arg-type]
     assert head == node_pb2.GetHeadResponse(height=9, hash=b"\x07" * 32, time_ms=1_700_000_000_000)
 
 
 async def test_a_node_without_a_head_says_so() -> None:
     no = Refused("RPC-001", "no block is sealed yet", name="NotFound")
-    door = node(no, no)
-    await door.open()
-    async with dialled(door) as channel:
-        stub = node_pb2_grpc.NodeServiceStub(channel)  # type: ignore[no-untyped-call]
-        assert (await refused(stub.GetHead(node_pb2.GetHeadRequest(), timeout=10))).code == "NOT_FOUND"
-        assert (await refused(stub.GetStatus(node_pb2.GetStatusRequest(), timeout=10))).code == "NOT_FOUND"
-    await door.close(0)
+    async with opened(services=[node(no, no)]) as door, dialled(door) as channel:
+        assert (await refused(stub_of(channel).GetHead(node_pb2.GetHeadRequest(), timeout=10))).code == "NOT_FOUND"
+        assert (await refused(stub_of(channel).GetStatus(node_pb2.GetStatusRequest(), timeout=10))).code == "NOT_FOUND"
 
 
 def _text(value: str) -> StringValue:

@@ -15,6 +15,7 @@ import pytest
 from google.protobuf.wrappers_pb2 import StringValue
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from structlog.testing import capture_logs
 from tests.doors.grpc_house import ECHO, Channel, Echo, dialled, no_of, opened, say, say_many, talking
 
 from holdfast.core.refusal import Unavailable
@@ -69,10 +70,11 @@ async def test_who_watches_health_is_told_of_each_change_and_of_the_end() -> Non
 
 
 async def test_health_of_an_unknown_service_is_not_found() -> None:
-    async with opened() as door, dialled(door) as channel:
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await health(channel).Check(health_pb2.HealthCheckRequest(service="no.Such"), timeout=10)
-    assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+    with capture_logs() as logs:
+        async with opened() as door, dialled(door) as channel:
+            asked = health(channel).Check(health_pb2.HealthCheckRequest(service="no.Such"), timeout=10)
+            assert await _code_of(asked) == "NOT_FOUND"
+    assert logs == []
 
 
 async def ask_reflection(channel: Channel, **asked: Any) -> Any:
@@ -86,24 +88,18 @@ async def test_health_and_reflection_need_no_key() -> None:
     async def nobody(*_: object) -> object:
         raise AssertionError("nobody is asked for")
 
-    door = GrpcDoor(GrpcSettings(port=0), [], nobody, lambda: True)
-    await door.open()
-    async with dialled(door) as channel:
+    async with opened(identify=nobody) as door, dialled(door) as channel:
         assert (await health(channel).Check(health_pb2.HealthCheckRequest(), timeout=10)).status == SERVING
         assert await ask_reflection(channel, list_services="")
-    await door.close(0)
 
 
 async def test_reflection_lists_the_services_and_describes_them() -> None:
     async def never(*_: object) -> Any:
         raise AssertionError
 
-    door = GrpcDoor(GrpcSettings(port=0), [node_service(never, never)], never, lambda: True)
-    await door.open()
-    async with dialled(door) as channel:
+    async with opened(services=[node_service(never, never)]) as door, dialled(door) as channel:
         listed = await ask_reflection(channel, list_services="")
         described = await ask_reflection(channel, file_containing_symbol="holdfast.node.v1.NodeService")
-    await door.close(0)
     assert {service.name for service in listed.list_services_response.service} == {
         "grpc.health.v1.Health",
         "grpc.reflection.v1alpha.ServerReflection",
@@ -209,12 +205,23 @@ async def _first_word(reader: asyncio.StreamReader) -> bytes:
 @pytest.mark.rule("SEC-001")
 @pytest.mark.parametrize("said", [PREFACE, PREFACE[:10], b"", b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 100])
 async def test_a_connection_that_falls_silent_or_speaks_nonsense_is_let_go(said: bytes) -> None:
-    async with opened(keepalive_ms=150, keepalive_answer_ms=150, handshake_ms=400) as door:
-        reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
-        writer.write(said)
-        async with asyncio.timeout(3):
-            await _until_hung_up(reader)
-        writer.close()
+    async with opened(keepalive_ms=150, keepalive_answer_ms=150) as door:
+        await _is_let_go(door, said)
+
+
+@pytest.mark.rule("SEC-001")
+@pytest.mark.parametrize("said", [b"", PREFACE[:10], PREFACE[:24]])
+async def test_who_does_not_say_in_time_what_it_wants_is_let_go(said: bytes) -> None:
+    async with opened(handshake_ms=200) as door:
+        await _is_let_go(door, said)
+
+
+async def _is_let_go(door: GrpcDoor, said: bytes) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
+    writer.write(said)
+    async with asyncio.timeout(3):
+        await _until_hung_up(reader)
+    writer.close()
 
 
 async def _until_hung_up(reader: asyncio.StreamReader) -> bytes:

@@ -231,9 +231,9 @@ async def test_old_tls_is_not_spoken(ours: Pair) -> None:
     async with opened(certificate=ours.certificate, key=ours.key) as house:
         context = trusting(ours.authority)
         context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
-        with pytest.warns(DeprecationWarning):
+        with pytest.warns(DeprecationWarning, match=r"TLSv1_1 is deprecated"):
             context.maximum_version = ssl.TLSVersion.TLSv1_1
-        with pytest.raises(OSError):
+        with pytest.raises(OSError, match=r"(?i)ssl|reset"):
             await asyncio.open_connection("127.0.0.1", house.door.port, ssl=context)
 
 
@@ -259,5 +259,3 @@ async def test_files_of_tls_that_cannot_be_read_are_named(ours: Pair, tmp_path: 
     with pytest.raises(Unavailable, match="TLS"):
         async with opened(certificate=ours.certificate, key=tmp_path / "nothing.key"):
             pass
-
-

@@ -7,22 +7,24 @@ import json
 import stat
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.core.blocks import SEAL
 from tests.core.books import some_id
 from tests.simulated.world import World
 
 from holdfast.client import Client, NodeRefused, NodeUnreachable
-from holdfast.core import law
 from holdfast.core.refusal import Corrupt, Refused, Unavailable
 from holdfast.core.state import digest
 from holdfast.doors.answers import ANSWERS, problem_of
+from holdfast.doors.desk import LOCAL, Desk, Method, Visitor
 from holdfast.doors.jsonrpc import BATCH_MAX, answer
 from holdfast.doors.local import LINE_BYTES_MAX, LocalDoor
-from holdfast.doors.methods import COMMANDS, METHODS, Desk
+from holdfast.doors.methods import METHODS
+from holdfast.doors.methods.node import Nothing
 from holdfast.engine.loop import Engine
 
 pytestmark = pytest.mark.rule("RPC-001")
@@ -63,7 +65,7 @@ async def test_a_command_is_answered_with_its_event(engine: Engine) -> None:
     assert await ask(engine, call("account.mint", id=A, owner="alice", amount=5)) == {
         "jsonrpc": "2.0",
         "id": 1,
-        "result": {"event": 2, "is_repeat": False},
+        "result": {"event": 3, "is_repeat": False},
     }
 
 
@@ -130,17 +132,14 @@ async def test_a_batch_is_answered_in_order_and_notifications_are_not(engine: En
 
 
 async def test_a_failure_inside_gives_nothing_away(engine: Engine) -> None:
-    async def broken(_: Desk, __: object) -> Any:
+    async def broken(_: Desk, __: Visitor, ___: object) -> Any:
         raise ValueError("the password is swordfish")
 
-    raw = await answer(Desk(engine, engine.submit), json.dumps(call("broken")).encode(), {"broken": broken})
+    methods = {"broken": Method("Broken.", Nothing, None, broken)}
+    raw = await answer(Desk(engine, engine.submit), json.dumps(call("broken")).encode(), LOCAL, methods)
     assert raw is not None
     assert error_of(json.loads(raw))[0] == "Internal"
     assert b"swordfish" not in raw
-
-
-def test_every_command_of_the_law_has_a_method() -> None:
-    assert set(COMMANDS) == set(get_args(law.Command))
 
 
 def test_every_name_a_refusal_uses_has_an_answer() -> None:
@@ -154,17 +153,18 @@ def test_every_name_a_refusal_uses_has_an_answer() -> None:
 # ------------------------------------------------------------------------------------------------ the socket
 
 
-async def test_a_client_does_what_it_says_over_the_socket(folder: Path) -> None:
+async def test_a_client_does_what_it_says_over_the_socket(folder: Path, engine: Engine) -> None:
     async with Client(folder) as node:
         await node.mint(some_id(1), "alice", 100)
         await node.reserve(some_id(2), "alice", 60, b"\x00memo")
-        await node.charge(some_id(2), 3, "bob", 45)
+        await node.charge(some_id(2), "bob", 45)
         assert await node.account("alice") == {"owner": "alice", "available": 40, "held": 0, "pending": 15}
-        await node.finalize(3)
+        for _ in range(engine.policy.chain.finality_depth + 1):
+            await engine.submit(SEAL)
         assert (await node.account("bob"))["available"] == 45
         assert (await node.hold(some_id(2)))["status"] == "PAID"
         with pytest.raises(NodeRefused, match="ESC-001") as refusal:
-            await node.refund(some_id(9), 4)
+            await node.refund(some_id(9))
         assert refusal.value.name == "NotFound"
 
 
@@ -191,11 +191,11 @@ async def test_events_stream_from_a_cursor(folder: Path) -> None:
         for number in range(1, 6):
             await node.mint(some_id(number), "alice", number)
         seen = []
-        async for event in node.follow(after=2):
-            seen.append((event["number"], event["type"], event["event"]["amount"]))
-            if len(seen) == 4:
+        async for event in node.follow(after=3):
+            seen.append((event["number"], event["type"]))
+            if len(seen) == 8:
                 break
-        assert seen == [(n, "Minted", n - 1) for n in range(3, 7)]
+        assert seen == [(n, ("ActDone", "Minted")[n % 2]) for n in range(4, 12)]
         with pytest.raises(NodeRefused, match="ENG-006"):
             await anext(node.follow(after=99))
         with pytest.raises(NodeRefused, match="RPC-001"):
@@ -231,7 +231,7 @@ async def test_closing_the_door_finishes_what_was_asked(engine: Engine, tmp_path
     while not engine.state.ledger.accounts:
         await asyncio.sleep(0)
     await door.close()
-    assert json.loads(await reader.readline())["result"]["event"] == 2
+    assert json.loads(await reader.readline())["result"]["event"] == 3
     assert await reader.readline() == b""
     assert not (tmp_path / "node.sock").exists()
     writer.close()
@@ -292,10 +292,10 @@ async def test_following_goes_on_over_a_restart_of_the_node(tmp_path: Path) -> N
         await door.open()
         async with Client(tmp_path) as node:
             await node.mint(some_id(life), "alice", 1)
-        while len(seen) < 2 * (life + 1):
+        while len(seen) < 3 * (life + 1):
             await asyncio.sleep(0.001)
         await door.close()
         await engine.stop()
     follower.cancel()
     await asyncio.gather(follower, return_exceptions=True)
-    assert seen == [1, 2, 3, 4, 5, 6]
+    assert seen == list(range(1, 10))

@@ -27,11 +27,16 @@ def on_postgres(address: Address) -> dict[str, str]:
     }
 
 
+HOUR_MS = "3600000"
+QUIET_CHAIN = {"HOLDFAST_POLICY__CHAIN__BLOCK_MS": HOUR_MS, "HOLDFAST_POLICY__CHAIN__IDLE_BLOCK_MS": HOUR_MS}
+"""No block within the time of a test, so that nothing happens but what the test does."""
+
+
 class NodeProcess:
-    """`holdfast up` in its own process, logging into its folder."""
+    """`holdfast up` in its own process, logging into its folder; it seals no block unless it is told to."""
 
     def __init__(self, data: Path, name: str = "node", environ: Mapping[str, str] | None = None) -> None:
-        self.data, self.name, self._environ = data, name, dict(environ or {})
+        self.data, self.name, self._environ = data, name, QUIET_CHAIN | dict(environ or {})
         self._process: subprocess.Popen[bytes] | None = None
 
     async def up(self, door: Path | None = None) -> Path:

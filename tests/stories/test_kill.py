@@ -49,10 +49,10 @@ class Requester:
             await self.node.reserve(hold, "alice", 5, memo)
             self.confirmed["Reserved"].add(hold.hex())
             if self.random.random() < 0.5:
-                await self.node.charge(hold, 1, f"provider-{self.number}", self.random.randint(0, 5))
+                await self.node.charge(hold, f"provider-{self.number}", self.random.randint(0, 5))
                 self.confirmed["Charged"].add(hold.hex())
             elif self.random.random() < 0.5:
-                await self.node.refund(hold, 1)
+                await self.node.refund(hold)
                 self.confirmed["Refunded"].add(hold.hex())
         await self.node.close()
 

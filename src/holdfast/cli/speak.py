@@ -8,15 +8,17 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn, TypeVar
 
 import structlog
 import typer
 
 from holdfast.client import NodeRefused, NodeUnreachable
 from holdfast.config import Config, Log, LogFormat, load, why_not_stored
-from holdfast.core.refusal import Corrupt, Unavailable
+from holdfast.core.refusal import Corrupt, Refused, Unavailable
 from holdfast.doors.answers import ANSWERS, problem_of
 
+T = TypeVar("T")
 BAD_INPUT = 2
 
 
@@ -66,6 +68,17 @@ def told() -> Iterator[None]:
     except (NodeUnreachable, FileNotFoundError, ConnectionError) as fault:
         print(f"holdfast: {fault}\n  is a node up there? start one with: holdfast up", file=sys.stderr)
         raise typer.Exit(ANSWERS["Unavailable"].exit) from None
+
+
+def given(answer: T | Refused) -> T:
+    """The answer, or its refusal in one sentence and the exit code that goes with it."""
+    return refuse(answer) if isinstance(answer, Refused) else answer
+
+
+def refuse(no: Refused) -> NoReturn:
+    problem = problem_of(no)
+    print(f"holdfast: {problem}", file=sys.stderr)
+    raise typer.Exit(problem.answer.exit)
 
 
 def finding(is_good: bool, what: str, says: str, hint: str = "") -> str:

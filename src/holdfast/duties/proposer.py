@@ -28,6 +28,7 @@ class Proposer:
 
     def __init__(self, engine: Engine, clock: Clock, signer: Signer) -> None:
         self._engine, self._clock, self._signer = engine, clock, signer
+        self._begun_ms = engine.now_ms()
         self.sealed = 0
 
     async def run(self) -> None:
@@ -50,9 +51,11 @@ class Proposer:
         engine = self._engine
         policy, state = engine.policy.chain, engine.state
         every_ms = policy.block_ms if is_busy(state) else policy.idle_block_ms
-        return state.chain.head.time_ms + every_ms - engine.now_ms()
+        head = state.chain.head
+        since_ms = head.time_ms if head.height else self._begun_ms
+        return since_ms + every_ms - engine.now_ms()
 
 
 def is_busy(state: State) -> bool:
-    """CHN-002: whether jobs, proofs or reads wait for a block."""
-    return bool(state.queue.depth or state.chain.open.txs)
+    """CHN-002: whether jobs, proofs or reads wait for a block, or money for blocks that make it final."""
+    return bool(state.queue.depth or state.chain.open.txs or state.ledger.settled)

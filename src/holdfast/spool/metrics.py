@@ -48,7 +48,7 @@ class Metrics(msgspec.Struct, kw_only=True):
     """0 where everything is acked."""
     session_bytes: int
     channel_bytes: int
-    """Of the whole channel's folder, as last measured."""
+    """Of the whole channel's folder, as last measured, and what this session wrote since."""
     commits: int
     commit_records: Histogram
     sync_us: Histogram

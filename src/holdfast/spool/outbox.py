@@ -9,8 +9,9 @@ from typing import Final
 from holdfast.core.policy.knobs import SpoolPolicy
 from holdfast.core.refusal import Refused
 from holdfast.spool.clock import Clock
-from holdfast.spool.record import MARK_BYTES_MAX, RECORD_BYTES_MAX, Encoder, payload_json
+from holdfast.spool.record import MARK_BYTES_MAX, RECORD_BYTES_MAX, Encoder, encode, why_not_payload
 from holdfast.spool.signal import Signal
+from holdfast.spool.ticket import Progress, Ticket
 
 QUEUE_FULL: Final = "QueueFull"
 SPOOL_FULL: Final = "SpoolFull"
@@ -24,7 +25,8 @@ class Outbox:
     """
 
     def __init__(self, encoder: Encoder, policy: SpoolPolicy, clock: Clock, last: int, *, flush_records: int) -> None:
-        self._encoder, self._clock = encoder, clock
+        self._encoder, self._types, self._clock = encoder, encoder.types, clock
+        self.spooled = Progress(last, self.hurry)
         self._records_max, self._flush_records = policy.queue_records_max, flush_records
         self._lock = threading.Lock()
         self._queue: deque[bytes] = deque()
@@ -39,48 +41,42 @@ class Outbox:
         self.since_ms = 0
         self.hurried_to = 0
         """Somebody waits for this sequence."""
-        self.emitted = 0
         self.last_type = ""
         """The payload type of the last record."""
         self.refusals: Counter[str] = Counter()
         self.writer = Signal()
         self.keeper = Signal()
 
-    def emit(self, payload_type: str, payload: object) -> int | Refused:
-        """Number the record and hand it over, or refuse it without any effect."""
-        kind = self._encoder.type_of(payload_type)
-        if isinstance(kind, Refused):
+    def emit(self, payload_type: str, payload: object) -> Ticket | Refused:
+        """Number the record and hand it over, or refuse it without any effect. Written flat: it is the hot path."""
+        kind = self._types.get(payload_type) or self._encoder.type_of(payload_type)
+        if not isinstance(kind, str):
             return self._refused(kind)
-        text = payload_json(payload)
-        if isinstance(text, Refused):
-            return self._refused(text)
-        now_ms = self._clock.wall_ms()
-        queue = self._queue
+        try:
+            text = encode(payload)
+        except Exception:
+            text = b""
+        if text[:1] != b"{" or len(text) > RECORD_BYTES_MAX:
+            return self._refused(why_not_payload(payload))
+        now_ms, queue = self._clock.wall_ms(), self._queue
         with self._lock:
             waiting = len(queue)
             if self._no is not None:
                 return self._refused(self._no)
             if waiting >= self._records_max:
                 return self._refused(_queue_full(waiting))
-            line = self._encoder.line(self._next, now_ms, kind, text)
+            sequence = self._next
+            line = self._encoder.line(sequence, now_ms, kind, text)
             accepted = self.accepted + len(line) + MARK_BYTES_MAX
             if accepted > self.accept_until:
                 return self._refused(self._no_room(line))
-            sequence = self._put(line, accepted)
-            self.last_type = payload_type
+            if not waiting:
+                self.since_ms = self._clock.monotonic_ms()
+            queue.append(line)
+            self._next, self.accepted, self.last_type = sequence + 1, accepted, payload_type
         if self.writer.is_awaited and (waiting == 0 or waiting + 1 >= self._flush_records):
             self.writer.give()
-        return sequence
-
-    def _put(self, line: bytes, accepted: int) -> int:
-        if not self._queue:
-            self.since_ms = self._clock.monotonic_ms()
-        sequence = self._next
-        self._queue.append(line)
-        self.accepted = accepted
-        self._next = sequence + 1
-        self.emitted += 1
-        return sequence
+        return Ticket(sequence, self.spooled)
 
     def _no_room(self, line: bytes) -> Refused:
         if len(line) > RECORD_BYTES_MAX:
@@ -108,14 +104,14 @@ class Outbox:
 
     def end_with(self, payload_type: str, payload: object, no: Refused) -> int:
         """Number one last record past the cap, for which the reserve has room, and refuse whatever comes after it."""
-        kind, text = self._encoder.type_of(payload_type), payload_json(payload)
-        assert isinstance(kind, bytes)
-        assert isinstance(text, bytes)
+        kind = self._encoder.type_of(payload_type)
+        assert isinstance(kind, str)
         with self._lock:
-            self._no = no
-            line = self._encoder.line(self._next, self._clock.wall_ms(), kind, text)
-            sequence = self._put(line, self.accepted + len(line) + MARK_BYTES_MAX)
-            self.last_type = payload_type
+            self._no, self.last_type = no, payload_type
+            sequence = self._next
+            line = self._encoder.line(sequence, self._clock.wall_ms(), kind, encode(payload))
+            self._queue.append(line)
+            self._next, self.accepted = sequence + 1, self.accepted + len(line) + MARK_BYTES_MAX
         self.hurry(sequence)
         return sequence
 

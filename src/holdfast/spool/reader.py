@@ -106,9 +106,10 @@ class Reader:
 
     def _checked(self, lines: list[bytes], following: int) -> list[bytes]:
         """The lines up to the first that is not the record it should be."""
-        head, is_next = self._head, record.is_next
+        if not lines or record.are_next(lines, self._head, following):
+            return lines
         for count, line in enumerate(lines):
-            if not is_next(line, head, following + count):
+            if not record.is_next(line, self._head, following + count):
                 seen = record.read(line, self._place.channel, self._place.session)
                 if not isinstance(seen, Seen) or seen.sequence != following + count:
                     return lines[:count]

@@ -6,7 +6,9 @@ sequence was known durable when it was written. `crc32c` is over the bytes of th
 
 from __future__ import annotations
 
+import struct
 import time
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -19,9 +21,10 @@ RECORD_BYTES_MAX: Final = 1 << 20
 MARK_BYTES_MAX: Final = len(f',"durable":{U64_MAX}')
 TAIL: Final = len(',"crc32c":"00000000"}')
 _CRC_KEY: Final = b',"crc32c":"'
+_BETWEEN_SUMS: Final = '"},"crc32c":"'
 _MARK_KEY: Final = b',"durable":'
 _TYPES_KEPT: Final = 1_024
-_COUNTER_BITS: Final = 48
+_COUNTER: Final = 1 << 48
 
 BLOCK_FENCE: Final = "BLOCK_FENCE"
 CHANNEL_TERMINATED: Final = "CHANNEL_TERMINATED"
@@ -53,7 +56,7 @@ class Seen(msgspec.Struct, frozen=True, gc=False):
 
 
 _decode: Final = msgspec.json.Decoder(Record).decode
-_encode: Final = msgspec.json.Encoder().encode
+encode: Final = msgspec.json.Encoder().encode
 
 
 def head_of(channel: str, session: str) -> bytes:
@@ -81,67 +84,60 @@ class Encoder:
     """
 
     def __init__(self, channel: str, session: str, seed: bytes) -> None:
-        self._head = head_of(channel, session)
         drawn = seed.hex()
         variant = "89ab"[seed[8] & 3]
-        self._uuid = f"{drawn[:8]}-{drawn[8:12]}-4{drawn[13:16]}-{variant}{drawn[17:20]}-".encode()
+        uuid = f"{drawn[:8]}-{drawn[8:12]}-4{drawn[13:16]}-{variant}{drawn[17:20]}-"
+        self._head, self._uuid = head_of(channel, session).decode(), f',"event_uuid":"{uuid}'
         self._count = int.from_bytes(seed[10:16]) >> 1
-        self._types: dict[str, bytes] = {}
-        self._second, self._second_text = -1, b""
+        self.types: dict[str, str] = {}
+        self._ms, self._kind, self._middle = -1, "", ""
 
-    def line(self, sequence: int, now_ms: int, payload_type: bytes, payload: bytes) -> bytes:
-        """One whole line. `payload_type` and `payload` are JSON already."""
-        self._count += 1
-        second, ms = divmod(now_ms, 1_000)
-        if second != self._second:
-            self._second, self._second_text = second, utc(second)
-        body = b'%b%d,"event_uuid":"%b%012x","emitted_utc":"%b.%03dZ","payload_type":%b,"payload":%b' % (
-            self._head,
-            sequence,
-            self._uuid,
-            self._count & ((1 << _COUNTER_BITS) - 1),
-            self._second_text,
-            ms,
-            payload_type,
-            payload,
-        )
+    def line(self, sequence: int, now_ms: int, payload_type: str, payload: bytes) -> bytes:
+        """One whole line. `payload_type` and `payload` are JSON already.
+
+        Text is put together and encoded once: formatting bytes takes twice as long.
+        """
+        self._count = count = (self._count + 1) % _COUNTER
+        if now_ms != self._ms or payload_type != self._kind:
+            self._ms, self._kind = now_ms, payload_type
+            when = f"{utc(now_ms // 1_000)}.{now_ms % 1_000:03d}Z"
+            self._middle = f'","emitted_utc":"{when}","payload_type":{payload_type},"payload":'
+        body = f"{self._head}{sequence}{self._uuid}{count:012x}{self._middle}".encode() + payload
         return b'%b,"crc32c":"%08x"}\n' % (body, crc32c(body))
 
-    def type_of(self, payload_type: str) -> bytes | Refused:
+    def type_of(self, payload_type: str) -> str | Refused:
         """The type as JSON, remembered: a session has few."""
-        known = self._types.get(payload_type)
+        known = self.types.get(payload_type)
         if known is not None:
             return known
         if not isinstance(payload_type, str) or not 1 <= len(payload_type) <= 128:
             return Refused("SEC-001", "payload_type is not a text of 1 to 128 characters", "", "InvalidParams")
         try:
-            text = _encode(payload_type)
+            text = encode(payload_type).decode()
         except UnicodeEncodeError:
             return Refused("SEC-001", "payload_type is not Unicode text", "", "InvalidParams")
-        if len(self._types) < _TYPES_KEPT:
-            self._types[payload_type] = text
+        if len(self.types) < _TYPES_KEPT:
+            self.types[payload_type] = text
         return text
 
 
-def payload_json(payload: object) -> bytes | Refused:
-    """The payload as JSON, which must be an object that fits into a record."""
+def why_not_payload(payload: object) -> Refused:
+    """What is wrong with a payload that is no JSON object or does not fit into a record."""
     try:
-        text = _encode(payload)
-    except (TypeError, ValueError, OverflowError, RecursionError) as fault:
-        return Refused(
-            "SEC-001", f"the payload is not JSON: {fault}", "use objects, lists, texts, numbers", "InvalidParams"
-        )
+        text = encode(payload)
+    except Exception as fault:
+        hint = "use objects, lists, texts, numbers"
+        return Refused("SEC-001", f"the payload is not JSON: {fault}", hint, "InvalidParams")
     if text[:1] != b"{":
         return Refused("SEC-001", "the payload is not a JSON object", 'wrap the value: {"value": …}', "InvalidParams")
-    if len(text) > RECORD_BYTES_MAX:
-        says = f"the payload has {len(text)} bytes, at most {RECORD_BYTES_MAX}"
-        return Refused("SEC-001", says, "keep large bytes elsewhere and spool their digest", "InvalidParams")
-    return text
+    says = f"the payload has {len(text)} bytes, at most {RECORD_BYTES_MAX}"
+    return Refused("SEC-001", says, "keep large bytes elsewhere and spool their digest", "InvalidParams")
 
 
-def utc(second: int) -> bytes:
+@lru_cache(maxsize=8)
+def utc(second: int) -> str:
     """A whole second of Unix time as ISO 8601, without the zone."""
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second)).encode()
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
 
 
 # ------------------------------------------------------------------------------------------------ reading
@@ -154,6 +150,20 @@ def is_next(line: bytes, head: bytes, sequence: int) -> bool:
         and line[-TAIL:-10] == _CRC_KEY
         and line[-10:] == b'%08x"}' % crc32c(line[:-TAIL])
     )
+
+
+def are_next(lines: list[bytes], head: bytes, sequence: int) -> bool:
+    """The same for many lines at once, about three times as fast. A no may also mean: too mixed to tell."""
+    width, count = len(head) + len(str(sequence)) + 1, len(lines)
+    if len(str(sequence + count)) != len(str(sequence)):
+        return all(is_next(line, head, sequence + i) for i, line in enumerate(lines))
+    text = head.decode()
+    wanted = f"{text}{f',{text}'.join(map(str, range(sequence, sequence + count)))},".encode()
+    if b"".join([line[:width] for line in lines]) != wanted:
+        return False
+    sums = struct.pack(f">{count}I", *[crc32c(line[:-TAIL]) for line in lines]).hex(",", 4)
+    tails = f',"crc32c":"{sums.replace(",", _BETWEEN_SUMS)}"}}'.encode()
+    return b"".join([line[-TAIL:] for line in lines]) == tails
 
 
 def mark_of(line: bytes) -> int | None:

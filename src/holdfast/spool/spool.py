@@ -123,8 +123,7 @@ class Spool:
 
     def emit(self, payload_type: str, payload: object) -> Ticket | Refused:
         """Hand one record over. It never blocks; the ticket tells when the record is spooled (SP-002)."""
-        sequence = self._outbox.emit(payload_type, payload)
-        return sequence if isinstance(sequence, Refused) else Ticket(sequence, self.writer.spooled)
+        return self._outbox.emit(payload_type, payload)
 
     @property
     def spooled_sequence(self) -> int:
@@ -213,8 +212,8 @@ class Spool:
             waiting_records=self._outbox.waiting,
             unacked_records=max(0, spooled - acked),
             oldest_unacked_age_ms=self._oldest_age_ms(acked),
-            session_bytes=self._room.session_used,
-            channel_bytes=self._room.used,
+            session_bytes=self._room.session_used + writer.grown,
+            channel_bytes=self._room.used + writer.grown,
             commits=writer.commit_records.count,
             commit_records=writer.commit_records,
             sync_us=writer.sync_us,

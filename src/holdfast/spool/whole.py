@@ -65,7 +65,7 @@ def unavailable(fault: OSError, rule: str = "SP-002") -> Unavailable:
 def lines_of(now_ms: int, **values: object) -> bytes:
     """`key=value` lines, and the time behind them."""
     said = "".join(f"{key}={value}\n" for key, value in values.items())
-    return said.encode() + b"updated_utc=%b.%03dZ\n" % (utc(now_ms // 1_000), now_ms % 1_000)
+    return f"{said}updated_utc={utc(now_ms // 1_000)}.{now_ms % 1_000:03d}Z\n".encode()
 
 
 def value_of(raw: bytes | None, key: str) -> str | None:

@@ -25,7 +25,6 @@ from holdfast.spool.names import temp_of
 from holdfast.spool.outbox import Outbox
 from holdfast.spool.record import MARK_BYTES_MAX, marked
 from holdfast.spool.room import Room
-from holdfast.spool.ticket import Progress
 from holdfast.spool.whole import remove, unavailable
 
 COMMIT_BYTES_MAX: Final = 8 << 20
@@ -67,7 +66,7 @@ class Writer:
         self._flush_ms, self._flush_records = policy.flush_interval_ms, policy.flush_records_max
         self._durable = durable
         """The last sequence that a sync is known to have covered."""
-        self.spooled = Progress(log.view.spooled, outbox.hurry)
+        self.spooled = outbox.spooled
         self.swap: Swap | None = None
         self.on_swap: Callable[[], None] = lambda: None
         """Told when the compacted copy was dealt with, well or not."""
@@ -112,10 +111,14 @@ class Writer:
         if self.must_rotate:
             self._rotate()
         did = self._commit()
-        grown = self._outbox.taken - self._measured_at
-        if self.must_measure or grown > max(MEASURE_BYTES, self._allowed // 4):
+        if self.must_measure or self.grown > max(MEASURE_BYTES, self._allowed // 4):
             self.measure()
         return did
+
+    @property
+    def grown(self) -> int:
+        """Bytes written since the folder was measured."""
+        return self._outbox.taken - self._measured_at
 
     def measure(self) -> None:
         """Publish up to which byte records may be accepted."""

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from holdfast.cli import verb
-from holdfast.cli.db.opened import Data, File, Progress, opened, refuse
-from holdfast.cli.speak import configured, told
+from holdfast.cli.db.opened import Data, File, Progress, opened
+from holdfast.cli.speak import configured, refuse, told
 from holdfast.core.refusal import Refused
 from holdfast.core.values import BatchNo
 from holdfast.engine.archive import bound

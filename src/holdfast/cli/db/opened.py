@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Final, NoReturn, TypeVar
+from typing import Annotated, Final
 
 import msgspec
 import typer
@@ -17,12 +17,9 @@ from holdfast.app import stores
 from holdfast.config import Config
 from holdfast.core.event import Tip
 from holdfast.core.policy import Policy
-from holdfast.core.refusal import Refused
-from holdfast.doors.answers import problem_of
 from holdfast.engine.longjournal import LongJournal
 from holdfast.ports import Tables
 
-T = TypeVar("T")
 Data = Annotated[Path | None, typer.Option(help="The node's folder. [default: ./holdfast-data]")]
 File = Annotated[
     Path | None, typer.Option("--config", help="TOML file of the node. [default: ./holdfast.toml if it exists]")
@@ -70,14 +67,3 @@ class Progress:
     def end(self) -> None:
         if self._is_shown:
             print("\r\033[K", end="", file=sys.stderr, flush=True)
-
-
-def given(answer: T | Refused) -> T:
-    """The answer, or its refusal in one sentence and the exit code that goes with it."""
-    return refuse(answer) if isinstance(answer, Refused) else answer
-
-
-def refuse(no: Refused) -> NoReturn:
-    problem = problem_of(no)
-    print(f"holdfast: {problem}", file=sys.stderr)
-    raise typer.Exit(problem.answer.exit)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from holdfast.cli.db.opened import Data, File, Progress, given, opened
-from holdfast.cli.speak import configured, told
+from holdfast.cli.db.opened import Data, File, Progress, opened
+from holdfast.cli.speak import configured, given, told
 from holdfast.core.event import Tip
 from holdfast.core.refusal import Refused
 from holdfast.engine.rebuild import rebuild as rebuild_all

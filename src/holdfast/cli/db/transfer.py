@@ -10,8 +10,8 @@ import typer
 
 from holdfast.adapters.files import Folder
 from holdfast.app import prepare_folder
-from holdfast.cli.db.opened import Data, File, Progress, given, opened, refuse
-from holdfast.cli.speak import configured, told
+from holdfast.cli.db.opened import Data, File, Progress, opened
+from holdfast.cli.speak import configured, given, refuse, told
 from holdfast.core.refusal import Refused
 from holdfast.engine import transfer
 from holdfast.engine.chapters import read_name

@@ -46,7 +46,8 @@ class Children:
         told = config.postgres
         secret = {"HOLDFAST_POSTGRES__DSN": told.dsn.reveal()} if told.dsn is not None else {}
         place = {"HOLDFAST_POSTGRES__SCHEMA": told.schema, "HOLDFAST_POSTGRES__ALLOW_UNSAFE": f"{told.allow_unsafe}"}
-        return self._start("node", command, secret | place)
+        chain = {"HOLDFAST_POLICY__CHAIN__BLOCK_MS": "500", "HOLDFAST_POLICY__CHAIN__FINALITY_DEPTH": "6"}
+        return self._start("node", command, secret | place | chain)
 
     def start_customer(self, name: str, *args: str) -> int:
         return self._start(name, [sys.executable, "-m", "holdfast.cli.demonstration.customer", *args])

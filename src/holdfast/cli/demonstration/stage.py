@@ -154,9 +154,8 @@ class Stage:
         return note
 
     def start_customers(self) -> None:
-        begun = str(time.time())
         for name in CUSTOMERS:
-            self.children.start_customer(name, str(self.data), name, str(self._notes_of(name)), begun, str(PAUSE_MS))
+            self.children.start_customer(name, str(self.data), name, str(self._notes_of(name)), str(PAUSE_MS))
 
     async def stop_customers(self) -> None:
         for name in CUSTOMERS:

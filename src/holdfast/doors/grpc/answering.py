@@ -59,8 +59,6 @@ def _answered(body: Body, method: str) -> Body:
         except (Unavailable, Corrupt) as fault:
             return await _tell(context, fault)
         except Exception as fault:
-            if context.done():
-                return None  # the caller has left, and writing to nobody is no failure
             _log.exception("a call failed inside", method=method)
             return await _tell(context, fault)
         return await _tell(context, result) if isinstance(result, Refused) else result

@@ -73,6 +73,7 @@ class GuardedHttp(HttpToolsProtocol):
 
     def on_lost(self, tell: Callable[[], None]) -> None:
         self._tell.append(tell)
+        self.flow.resume_reading()  # requests sent ahead have stopped it, and then nobody would see the client leave
         if self._is_lost:
             tell()
 
@@ -104,6 +105,9 @@ class GuardedHttp(HttpToolsProtocol):
             tell()
 
     def data_received(self, data: bytes) -> None:
+        if self._tell:
+            self.transport.abort()  # on a stream's connection there is nothing more to ask
+            return
         super().data_received(data)
         if not self._arriving:
             self._unwatch()

@@ -1,0 +1,329 @@
+"""After a crash or damage: what is torn is set aside, what is damaged is left alone and named, nothing is made up."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from tests.counts import counts
+from tests.spool.spools import (
+    CHANNEL,
+    SESSION,
+    acked,
+    chance,
+    emitted,
+    folder,
+    layouts,
+    opened,
+    refused,
+    replayed,
+    sequences,
+    spool_files,
+    stored,
+    v01_line,
+)
+
+from holdfast.spool import Corrupt, Spool
+from holdfast.spool.disk import RealDisk
+from holdfast.spool.whole import write_released
+
+
+def plain(root: Path) -> Path:
+    return folder(root) / f"{SESSION}.spool.jsonl"
+
+
+def laid(root: Path, raw: bytes, ack: int = 0) -> None:
+    """A plain file with these bytes, and an ack."""
+    folder(root).mkdir(parents=True, exist_ok=True)
+    for path in folder(root).iterdir():
+        path.unlink()
+    plain(root).write_bytes(raw)
+    if ack:
+        (folder(root) / f"{SESSION}.ack").write_text(f"acked_sequence={ack}\nupdated_utc=2026-02-13T10:00:00Z\n")
+
+
+def quarantined(root: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(folder(root).glob("*.quarantine")))
+
+
+def written(root: Path, commits: list[int], **options: object) -> list[bytes]:
+    """The lines of a spool with commits of these sizes."""
+    spool = opened(root, **options)
+    for count in commits:
+        emitted(spool, count)
+    spool.close()
+    return stored(root).splitlines(keepends=True)
+
+
+@layouts
+@pytest.mark.rule("SP-CRASH-002")
+@pytest.mark.parametrize("window", [1, 64, 1 << 18])
+def test_a_spool_torn_at_any_byte_of_its_last_commit_goes_on_after_the_last_whole_record(
+    tmp_path: Path, segment_bytes: int | None, window: int
+) -> None:
+    written(tmp_path, [2, 3], segment_bytes=segment_bytes)
+    path = spool_files(tmp_path)[-1]
+    raw, others = path.read_bytes().rstrip(b"\0"), len(stored(tmp_path).splitlines())
+    whole_before = others - raw.count(b"\n")
+    begin = raw.index(b'"durable":2')  # the last commit's first record says so
+    begin = raw.rfind(b"\n", 0, begin) + 1
+    for cut in range(begin, len(raw) + 1):
+        for stale in folder(tmp_path).glob("*.quarantine"):
+            stale.unlink()
+        path.write_bytes(raw[:cut])
+        kept = whole_before + raw[:cut].count(b"\n")
+        spool = opened(tmp_path, segment_bytes=segment_bytes, window=window)
+        assert not spool.damage
+        assert replayed(spool) == list(range(1, kept + 1))
+        assert [ticket.sequence for ticket in emitted(spool, 2)] == [kept + 1, kept + 2]
+        assert replayed(spool) == list(range(1, kept + 3))
+        spool.close()
+        assert quarantined(tmp_path) == raw[:cut][raw[:cut].rfind(b"\n") + 1 :]
+        for newer in spool_files(tmp_path):
+            if newer.name > path.name:
+                newer.unlink()
+
+
+@pytest.mark.rule("SP-CRASH-002")
+def test_a_plain_spool_cut_at_any_byte_is_torn_above_the_ack_and_damaged_below_it(tmp_path: Path) -> None:
+    lines = written(tmp_path, [1, 1, 1, 1])
+    raw = b"".join(lines)
+    for cut in range(len(raw)):
+        kept = raw[:cut].count(b"\n")
+        is_clean = raw[:cut].endswith(b"\n") or cut == 0
+        for ack in (kept, kept + 1):
+            laid(tmp_path, raw[:cut], ack)
+            spool = opened(tmp_path)
+            if is_clean or ack == kept:
+                assert not spool.damage
+                (ticket,) = emitted(spool, 1)
+                assert ticket.sequence == max(kept, ack) + 1  # SP-003: no sequence twice, also where the file forgot
+            else:
+                assert f"record {kept + 1} is" in spool.damage
+                refused(spool.emit("BLOCK_START", {}), "SessionDamaged")
+                assert stored(tmp_path) == raw[:cut]
+            spool.close()
+
+
+@pytest.mark.rule("SP-CRASH-002")
+@pytest.mark.parametrize("fill", [b"\0" * 300, b"\0" * 5_000, b"\xff" * 10, b"garbage\n", b"\n", b"{}\n{}\n"])
+def test_bytes_that_are_no_records_behind_the_last_one_are_set_aside(tmp_path: Path, fill: bytes) -> None:
+    lines = written(tmp_path, [2, 2])
+    laid(tmp_path, b"".join(lines) + fill)
+    spool = opened(tmp_path)
+    assert not spool.damage
+    assert plain(tmp_path).read_bytes() == b"".join(lines)
+    assert quarantined(tmp_path) == fill.rstrip(b"\0")
+    assert spool.metrics().quarantined_records >= 1
+    emitted(spool, 1)
+    assert replayed(spool) == [1, 2, 3, 4, 5]
+    spool.close()
+
+
+@pytest.mark.rule("SP-CRASH-002")
+def test_a_last_commit_whose_parts_came_in_another_order_is_set_aside_as_a_whole(tmp_path: Path) -> None:
+    lines = written(tmp_path, [2, 4])
+    laid(tmp_path, b"".join([*lines[:2], b"\0" * len(lines[2]), *lines[3:]]))
+    spool = opened(tmp_path)
+    assert not spool.damage
+    assert replayed(spool) == [1, 2]
+    assert [ticket.sequence for ticket in emitted(spool, 1)] == [3]
+    spool.close()
+    assert quarantined(tmp_path) == b"\0" * len(lines[2]) + b"".join(lines[3:])
+
+
+@pytest.mark.rule("SP-CRASH-002")
+@pytest.mark.parametrize("bad", range(5))
+@pytest.mark.parametrize("window", [1, 300, 1 << 18])
+def test_a_bad_record_below_the_durable_mark_is_damage_nothing_moves_and_replay_stops_before_it(
+    tmp_path: Path, bad: int, window: int
+) -> None:
+    lines = written(tmp_path, [2, 3, 2])
+    raw = b"".join([*lines[:bad], lines[bad].replace(b"b-", b"c-"), *lines[bad + 1 :]])
+    laid(tmp_path, raw)
+    spool = opened(tmp_path, window=window)
+    got: list[bytes] = []
+    with pytest.raises(Corrupt, match=f"SP-CRASH-002: record {bad + 1} is damaged"):
+        got.extend(spool.replay(0))
+        for line in spool.replay(0):
+            got.append(line)
+    assert sequences(got) == []
+    got = []
+    with pytest.raises(Corrupt):
+        for line in spool.replay(0):
+            got.append(line)
+    assert sequences(got) == list(range(1, bad + 1))
+    assert f"record {bad + 1} is damaged" in spool.damage
+    refused(spool.emit("BLOCK_START", {}), "SessionDamaged")
+    spool.close()
+    assert plain(tmp_path).read_bytes() == raw
+    assert quarantined(tmp_path) == b""
+
+
+@pytest.mark.rule("SP-CRASH-002")
+def test_missing_records_in_the_middle_are_named_with_their_range_until_an_operator_releases_them(
+    tmp_path: Path,
+) -> None:
+    lines = written(tmp_path, [2] * 5)
+    laid(tmp_path, b"".join(lines[:3] + lines[6:]))
+    spool = opened(tmp_path)
+    assert "records 4 to 6 are" in spool.damage
+    with pytest.raises(Corrupt, match="records 4 to 6 are damaged or missing"):
+        list(spool.replay(0))
+    assert replayed_until_hole(spool) == [1, 2, 3]
+    write_released(RealDisk(), spool._log.place, [(4, 5)], 0)
+    assert replayed_until_hole(spool) == [1, 2, 3]
+    write_released(RealDisk(), spool._log.place, [(4, 6)], 0)
+    assert replayed(spool) == [1, 2, 3, 7, 8, 9, 10]
+    refused(spool.emit("BLOCK_START", {}), "SessionDamaged")
+    spool.close()
+    other = opened(tmp_path, "PS-2")
+    emitted(other, 1)  # new evidence goes to a new session
+    other.close()
+
+
+def replayed_until_hole(spool: Spool) -> list[int]:
+    got = []
+    with pytest.raises(Corrupt):
+        for line in spool.replay(0):
+            got.append(json.loads(line)["sequence"])
+    return got
+
+
+@pytest.mark.rule("SP-CRASH-002")
+def test_an_old_senders_file_has_a_torn_tail_only_where_nothing_valid_follows(tmp_path: Path) -> None:
+    lines = [v01_line(n) for n in range(1, 6)]
+    laid(tmp_path, b"".join(lines) + lines[0][:50])
+    spool = opened(tmp_path)
+    assert not spool.damage
+    assert replayed(spool) == [1, 2, 3, 4, 5]
+    spool.close()
+    merged = lines[3][:40] + lines[4]
+    laid(tmp_path, b"".join(lines[:3]) + merged + v01_line(6))
+    spool = opened(tmp_path)
+    assert "records 4 to 5 are" in spool.damage
+    assert replayed_until_hole(spool) == [1, 2, 3]
+    spool.close()
+
+
+@layouts
+@pytest.mark.rule("SP-ACK-001")
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"\0" * 40,
+        b"acked_sequence=\n",
+        b"acked_sequence=-1\n",
+        b"acked_sequence=x\n",
+        b"acked_sequence=3\nacked_sequence=4\n",
+        b"acked_sequence=99999999999999999999\n",
+        b"\xff",
+    ],
+)
+def test_an_ack_that_cannot_be_read_counts_as_none(tmp_path: Path, segment_bytes: int | None, raw: bytes) -> None:
+    spool = opened(tmp_path, segment_bytes=segment_bytes)
+    emitted(spool, 5)
+    acked(spool, 4)
+    spool.close()
+    (folder(tmp_path) / f"{SESSION}.ack").write_bytes(raw)
+    first = 1 if segment_bytes != 1_000 else 4  # what was dropped was acked once
+    spool = opened(tmp_path, segment_bytes=segment_bytes)
+    assert spool.acked_sequence == first - 1
+    assert sequences(spool.replay()) == list(range(first, 6))
+    spool.close()
+
+
+@pytest.mark.rule("SP-CRASH-002")
+def test_randomly_damaged_spools_all_open_and_report(tmp_path: Path) -> None:
+    """Whatever happens to the bytes: it opens, every record it gives was written so, and what it lacks is told."""
+    lines = written(tmp_path, [1, 4, 2, 5, 3])
+    raw, known = b"".join(lines), {line[:-1] for line in lines}
+    dice = random.Random(20260213)
+    for _ in range(counts(500, 10_000)):
+        damaged = damage(raw, dice)
+        laid(tmp_path, damaged, ack=dice.choice([0, 0, 3, 15]))
+        spool = opened(tmp_path, window=dice.choice([1, 200, 1 << 18]), chance=chance)
+        got: list[bytes] = []
+        hole = ""
+        try:
+            for line in spool.replay(0):
+                got.append(line)
+        except Corrupt as fault:
+            hole = str(fault)
+        assert set(got) <= known
+        assert sequences(got) == list(range(1, len(got) + 1))
+        if len(got) < len(lines) and not hole:
+            missing = damaged[len(b"".join(lines[: len(got)])) :].rstrip(b"\0")
+            assert quarantined(tmp_path) == missing, "bytes are gone and nobody said so"
+        if spool.damage:
+            assert plain(tmp_path).read_bytes() == damaged
+        else:
+            emitted(spool, 1)
+        spool.close()
+
+
+def damage(raw: bytes, dice: random.Random) -> bytes:
+    """One or two random accidents."""
+    for _ in range(dice.choice([1, 1, 2])):
+        at = dice.randrange(len(raw) or 1)
+        length = dice.choice([1, 5, 300, 4_096])
+        kind = dice.randrange(6)
+        if kind == 0:
+            raw = raw[:at]
+        elif kind == 1:
+            raw = raw[:at] + bytes(len(raw[at : at + length])) + raw[at + length :]
+        elif kind == 2:
+            raw = raw[:at] + raw[at + length :]
+        elif kind == 3:
+            raw = raw[:at] + dice.randbytes(length) + raw[at + length :]
+        elif kind == 4 and raw:
+            raw = raw[:at] + bytes([raw[at] ^ (1 << dice.randrange(8))]) + raw[at + 1 :]
+        else:
+            raw = raw[:at] + raw[max(0, at - length) : at] + raw[at:]
+    return raw
+
+
+@pytest.mark.rule("SP-CRASH-003")
+def test_records_that_no_mark_covers_are_written_again_when_a_session_is_opened(tmp_path: Path) -> None:
+    """A sync that failed in an earlier process may have left them in memory only, and would not be told again."""
+    from tests.spool.spools import FaultyDisk
+
+    written(tmp_path, [2, 3])
+    disk = FaultyDisk()
+    spool = opened(tmp_path, disk=disk)
+    assert [verb for verb, name in disk.calls if name == f"{SESSION}.spool.jsonl"] == ["write", "sync"]
+    spool.close()
+
+
+@pytest.mark.rule("SP-CRASH-001")
+def test_opening_a_large_spool_reads_only_a_little_of_it(tmp_path: Path) -> None:
+    class CountingDisk(RealDisk):
+        count = 0
+
+        def read(self, handle, offset, length):  # type: ignore[no-untyped-def]
+            found = super().read(handle, offset, length)
+            self.count += len(found)
+            return found
+
+    spool = opened(tmp_path)
+    for _ in range(counts(100, 1_000)):
+        emitted(spool, 200)
+    acked(spool, 77)
+    spool.close()
+    disk = CountingDisk()
+    spool = opened(tmp_path, disk=disk, window=4_096)
+    assert (spool.spooled_sequence, spool.acked_sequence) == (counts(20_000, 200_000), 77)
+    assert json.loads(next(spool.replay()))["sequence"] == 78
+    assert disk.count < 1_000_000 < plain(tmp_path).stat().st_size
+    spool.close()
+
+
+def test_the_session_of_one_channel_is_not_taken_for_anothers(tmp_path: Path) -> None:
+    lines = written(tmp_path, [2])
+    laid(tmp_path, b"".join(lines).replace(CHANNEL.encode(), b"classic-2"))
+    spool = opened(tmp_path)
+    assert replayed(spool) == []
+    spool.close()
