@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.ready
 # Tests run on every core; full counts are switched on by make test-all.
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help setup demo test test-all check format lint types contracts bench clean
+.PHONY: help setup demo test test-all check format lint types contracts stubs bench clean
 
 help:            ## what can be made
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -44,6 +44,9 @@ contracts: setup
 	$(BIN)/lint-imports
 
 check: lint types contracts test  ## format, lint, types, import contracts, tests
+
+stubs: setup     ## make src/holdfast/wire/gen from the .proto files
+	$(BIN)/python -m holdfast.wire.make
 
 bench: setup     ## measure ours and the baselines: tables in bench/out, plots in docs/plots
 	$(BIN)/python -m bench

@@ -152,3 +152,33 @@ class Files(Protocol):
     async def read(self, name: str) -> bytes | None: ...
     async def replace(self, name: str, raw: bytes) -> None: ...
     async def delete(self, name: str) -> None: ...
+
+
+class Incoming(Protocol):
+    """Bytes on their way into the warm tier; nothing of them is there before `keep` has returned."""
+
+    async def write(self, part: bytes) -> None: ...
+
+    async def keep(self) -> tuple[Digest, int]:
+        """Make them durable under their result digest: temp, fsync, rename, fsync of the folder. Digest and size."""
+        ...
+
+    async def drop(self) -> None:
+        """Forget them; also after `keep`, where it changes nothing."""
+        ...
+
+
+class Blobs(Protocol):
+    """The warm tier (TIER-001): output bytes on disk by their result digest, verified when they are read."""
+
+    async def receive(self) -> Incoming: ...
+
+    async def size(self, digest: Digest) -> int | None:
+        """How many bytes are held under this digest, None where none are."""
+        ...
+
+    async def read(self, digest: Digest) -> bytes | None:
+        """The bytes, checked against their digest; Corrupt where they are others."""
+        ...
+
+    async def delete(self, digest: Digest) -> None: ...

@@ -1,12 +1,30 @@
-"""Sealing for the tests: a proposer whose signatures are made without a key."""
+"""Sealing for the tests, and random lives of a chain beside a naive one: blocks as lists, hashed with hashlib alone."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import sha512
+from typing import Any, NamedTuple
 
-from holdfast.core.chain.acts import Seal
+import msgspec
+from hypothesis import strategies as st
+from tests.core import naive
+from tests.core.books import DEVELOPMENT, asked, some_id
+
+from holdfast.core import law
+from holdfast.core.chain.acts import BlockSealed, RollBack, Seal
+from holdfast.core.escrow import acts as money
+from holdfast.core.escrow import books as ledger_books
+from holdfast.core.event import Event
+from holdfast.core.policy import ChainPolicy, Policy
+from holdfast.core.queue import books as queue_books
+from holdfast.core.queue.acts import Cancel, JobAdmitted, JobCancelled, RaiseFee
+from holdfast.core.refusal import Refused
+from holdfast.core.state import State
+from holdfast.core.values import AccountId, Amount, Height, TaskId
 
 PROPOSER = bytes(range(32))
+START_MS = 1_000_000
 
 
 def sign(message: bytes) -> bytes:
@@ -18,3 +36,191 @@ def verify(public: bytes, message: bytes, signature: bytes) -> bool:
 
 
 SEAL = Seal(PROPOSER, sign)
+
+
+def final_after(depth: int) -> Policy:
+    """A development network whose blocks are final under so many others."""
+    return msgspec.structs.replace(DEVELOPMENT, chain=ChainPolicy(finality_depth=depth))
+
+
+# ------------------------------------------------------------------------------------------------ a naive chain
+
+
+class NaiveTx(NamedTuple):
+    """What a light client is told of a transaction."""
+
+    number: int
+    kind: str
+    subject: bytes
+    about: bytes
+
+    def leaf(self) -> bytes:
+        return naive.cbor([self.kind, self.number, self.subject, self.about])
+
+
+class NaiveBlock(NamedTuple):
+    """A block and all that is in it."""
+
+    hash: bytes
+    signature: bytes
+    last_event: int
+    header: list[Any]
+    txs: list[NaiveTx]
+
+
+class NaiveChain:
+    """The rules of the chain written down a second time, from the specification."""
+
+    def __init__(self, chain_id: int) -> None:
+        genesis = naive.h("holdfast.genesis.v1", chain_id)
+        self.chain_id = chain_id
+        self.blocks = [NaiveBlock(genesis, genesis, 0, [], [])]
+        self.open: list[NaiveTx] = []
+
+    def header(self, last_event: int, time_ms: int) -> list[Any]:
+        parent, leaves = self.blocks[-1], [tx.leaf() for tx in self.open]
+        nothing = [0, naive.merkle_root([])]
+        begin = [self.chain_id, len(self.blocks), parent.hash, time_ms, PROPOSER]
+        beacon = naive.h("holdfast.beacon.v1", parent.signature)
+        covers = [beacon, parent.last_event + 1, last_event]
+        return [*begin, *covers, len(leaves), naive.merkle_root(leaves), *nothing, *nothing, *nothing]
+
+    def seal(self, last_event: int, time_ms: int) -> NaiveBlock:
+        header = self.header(last_event, time_ms)
+        name = naive.h("holdfast.block.v1", naive.cbor(header))
+        self.blocks.append(NaiveBlock(name, sign(name), last_event, header, self.open))
+        self.open = []
+        return self.blocks[-1]
+
+    def roll_back(self, height: int) -> None:
+        gone = [tx for block in self.blocks[height + 1 :] for tx in block.txs]
+        del self.blocks[height + 1 :]
+        self.open = sorted(gone + self.open)
+
+    def see(self, number: int, event: Event) -> None:
+        """What an event means to this chain; taking blocks back is told apart (`roll_back`)."""
+        match event:
+            case JobAdmitted():
+                self.open.append(NaiveTx(number, "admission", event.id, event.request_hash))
+            case JobCancelled():
+                self.open.append(NaiveTx(number, "cancellation", event.id, event.reason.encode()))
+            case BlockSealed():
+                assert self.seal(number - 1, event.time_ms).hash == event.hash
+
+
+# ------------------------------------------------------------------------------------------------ lives
+
+
+class Step(NamedTuple):
+    """One thing that happens: what, and numbers that choose among what is there."""
+
+    what: str
+    n: int = 0
+    m: int = 0
+
+
+steps = st.one_of(
+    st.builds(Step, st.just("enqueue"), st.integers(0, 9), st.integers(0, 40)),
+    st.builds(Step, st.just("enqueue"), st.integers(0, 9), st.integers(0, 40)),
+    st.builds(Step, st.just("cancel"), st.integers(0, 9)),
+    st.builds(Step, st.just("raise"), st.integers(0, 9), st.integers(0, 20)),
+    st.builds(Step, st.just("mint"), st.integers(0, 9), st.integers(1, 90)),
+    st.builds(Step, st.just("reserve"), st.integers(0, 5), st.integers(1, 20)),
+    st.builds(Step, st.just("refund"), st.integers(0, 5)),
+    st.builds(Step, st.just("seal"), st.integers(0, 2_000)),
+    st.builds(Step, st.just("seal"), st.integers(0, 2_000)),
+    st.builds(Step, st.just("back"), st.integers(0, 7)),
+)
+lives = st.lists(steps, min_size=1, max_size=50)
+OWNERS = ("alice", "bob")
+
+
+class Life:
+    """A state that is lived in, the naive chain beside it, and everything that happened."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.state, self.naive = State(policy), NaiveChain(policy.chain_id)
+        self.now_ms, self.number = START_MS, 0
+        self.events: list[Event] = []
+        self.jobs: list[TaskId] = []
+        self.final: list[int] = []
+        """Transactions of blocks that memory has let go."""
+        for n, owner in enumerate(OWNERS):
+            self.do(money.Mint(some_id(900 + n), AccountId(owner), Amount(100)))
+
+    def do(self, command: law.Command) -> tuple[Event, ...] | Refused:
+        decided = law.decide(self.state, command, self.now_ms)
+        if isinstance(decided, Refused):
+            return decided
+        for event in decided.events:
+            self._apply(event)
+        if isinstance(command, RollBack) and decided.events:
+            self.naive.roll_back(command.height)
+        return decided.events
+
+    def _apply(self, event: Event) -> None:
+        recent = dict(self.state.chain.recent)
+        if isinstance(event, BlockSealed):
+            self.naive.see(self.number + 1, event)
+        law.apply(self.state, event)
+        self.number += 1
+        self.events.append(event)
+        if not isinstance(event, BlockSealed):
+            self.naive.see(self.number, event)
+        if isinstance(event, JobAdmitted):
+            self.jobs.append(event.id)
+        if isinstance(event, money.Finalized):
+            final = [recent[height] for height in recent if height <= event.height]
+            self.final += [number for block in final for number in self._txs_of(block.block.height)]
+        assert ledger_books.broken_laws(self.state.ledger) == []
+        assert queue_books.broken_laws(self.state.queue, self.state.ledger) == []
+
+    def _txs_of(self, height: int) -> list[int]:
+        return [tx.number for tx in self.naive.blocks[height].txs]
+
+    def take(self, step: Step) -> tuple[Event, ...] | Refused:
+        command = self.command(step)
+        if step.what == "seal":
+            self.now_ms += step.n
+        return () if command is None else self.do(command)
+
+    def command(self, step: Step) -> law.Command | None:
+        """The command that a step is, here and now."""
+        state, n = self.state, step.n
+        owner = OWNERS[n % len(OWNERS)]
+        match step.what:
+            case "enqueue":
+                key = bytes([n % 4]) if step.m % 3 == 0 else b""
+                return asked(n, owner, max(1, step.m), key, policy=state.policy)
+            case "cancel":
+                return Cancel(self.jobs[n % len(self.jobs)]) if self.jobs else None
+            case "raise":
+                job = state.queue.jobs.get(self.jobs[n % len(self.jobs)]) if self.jobs else None
+                return RaiseFee(job.id, Amount(job.max_fee + step.m)) if job else None
+            case "mint":
+                return money.Mint(some_id(n), AccountId(owner), Amount(step.m))
+            case "reserve":
+                return money.Reserve(some_id(500 + n), AccountId(owner), Amount(step.m))
+            case "refund":
+                return money.Refund(some_id(500 + n), Height(0))
+            case "seal":
+                return SEAL
+        return RollBack(Height(max(0, state.chain.head.height - n)))
+
+    def active(self) -> list[int]:
+        """The transactions of the active chain as the state itself has them, lowest block first, the open one last."""
+        chain = self.state.chain
+        kept = [tx.number for recent in chain.recent.values() for tx in recent.txs]
+        return [*self.final, *kept, *(tx.number for tx in chain.open.txs)]
+
+    def transactions(self) -> list[int]:
+        """The events that are transactions, as they happened."""
+        kinds = JobAdmitted | JobCancelled
+        return [number for number, event in enumerate(self.events, start=1) if isinstance(event, kinds)]
+
+
+def lived(policy: Policy, history: Sequence[Step]) -> Life:
+    life = Life(policy)
+    for step in history:
+        life.take(step)
+    return life

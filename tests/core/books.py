@@ -1,4 +1,4 @@
-"""Random histories of money for the tests: commands that mostly make sense, ids and names from small sets."""
+"""Random histories of money for the tests, and jobs to ask for: mostly sensible, ids and names from small sets."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from holdfast.core import law
 from holdfast.core.escrow.acts import Charge, Finalize, Mint, Refund, Reserve, RollBack
 from holdfast.core.event import Decided, Event
 from holdfast.core.policy import Policy
+from holdfast.core.queue.acts import Enqueue
+from holdfast.core.queue.decide import prepare
 from holdfast.core.refusal import Refused
-from holdfast.core.state import State
-from holdfast.core.values import AccountId, Amount, Height, HoldId, Network
+from holdfast.core.state import State, digest
+from holdfast.core.values import AccountId, Amount, Height, HoldId, Network, Tier
 
 DEVELOPMENT = Policy.for_network(Network.DEVELOPMENT)
 
@@ -42,9 +44,28 @@ def empty() -> State:
     return State(DEVELOPMENT)
 
 
-def run(state: State, command: law.Command) -> tuple[Event, ...] | Refused:
+def payload(prompt: str = "hello") -> dict[str, object]:
+    """A small job for an AI."""
+    return {"kind": "AI", "spec": {"model": "m", "prompt": prompt}}
+
+
+def asked(
+    nonce: int = 1,
+    caller: str = "alice",
+    max_fee: int = 10,
+    idempotency: bytes = b"",
+    what: object = None,
+    policy: Policy = DEVELOPMENT,
+) -> Enqueue:
+    """A request that is well made."""
+    made = prepare(policy, AccountId(caller), Tier.FREE, what or payload(), max_fee, nonce, idempotency)
+    assert isinstance(made, Enqueue), made
+    return made
+
+
+def run(state: State, command: law.Command, now_ms: int = 0) -> tuple[Event, ...] | Refused:
     """Decide and apply one command."""
-    decided = law.decide(state, command, 0)
+    decided = law.decide(state, command, now_ms)
     if isinstance(decided, Refused):
         return decided
     assert isinstance(decided, Decided)
@@ -53,8 +74,17 @@ def run(state: State, command: law.Command) -> tuple[Event, ...] | Refused:
     return decided.events
 
 
-def done(state: State, command: law.Command) -> State:
+def done(state: State, command: law.Command, now_ms: int = 0) -> State:
     """Decide and apply a command that must be accepted."""
-    outcome = run(state, command)
+    outcome = run(state, command, now_ms)
     assert not isinstance(outcome, Refused), outcome
     return state
+
+
+def refused(state: State, command: law.Command, now_ms: int = 0) -> Refused:
+    """Decide a command that must be refused, without any effect."""
+    before = digest(state)
+    outcome = run(state, command, now_ms)
+    assert isinstance(outcome, Refused), outcome
+    assert digest(state) == before, "a refusal changes nothing"
+    return outcome

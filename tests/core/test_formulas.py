@@ -242,7 +242,7 @@ def test_a_word_that_would_favour_low_numbers_is_passed_over(monkeypatch: pytest
     def words(_: Seed) -> Iterator[int]:
         return iter(stream)
 
-    monkeypatch.setattr(match, "_words", words)
+    monkeypatch.setattr(match.chance, "_words", words)
     draw = match.draws(Seed(b""))
     assert [draw(3), draw(2), draw(3)] == [(2**64 - 2) % 3, 1, 1]
     three = [ProviderId(b"a"), ProviderId(b"b"), ProviderId(b"c")]
@@ -260,5 +260,5 @@ def test_every_order_of_three_comes_up_about_as_often_as_any_other() -> None:
 @pytest.mark.rule("MAT-003")
 def test_the_stream_is_four_words_of_each_hash() -> None:
     hashes = b"".join(naive.h("AICF|match", b"seed", counter) for counter in range(3))
-    ours = b"".join(word.to_bytes(8, "big") for word in islice(match._words(Seed(b"seed")), 12))
+    ours = b"".join(word.to_bytes(8, "big") for word in islice(match.chance._words(Seed(b"seed")), 12))
     assert ours == hashes

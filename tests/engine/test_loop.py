@@ -285,7 +285,7 @@ async def test_every_owner_begins_with_its_own_epoch() -> None:
     for epoch in (1, 2, 3):
         engine = await world.started()
         assert engine.durable.epoch == epoch
-        assert law.unpack(world.disk.batches[-1]) == [OwnershipTaken(engine.durable.epoch, "node")]
+        assert law.unpack(world.disk.batches[-1]) == [OwnershipTaken(engine.durable.epoch, "node", at_ms=world.clock.wall)]
         await engine.stop()
 
 

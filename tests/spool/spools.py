@@ -135,6 +135,7 @@ class FaultyDisk(RealDisk):
         self.gate: threading.Event | None = None
         """While it is not set, `sync` hangs."""
         self.hangs = threading.Event()
+        self.free_bytes: int | None = None
 
     def _note(self, verb: str, name: str) -> None:
         self.calls.append((verb, name))
@@ -146,6 +147,9 @@ class FaultyDisk(RealDisk):
                 left = fault._replace(times=fault.times - 1)
                 self.faults[index : index + 1] = [left] if left.times else []
                 raise OSError(fault.code, "the disk says no", name)
+
+    def free(self, folder: Path) -> int:
+        return super().free(folder) if self.free_bytes is None else self.free_bytes
 
     def create(self, path: Path) -> Handle:
         self._note("create", path.name)
@@ -188,6 +192,16 @@ class FaultyDisk(RealDisk):
     def sync_folder(self, path: Path) -> None:
         self._note("sync_folder", path.name)
         super().sync_folder(path)
+
+
+class SwiftDisk(RealDisk):
+    """A real disk that does not wait for the medium: for tests that open hundreds of spools and pull no plug."""
+
+    def sync(self, handle: Handle) -> None:
+        return
+
+    def sync_folder(self, path: Path) -> None:
+        return
 
 
 def is_a_disk(disk: FaultyDisk) -> Disk:

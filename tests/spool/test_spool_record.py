@@ -93,6 +93,16 @@ def test_every_single_bit_flip_of_a_record_is_seen(durable: int | None) -> None:
 
 
 @pytest.mark.rule("SP-006")
+def test_a_record_of_ours_whose_crc_lost_a_byte_does_not_pass_for_an_old_one() -> None:
+    line = line_of(42)
+    for at in range(len(line) - record.TAIL, len(line)):
+        assert not is_accepted(line[:at] + line[at + 1 :], 42), at
+        assert not is_accepted(line[:at] + b"x" + line[at:], 42), at
+    assert not is_accepted(line[: -record.TAIL] + b',"crc32c":null}', 42)
+    assert not is_accepted(line[: -record.TAIL] + b',"durable":7}', 42)
+
+
+@pytest.mark.rule("SP-006")
 def test_every_torn_record_is_seen() -> None:
     line = line_of(7)
     for cut in range(len(line)):

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.counts import counts
 from tests.spool.spools import (
     CHANNEL,
     SESSION,
+    FaultyDisk,
+    SwiftDisk,
     acked,
-    chance,
     emitted,
     folder,
     layouts,
@@ -48,7 +50,7 @@ def quarantined(root: Path) -> bytes:
     return b"".join(path.read_bytes() for path in sorted(folder(root).glob("*.quarantine")))
 
 
-def written(root: Path, commits: list[int], **options: object) -> list[bytes]:
+def written(root: Path, commits: list[int], **options: Any) -> list[bytes]:
     """The lines of a spool with commits of these sizes."""
     spool = opened(root, **options)
     for count in commits:
@@ -59,22 +61,21 @@ def written(root: Path, commits: list[int], **options: object) -> list[bytes]:
 
 @layouts
 @pytest.mark.rule("SP-CRASH-002")
-@pytest.mark.parametrize("window", [1, 64, 1 << 18])
+@pytest.mark.parametrize("window", [1, 1 << 18])
 def test_a_spool_torn_at_any_byte_of_its_last_commit_goes_on_after_the_last_whole_record(
     tmp_path: Path, segment_bytes: int | None, window: int
 ) -> None:
-    written(tmp_path, [2, 3], segment_bytes=segment_bytes)
+    written(tmp_path, [2, 2], segment_bytes=segment_bytes)
     path = spool_files(tmp_path)[-1]
     raw, others = path.read_bytes().rstrip(b"\0"), len(stored(tmp_path).splitlines())
     whole_before = others - raw.count(b"\n")
-    begin = raw.index(b'"durable":2')  # the last commit's first record says so
-    begin = raw.rfind(b"\n", 0, begin) + 1
+    begin = raw.rfind(b"\n", 0, raw.rindex(b'"durable":')) + 1  # the first record of the last commit has a mark
     for cut in range(begin, len(raw) + 1):
         for stale in folder(tmp_path).glob("*.quarantine"):
             stale.unlink()
         path.write_bytes(raw[:cut])
         kept = whole_before + raw[:cut].count(b"\n")
-        spool = opened(tmp_path, segment_bytes=segment_bytes, window=window)
+        spool = opened(tmp_path, segment_bytes=segment_bytes, window=window, disk=SwiftDisk())
         assert not spool.damage
         assert replayed(spool) == list(range(1, kept + 1))
         assert [ticket.sequence for ticket in emitted(spool, 2)] == [kept + 1, kept + 2]
@@ -95,7 +96,7 @@ def test_a_plain_spool_cut_at_any_byte_is_torn_above_the_ack_and_damaged_below_i
         is_clean = raw[:cut].endswith(b"\n") or cut == 0
         for ack in (kept, kept + 1):
             laid(tmp_path, raw[:cut], ack)
-            spool = opened(tmp_path)
+            spool = opened(tmp_path, disk=SwiftDisk())
             if is_clean or ack == kept:
                 assert not spool.damage
                 (ticket,) = emitted(spool, 1)
@@ -144,17 +145,9 @@ def test_a_bad_record_below_the_durable_mark_is_damage_nothing_moves_and_replay_
     raw = b"".join([*lines[:bad], lines[bad].replace(b"b-", b"c-"), *lines[bad + 1 :]])
     laid(tmp_path, raw)
     spool = opened(tmp_path, window=window)
-    got: list[bytes] = []
     with pytest.raises(Corrupt, match=f"SP-CRASH-002: record {bad + 1} is damaged"):
-        got.extend(spool.replay(0))
-        for line in spool.replay(0):
-            got.append(line)
-    assert sequences(got) == []
-    got = []
-    with pytest.raises(Corrupt):
-        for line in spool.replay(0):
-            got.append(line)
-    assert sequences(got) == list(range(1, bad + 1))
+        list(spool.replay(0))
+    assert replayed_until_hole(spool) == list(range(1, bad + 1))
     assert f"record {bad + 1} is damaged" in spool.damage
     refused(spool.emit("BLOCK_START", {}), "SessionDamaged")
     spool.close()
@@ -185,10 +178,10 @@ def test_missing_records_in_the_middle_are_named_with_their_range_until_an_opera
 
 
 def replayed_until_hole(spool: Spool) -> list[int]:
-    got = []
+    """What comes before the hole, which must be told."""
+    got: list[int] = []
     with pytest.raises(Corrupt):
-        for line in spool.replay(0):
-            got.append(json.loads(line)["sequence"])
+        got.extend(json.loads(line)["sequence"] for line in spool.replay(0))
     return got
 
 
@@ -245,12 +238,10 @@ def test_randomly_damaged_spools_all_open_and_report(tmp_path: Path) -> None:
     for _ in range(counts(500, 10_000)):
         damaged = damage(raw, dice)
         laid(tmp_path, damaged, ack=dice.choice([0, 0, 3, 15]))
-        spool = opened(tmp_path, window=dice.choice([1, 200, 1 << 18]), chance=chance)
-        got: list[bytes] = []
-        hole = ""
+        spool = opened(tmp_path, window=dice.choice([1, 200, 1 << 18]), disk=SwiftDisk())
+        is_damaged_at_once, got, hole = bool(spool.damage), list[bytes](), ""
         try:
-            for line in spool.replay(0):
-                got.append(line)
+            got.extend(spool.replay(0))
         except Corrupt as fault:
             hole = str(fault)
         assert set(got) <= known
@@ -258,9 +249,9 @@ def test_randomly_damaged_spools_all_open_and_report(tmp_path: Path) -> None:
         if len(got) < len(lines) and not hole:
             missing = damaged[len(b"".join(lines[: len(got)])) :].rstrip(b"\0")
             assert quarantined(tmp_path) == missing, "bytes are gone and nobody said so"
-        if spool.damage:
+        if is_damaged_at_once:
             assert plain(tmp_path).read_bytes() == damaged
-        else:
+        if not spool.damage:
             emitted(spool, 1)
         spool.close()
 
@@ -289,8 +280,6 @@ def damage(raw: bytes, dice: random.Random) -> bytes:
 @pytest.mark.rule("SP-CRASH-003")
 def test_records_that_no_mark_covers_are_written_again_when_a_session_is_opened(tmp_path: Path) -> None:
     """A sync that failed in an earlier process may have left them in memory only, and would not be told again."""
-    from tests.spool.spools import FaultyDisk
-
     written(tmp_path, [2, 3])
     disk = FaultyDisk()
     spool = opened(tmp_path, disk=disk)

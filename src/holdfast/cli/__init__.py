@@ -17,10 +17,15 @@ from holdfast import __version__
 
 VERBS: Final = {
     "demo": "half a minute: a node is killed and nothing confirmed is lost",
+    "init": "make what a node needs: folder, key, settings",
     "up": "run a node",
     "status": "how a running node is",
+    "key": "let people and programs in over the network",
+    "job": "hand work to the queue and look after it",
     "account": "look at money and move it",
     "events": "follow what happens, from any point",
+    "chain": "look at the chain, carry it away, check it, take it back",
+    "audit": "who did what others may not",
     "doctor": "check what a node stands on",
     "db": "work on the stored data",
     "compute": "recompute any id, order or delay offline, from JSON on standard input",

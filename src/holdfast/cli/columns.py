@@ -38,6 +38,6 @@ def when(ms: int | None) -> str:
 
 
 def _cell(value: object) -> str:
-    if value is None or value == "":
+    if value is None or value in ("", [], ()):
         return NONE
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

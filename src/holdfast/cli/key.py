@@ -25,7 +25,7 @@ SECRET_BYTES: Final = 32
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The key's id, as `holdfast key list` shows it.")]
 Output = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Write the token there, for its owner alone, instead of printing it.")
+    Path | None, typer.Option(metavar="FILE", help="Write the token into this new file instead of printing it.")
 ]
 
 
@@ -51,7 +51,7 @@ def new(
     """
     id_, secret = secrets.token_hex(8), _secret()
     expires_ms = None if expires is None else _now_ms() + milliseconds("--expires", expires)
-    asked = {
+    asked: dict[str, object] = {
         "id": id_,
         "secret": _hash(secret),
         "role": role.value,
@@ -156,7 +156,7 @@ async def _with_token(token: str, output: Path | None, node: Asked, method: str,
     try:
         await node.call(method, **asked)
     except NodeRefused:
-        output.unlink(missing_ok=True)
+        output.unlink(missing_ok=True)  # noqa: ASYNC240 - nobody else waits
         raise
 
 

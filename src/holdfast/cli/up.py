@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
+import msgspec
+import structlog
 import typer
 
 from holdfast.cli import Command, verb
 from holdfast.cli.speak import configured, told
+from holdfast.client import SOCKET
+from holdfast.doors.grpc.settings import address_of
+
+if TYPE_CHECKING:
+    from holdfast.app import Node
 
 app = verb()
 
@@ -27,6 +34,8 @@ def up(
 ) -> None:
     """Run a node: recover what is stored, answer on DATA/node.sock, stop cleanly on Ctrl-C or SIGTERM.
 
+    It says which doors are open and where; `holdfast init` writes a holdfast.toml that opens those to the network.
+
     Every setting can also come from the TOML file or from the environment (HOLDFAST_DATA, HOLDFAST_NETWORK,
     HOLDFAST_POLICY__ENGINE__BATCH_EVENTS_MAX …); flags win over the environment, the environment over the file.
     A standby answers reads and hands commands on; on a shared folder its socket is DATA/NAME.sock.
@@ -36,5 +45,27 @@ def up(
     settings = configured(config, flags, with_stores=True)
     from holdfast.app import Node  # noqa: PLC0415 - the settings are judged before anything heavy is loaded
 
+    class Announced(Node):
+        """A node that says where it can be reached."""
+
+        async def start(self) -> None:
+            await super().start()
+            structlog.get_logger().info("doors", **doors(self))
+
     with told():
-        asyncio.run(Node(settings).run())
+        asyncio.run(Announced(settings).run())
+
+
+def doors(node: Node) -> dict[str, str]:
+    """Where it listens, and what would open the doors that are shut."""
+    config = node.config
+    name = f"{config.node}.sock" if config.standby else SOCKET
+    http = f"shut, {_OPENS.format('http')}" if node.http is None else node.http.url
+    grpc = f"shut, {_OPENS.format('grpc')}"
+    if config.grpc is not None and node.grpc is not None:
+        grpc = address_of(msgspec.structs.replace(config.grpc, port=node.grpc.port))
+        grpc += " with TLS" if config.grpc.certificate is not None else ""
+    return {"socket": str(config.data / name), "http": http, "grpc": grpc}
+
+
+_OPENS: Final = "{}.enabled opens it"

@@ -19,7 +19,8 @@ class Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     CAN-005: fields are only ever added at the end, with a default. An older reader skips what it does not know, and
     since batches are kept and copied as the bytes they were sealed with, nothing unknown is ever lost.
-    Tags are never used again: 1–15 engine, 16–31 escrow, 32–39 keys, 40–49 chain, 50–69 jobs.
+    Tags are never used again: 1–15 engine, 16–31 escrow, 32–39 keys, 40–49 chain, 50–69 jobs, 70–79 providers,
+    80–89 leases, 90–99 results and evidence.
     """
 
 
@@ -30,6 +31,9 @@ class OwnershipTaken(Event, frozen=True, tag=1):
     owner: str
     door: str = ""
     """Where followers find it to hand on what they may not decide."""
+    outage_ms: int = 0
+    """How long nobody owned the journal before: from the last reading of the clock that is in it."""
+    at_ms: int = 0
 
 
 class Payload(msgspec.Struct, frozen=True, array_like=True, gc=False):

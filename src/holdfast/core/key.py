@@ -1,4 +1,4 @@
-"""API keys (SEC-001): who may ask for what. A key's secret is known to its holder alone; the node keeps a hash of it."""
+"""API keys (SEC-001): who may ask for what. A key's secret is its holder's alone; the node keeps a hash of it."""
 
 from __future__ import annotations
 
@@ -153,11 +153,16 @@ def make(state: Keyring, command: MakeKey, now_ms: int) -> Decided | Refused:
     who = (command.role, command.account, command.tier)
     event = KeyMade(command.id, command.secret, *who, scopes, command.label, now_ms, command.expires_ms)
     known = state.keys.get(command.id)
-    if known is not None and known.secret == command.secret:
+    if known is not None and _made_of(known) == _made_of(event):
         return Decided((), since=known.event)
     if taken := claim.why_not_first(state.claims, key_claim(event), event):
         return taken
     return _why_not_made(command, now_ms) or Decided((event,))
+
+
+def _made_of(key: Key | KeyMade) -> tuple[object, ...]:
+    """What somebody asks for who asks for a key; the hour is not part of it."""
+    return key.secret, key.role, key.account, key.tier, key.scopes, key.label, key.expires_ms
 
 
 def _why_not_made(command: MakeKey, now_ms: int) -> Refused | None:

@@ -19,10 +19,20 @@ from holdfast.core.escrow import acts as money
 from holdfast.core.escrow import apply as move
 from holdfast.core.escrow import decide as may
 from holdfast.core.event import Batch, Decided, Event, OwnershipTaken, Tip, check_follows, seal, tip_of
+from holdfast.core.evidence import marks
+from holdfast.core.lease import acts as lease
+from holdfast.core.lease import apply as lend
+from holdfast.core.lease import decide as may_lend
+from holdfast.core.match import decide as match
+from holdfast.core.proof import decide as proof
+from holdfast.core.provider import acts as provider
+from holdfast.core.provider import apply as enlist
+from holdfast.core.provider import decide as may_enlist
 from holdfast.core.queue import acts as queue
 from holdfast.core.queue import apply as line
 from holdfast.core.queue import decide as may_queue
 from holdfast.core.refusal import Corrupt, Refused
+from holdfast.core.result import apply as result
 from holdfast.core.state import State
 from holdfast.core.values import Epoch, EventNo
 
@@ -41,6 +51,18 @@ Command = (
     | queue.RaiseFee
     | chain.Seal
     | chain.RollBack
+    | provider.Register
+    | provider.Stake
+    | provider.Beat
+    | match.Match
+    | lease.AckLease
+    | lease.RenewLease
+    | lease.DeclineLease
+    | lease.FailLease
+    | lease.Reap
+    | proof.Submit
+    | proof.Judge
+    | marks.TakeEvidence
     | Act
 )
 
@@ -55,21 +77,57 @@ _DECIDE: Final[dict[type, Callable[[State, Any, int], Decided | Refused]]] = {
     key.RotateKey: key.rotate,
     key.RevokeKey: key.revoke,
     queue.Enqueue: may_queue.enqueue,
-    queue.Cancel: may_queue.cancel,
+    queue.Cancel: may_lend.cancel,
     queue.RaiseFee: may_queue.raise_fee,
     chain.Seal: may_link.seal,
     chain.RollBack: may_link.roll_back,
+    provider.Register: may_enlist.register,
+    provider.Stake: may_enlist.stake,
+    provider.Beat: may_enlist.beat,
+    match.Match: match.match,
+    lease.AckLease: may_lend.ack,
+    lease.RenewLease: may_lend.renew,
+    lease.DeclineLease: may_lend.decline,
+    lease.FailLease: may_lend.fail,
+    lease.Reap: may_lend.reap,
+    proof.Submit: proof.submit,
+    proof.Judge: proof.judge,
+    marks.TakeEvidence: marks.take,
     Act: lambda state, act, now_ms: _by_name(act, decide(state, act.command, now_ms)),
 }
 
+
+def _owned(state: State, event: OwnershipTaken) -> None:
+    state.owner = event
+    lend.forgive(state, event)
+
+
+def _finalized(state: State, event: money.Finalized) -> None:
+    link.apply_finalized(state, event)
+    result.let_final_go(state, event.height)
+
+
+def _undone(state: State, event: chain.BlockUndone) -> None:
+    result.unlink(state, event.height)
+    link.apply_undone(state, event)
+
+
+_AGAIN: Final[dict[TxKind, link.Again]] = {
+    TxKind.CANCELLATION: link.refund_again,
+    TxKind.EXPIRY: link.refund_again,
+    TxKind.FAILURE: link.refund_again,
+    TxKind.PROOF: result.resolve_again,
+}
+"""CHN-003, CHN-004: what follows from being in a block. An admission has no such effect."""
+
 _APPLY: Final[dict[type[Event], Callable[[State, Any], None]]] = {
-    OwnershipTaken: lambda state, event: setattr(state, "owner", event),
+    OwnershipTaken: _owned,
     ActDone: lambda _state, _event: None,
     money.Minted: move.apply_minted,
     money.Reserved: move.apply_reserved,
     money.Charged: move.apply_charged,
     money.Refunded: move.apply_refunded,
-    money.Finalized: link.apply_finalized,
+    money.Finalized: _finalized,
     money.Undone: move.apply_undone,
     key.KeyMade: key.apply_made,
     key.KeyRotated: key.apply_rotated,
@@ -78,13 +136,30 @@ _APPLY: Final[dict[type[Event], Callable[[State, Any], None]]] = {
     queue.JobCancelled: line.apply_cancelled,
     queue.FeeRaised: line.apply_fee_raised,
     chain.BlockSealed: link.apply_sealed,
-    chain.BlockUndone: link.apply_undone,
-    chain.Reincluded: link.apply_reincluded,
+    chain.BlockUndone: _undone,
+    chain.Reincluded: lambda state, event: link.apply_reincluded(state, event, _AGAIN),
+    provider.ProviderRegistered: enlist.apply_registered,
+    provider.ProviderStaked: enlist.apply_staked,
+    provider.HeartbeatTaken: enlist.apply_heartbeat,
+    provider.ProviderMoved: enlist.apply_moved,
+    lease.JobAssigned: lend.apply_assigned,
+    lease.LeaseAcked: lend.apply_acked,
+    lease.LeaseRenewed: lend.apply_renewed,
+    lease.LeaseClosed: lend.apply_closed,
+    lease.CompletionSubmitted: lend.apply_submitted,
+    lease.JobExpired: lend.apply_expired,
+    lease.JobFailed: lend.apply_failed,
+    proof.ProofAccepted: result.apply_accepted,
+    proof.CompletionIgnored: result.apply_ignored,
+    marks.EvidenceTaken: marks.apply_taken,
 }
 
 TRANSACTIONS: Final[dict[type[Event], tuple[TxKind, Callable[[Any], bytes], Callable[[Any], bytes]]]] = {
     queue.JobAdmitted: (TxKind.ADMISSION, lambda event: event.id, lambda event: event.request_hash),
     queue.JobCancelled: (TxKind.CANCELLATION, lambda event: event.id, lambda event: event.reason.encode()),
+    lease.JobExpired: (TxKind.EXPIRY, lambda event: event.id, lambda event: event.reason.encode()),
+    lease.JobFailed: (TxKind.FAILURE, lambda event: event.id, lambda event: event.reason.encode()),
+    proof.ProofAccepted: (TxKind.PROOF, lambda event: event.task_id, lambda event: event.nullifier + event.digest),
 }
 """CHN-001: the events that blocks are made of, whom each concerns and what it says."""
 
@@ -95,6 +170,8 @@ _CLAIM_KEY: Final[dict[type, Callable[[State, Any], bytes | None]]] = {
     money.Refund: may.settlement_asked_for,
     key.MakeKey: lambda _, command: key.key_claim(command),
     queue.Enqueue: lambda _, command: queue.enqueue_key(command),
+    provider.Stake: lambda _, command: provider.stake_key(command),
+    proof.Judge: proof.verdict_key,
     Act: lambda state, act: claim_key(state, act.command),
 }
 

@@ -13,13 +13,17 @@ from holdfast.core.chain.blocks import Block, Chain, begun
 from holdfast.core.claim import Claims
 from holdfast.core.escrow.books import Account, Hold, Ledger
 from holdfast.core.event import OwnershipTaken, Tip
+from holdfast.core.evidence.marks import Evidence, Mark
 from holdfast.core.job.record import Job, Spec
 from holdfast.core.key import Key
+from holdfast.core.lease.record import Lease, Leases, collected
 from holdfast.core.policy import Policy
+from holdfast.core.provider.record import Provider
 from holdfast.core.queue.books import Queue, Remembered, counted
 from holdfast.core.refusal import Corrupt
+from holdfast.core.result.record import Leaf, Result
 from holdfast.core.touch import Touched
-from holdfast.core.values import ChainId, Digest, EventNo, Height, HoldId, KeyId
+from holdfast.core.values import ChainId, Digest, EventNo, Height, HoldId, KeyId, LeaseId, ProviderId, TaskId
 
 SNAPSHOT_TAG: Final = "holdfast.snapshot.v1"
 MAGIC: Final = b"holdfast snapshot 1\n"
@@ -30,6 +34,12 @@ TABLES: Final[dict[str, type[msgspec.Struct]]] = {
     "block": Block,
     "job": Job,
     "spec": Spec,
+    "provider": Provider,
+    "lease": Lease,
+    "result": Result,
+    "leaf": Leaf,
+    "mark": Mark,
+    "evidence": Evidence,
 }
 """The tables of the projection, each with the record that is its row; the record's first field is the table's key."""
 _pack = msgspec.msgpack.Encoder().encode
@@ -49,6 +59,15 @@ class State(msgspec.Struct):
     keys: dict[KeyId, Key] = {}
     queue: Queue = msgspec.field(default_factory=Queue)
     chain: Chain = None  # type: ignore[assignment]
+    providers: dict[ProviderId, Provider] = {}
+    leases: Leases = msgspec.field(default_factory=Leases)
+    submissions: dict[LeaseId, bytes] = {}
+    """Proof envelopes that wait for their verdict."""
+    assignments: int = 0
+    """Leases ever given (MAT-005)."""
+    results: dict[TaskId, Result] = {}
+    """Those that a reorg could still unlink."""
+    marks: dict[str, Mark] = {}
 
     def __post_init__(self) -> None:
         if self.chain is None:
@@ -58,6 +77,11 @@ class State(msgspec.Struct):
     def open_height(self) -> Height:
         """CHN-002: the block that everything decided now belongs to."""
         return Height(self.chain.head.height + 1)
+
+    @property
+    def beacon(self) -> tuple[Height, bytes]:
+        """MAT-001: height and beacon of the head."""
+        return self.chain.head.height, self.chain.head.beacon
 
 
 class Snapshot(msgspec.Struct, frozen=True, array_like=True):
@@ -74,6 +98,12 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     jobs: list[Job] = []
     remembered: dict[bytes, Remembered] = {}
     chain: Chain | None = None
+    providers: list[Provider] = []
+    leases: list[Lease] = []
+    submissions: dict[LeaseId, bytes] = {}
+    assignments: int = 0
+    results: list[Result] = []
+    marks: list[Mark] = []
 
 
 def digest(state: State) -> Digest:
@@ -97,6 +127,12 @@ def _later_parts(state: State) -> tuple[tuple[bytes, Mapping[Any, object]], ...]
         (b"jobs", queue.jobs),
         (b"remembered", queue.remembered),
         (b"chain", {} if chain.is_untouched else {0: chain}),
+        (b"providers", state.providers),
+        (b"leases", state.leases.by_id),
+        (b"submissions", state.submissions),
+        (b"assignments", {0: state.assignments} if state.assignments else {}),
+        (b"results", state.results),
+        (b"marks", state.marks),
     )
 
 
@@ -116,7 +152,9 @@ def snapshot(state: State, tip: Tip) -> bytes:
     ledger, queue = state.ledger, state.queue
     money = (list(ledger.accounts.values()), list(ledger.holds.values()), ledger.settled, _totals(ledger))
     work = (list(state.keys.values()), list(queue.jobs.values()), queue.remembered, state.chain)
-    body = _pack(Snapshot(tip, digest(state), *money, state.owner, *work))
+    lent = (list(state.providers.values()), list(state.leases.by_id.values()), state.submissions, state.assignments)
+    shown = (list(state.results.values()), list(state.marks.values()))
+    body = _pack(Snapshot(tip, digest(state), *money, state.owner, *work, *lent, *shown))
     return MAGIC + H(SNAPSHOT_TAG, body) + body
 
 
@@ -139,6 +177,11 @@ def restore(raw: bytes, policy: Policy) -> tuple[State, Tip]:
     queue = counted({job.id: job for job in stored.jobs})
     queue.remembered = stored.remembered
     state = State(policy, ledger, stored.tip.last, stored.owner, keys={key.id: key for key in stored.keys}, queue=queue)
+    state.providers = {each.id: each for each in stored.providers}
+    state.leases, state.submissions = collected(stored.leases), stored.submissions
+    state.assignments = stored.assignments
+    state.results = {each.task_id: each for each in stored.results}
+    state.marks = {each.id: each for each in stored.marks}
     if stored.chain is not None:
         state.chain = stored.chain
         _share_blocks(state.chain)

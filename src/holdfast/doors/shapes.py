@@ -20,8 +20,7 @@ def read_params(kind: type[T], params: object) -> T | Refused:
     if not isinstance(params, Mapping):
         return _bad("params", "must be an object with named fields")
     hints, wrong, values = _hints(kind), [], {}
-    required = {field.name for field in msgspec.structs.fields(kind) if field.required}
-    wrong += [f"{name}: missing" for name in sorted(required - params.keys())]
+    wrong += [f"{name}: missing" for name in sorted(_required(kind) - params.keys())]
     for name, value in params.items():
         if name not in hints:
             wrong.append(f"{name}: no such field (known: {', '.join(hints)})")
@@ -53,6 +52,11 @@ def _value(kind: Any, value: object) -> object:
     if not isinstance(value, str) or not _HEX.fullmatch(value):
         raise ValueError("must be lower-case hex without 0x")
     return bytes.fromhex(value)
+
+
+@cache
+def _required(kind: type[msgspec.Struct]) -> frozenset[str]:
+    return frozenset(field.name for field in msgspec.structs.fields(kind) if field.required)
 
 
 @cache

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 import structlog
 
@@ -12,6 +12,7 @@ from holdfast.core.state import State
 from holdfast.engine.loop import Engine
 from holdfast.ports import Clock
 
+RETRY_MS: Final = 1_000
 _log = structlog.get_logger()
 
 
@@ -40,6 +41,7 @@ class Proposer:
                 await self.look()
             except Unavailable as fault:
                 _log.info("no block yet", because=str(fault))
+                await self._clock.sleep(RETRY_MS)
 
     async def look(self) -> None:
         """Seal if it is time."""

@@ -22,13 +22,16 @@ class TxProof(msgspec.Struct, frozen=True):
     path: list[Digest]
 
 
-async def transactions(journal: Journal, block: Block) -> list[tuple[EventNo, bytes]]:
+async def transactions(journal: Journal, block: Block) -> list[tuple[EventNo, bytes]] | Refused:
     """CHN-001: the leaves of a block, read from the journal events that it covers; a block copies nothing."""
     first, last = await journal.batch_of(block.first_event), await journal.batch_of(block.last_event)
     if first is None or last is None:
         return []
     leaves = []
     async for batch in journal.read(BatchNo(first - 1), last):
+        if batch.number == first and batch.first > block.first_event:
+            hint = "history was deleted from the archive: bring its chapters back"
+            return Refused("CHN-001", f"the events of block {block.height} are not kept any more", hint, "NotFound")
         for number, event in enumerate(law.unpack(batch), start=batch.first):
             if block.first_event <= number <= block.last_event and (found := law.TRANSACTIONS.get(type(event))):
                 kind, subject, about = found
@@ -42,6 +45,8 @@ async def transactions(journal: Journal, block: Block) -> list[tuple[EventNo, by
 async def prove_transaction(journal: Journal, block: Block, event: EventNo) -> TxProof | Refused:
     """The proof that the transaction which is this event is in this block."""
     leaves = await transactions(journal, block)
+    if isinstance(leaves, Refused):
+        return leaves
     for index, (number, leaf) in enumerate(leaves):
         if number == event:
             return TxProof(leaf, index, len(leaves), prove_inclusion([each for _, each in leaves], index))

@@ -152,6 +152,15 @@ class Engine:
         await asyncio.gather(*waits, self._durable())
         return outcomes
 
+    async def submit_together(self, commands: Sequence[law.Command]) -> list[Outcome]:
+        """All in one batch, in order; where the first is refused or a repeat, the others are not decided at all."""
+        first = self._decide_now(commands[0]) or await self._decide_later(commands[0])
+        outcomes = [first]
+        if isinstance(first, Accepted) and not first.is_repeat:
+            outcomes += [self._decide(command) for command in commands[1:]]
+        await self._durable()
+        return outcomes
+
     async def ask(self, question: Callable[[State], T]) -> T:
         """Answer a question from memory, once everything it could have seen is durable."""
         self._check_running()
@@ -317,8 +326,10 @@ class Engine:
         self._check_nothing_lost(found.tip)
         epoch = Epoch(found.tip.epoch + 1)
         time = Timekeeper(self._clock, found.tip.time_ms)
-        event = OwnershipTaken(epoch, self._owner, self._door)
-        batch = law.pack(found.tip, epoch, [event], time.now_ms())
+        now_ms = time.now_ms()
+        outage_ms = now_ms - found.tip.time_ms if found.tip.number else 0
+        event = OwnershipTaken(epoch, self._owner, self._door, outage_ms, now_ms)
+        batch = law.pack(found.tip, epoch, [event], now_ms)
         await self.journal.append(batch, ())
         law.apply(found.state, event)
         self._time = time

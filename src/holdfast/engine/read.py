@@ -12,10 +12,10 @@ from holdfast.core.canon import H
 from holdfast.core.chain.blocks import Block
 from holdfast.core.escrow.acts import Reserve, Reserved, hold_key
 from holdfast.core.escrow.books import Account, Hold
-from holdfast.core.event import PAYLOAD_TAG, Tip
+from holdfast.core.event import PAYLOAD_TAG, Event, Tip
 from holdfast.core.job.record import Job, Spec
 from holdfast.core.policy import Policy
-from holdfast.core.queue.acts import job_key
+from holdfast.core.queue.acts import JobAdmitted, job_key
 from holdfast.core.refusal import Corrupt
 from holdfast.core.state import TABLES, State
 from holdfast.core.values import AccountId, Amount, BatchNo, Digest, EventNo, Height, HoldId, TaskId
@@ -83,17 +83,32 @@ async def job_of(source: Source, event: EventNo) -> Job | None:
     return await _row(source, Job, "job", event)
 
 
+async def admitted(source: Source, event: EventNo) -> JobAdmitted | None:
+    """A job as it was when an event admitted it, where history still has that event."""
+    found = await _event(source, event)
+    return found if isinstance(found, JobAdmitted) else None
+
+
 async def block(source: Source, height: Height) -> Block | None:
     """The block of this height on the active chain."""
 
     def in_memory(state: State) -> Block | None:
-        found = state.chain.recent.get(height)
+        """The block itself, or the lowest in memory above it."""
+        chain = state.chain
+        if not 1 <= height <= chain.head.height:
+            return None
+        found = chain.recent.get(height) or chain.base
         return _copy(found.block) if found is not None else None
 
-    if (image := await source.ask(in_memory)) is not None:
+    image = await source.ask(in_memory)
+    if image is None or image.height == height:
         return image
     rows, _ = await source.tables.page("block", {"height": height, "status": "SEALED"}, 0, 1)
-    return _record(Block, rows[0]) if rows else None
+    if rows and source.peek(("block", rows[0][0])) is None:
+        return _record(Block, rows[0])
+    while image is not None and image.height > height:  # not in the tables yet: a block covers the sealing of the last
+        image = await _row(source, Block, "block", image.first_event)
+    return image
 
 
 async def spec(source: Source, found: Job) -> bytes:
@@ -152,13 +167,18 @@ async def _event_of(source: Source, key: bytes) -> EventNo | None:
 
 
 async def _inline_memo(source: Source, event: EventNo) -> bytes | None:
-    number = await source.journal.batch_of(event)
-    if number is None:
+    found = await _event(source, event)
+    return found.memo.inline if isinstance(found, Reserved) and found.memo is not None else None
+
+
+async def _event(source: Source, number: EventNo) -> Event | None:
+    """An event from the journal; None where history begins after it."""
+    in_batch = await source.journal.batch_of(number)
+    if in_batch is None:
         return None
-    async for batch in source.journal.read(BatchNo(number - 1), number):
-        found = law.unpack(batch)[event - batch.first]
-        if isinstance(found, Reserved) and found.memo is not None:
-            return found.memo.inline
+    async for batch in source.journal.read(BatchNo(in_batch - 1), in_batch):
+        if batch.first <= number <= batch.last:
+            return law.unpack(batch)[number - batch.first]
     return None
 
 

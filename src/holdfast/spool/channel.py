@@ -129,8 +129,8 @@ def delete(disk: Disk, found: Standing, now_ms: int) -> None:
     for path in (place.ack, place.released, place.reserve):
         remove(disk, path)
     disk.sync_folder(place.folder)
-    remove(disk, place.final)
     remove(disk, place.lock)
+    remove(disk, place.final)
     disk.sync_folder(place.folder)
 
 

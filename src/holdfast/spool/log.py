@@ -172,6 +172,11 @@ class Log:
             return segment, last, view.end if is_last else self.disk.size(handle), handle
 
 
+def segment_size(wanted: int, room: int) -> int:
+    """What a new segment may take at once: never more than half of what the cap leaves, others need room, too."""
+    return min(wanted, room // 2)
+
+
 def segments_of(disk: Disk, place: Place) -> list[Segment]:
     """The session's files in order: the plain one first, then the segments as numbered."""
     plain, numbered = [], []

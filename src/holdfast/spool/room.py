@@ -25,6 +25,7 @@ class Room:
         """Bytes in the folder, as last measured."""
         self.session_used = 0
         """Of these, in this session's files."""
+        self._free = 0
         self.has_reserve = False
 
     def measure(self, unfilled: int = 0) -> int:
@@ -35,7 +36,8 @@ class Room:
         reserve = sum(entry.size for entry in entries if entry.name == self._place.reserve.name)
         self.has_reserve = reserve == self._policy.reserve_bytes
         left = self._policy.channel_bytes_max - self._policy.reserve_bytes - (self.used - reserve)
-        return max(0, min(left, self._disk.free(self._place.folder)) + unfilled)
+        self._free = self._disk.free(self._place.folder)
+        return max(0, min(left, self._free) + unfilled)
 
     def hold_reserve(self) -> None:
         """Take the reserve's blocks, if the cap has room for them."""
@@ -58,8 +60,9 @@ class Room:
 
     @property
     def is_low(self) -> bool:
-        """Used up so far that it is time to look for what can go."""
-        return self.used * PER_MILLE >= self._policy.channel_bytes_max * self._policy.reopen_below_per_mille
+        """At the low-water mark or above it, or the medium has no room for what may come."""
+        is_high = self.used * PER_MILLE >= self._policy.channel_bytes_max * self._policy.reopen_below_per_mille
+        return is_high or self._free < 2 * self._policy.reserve_bytes
 
 
 def _is_of(name: str, session: str) -> bool:

@@ -84,10 +84,24 @@ def find(file: File, sequence: int, end: int) -> int:
             low = found[0]
         else:
             high = middle
-    start = low
-    while (found := next_valid(file, start, end, end)) is not None and found[1] < sequence:
-        start = found[0] + 1
-    return end if found is None else found[0]
+    return _read_on(file, low, sequence, end)
+
+
+def _read_on(file: File, start: int, sequence: int, end: int) -> int:
+    """The same line by line, from the beginning of a line."""
+    rest, offset = b"", start
+    while offset + len(rest) < end:
+        more = file.disk.read(file.handle, offset + len(rest), min(LINEAR, end - offset - len(rest)))
+        if not more:
+            break
+        lines = (rest + more).split(b"\n")
+        rest = lines.pop()
+        for line in lines:
+            seen = record.read(line, file.channel, file.session)
+            if isinstance(seen, Seen) and seen.sequence >= sequence:
+                return offset
+            offset += len(line) + 1
+    return end
 
 
 def next_valid(file: File, offset: int, before: int, end: int) -> tuple[int, int] | None:

@@ -12,7 +12,7 @@ from holdfast.core.refusal import Refused
 from holdfast.spool import channel, recover
 from holdfast.spool.channel import Standing
 from holdfast.spool.disk import Disk, Handle
-from holdfast.spool.log import Log, Segment, Tape, View
+from holdfast.spool.log import Log, Segment, Tape, View, segment_size
 from holdfast.spool.names import Place, parse
 from holdfast.spool.recover import Tail, Verdict
 from holdfast.spool.seek import File
@@ -91,13 +91,20 @@ def _taken(
         if no := channel.why_no_new_session(disk, place.folder, policy):
             return no
     tape, quarantined = _in_order(disk, place, found)
-    last = max(found.acked, found.tail.highest if found.tail else 0)
+    last = max(found.acked, _last_kept(found.tail))
     view = View(found.segments, last, tape.end if tape else found.tail.data_end if found.tail else 0)
     log = Log(disk, place, view, tape, segment_bytes)
     disk.sync_folder(place.folder)
     if not found.segments and not found.is_finished:
-        _begin(log, last + 1)
+        _begin(log, last + 1, _room_left(disk, place.folder, policy))
     return Opened(lock, log, found, quarantined)
+
+
+def _last_kept(tail: Tail | None) -> int:
+    """In a damaged file also what lies behind the hole is kept, for whoever releases it."""
+    if tail is None:
+        return 0
+    return tail.highest if tail.verdict is Verdict.DAMAGED else tail.last
 
 
 def _in_order(disk: Disk, place: Place, found: Standing) -> tuple[Tape | None, int]:
@@ -120,10 +127,15 @@ def _in_order(disk: Disk, place: Place, found: Standing) -> tuple[Tape | None, i
     return None, quarantined
 
 
-def _begin(log: Log, first: int) -> None:
+def _room_left(disk: Disk, folder: Path, policy: SpoolPolicy) -> int:
+    used = sum(entry.size for entry in disk.files(folder))
+    return max(0, policy.channel_bytes_max - policy.reserve_bytes - used)
+
+
+def _begin(log: Log, first: int, room: int) -> None:
     """The first file of a new session. A plain one has the plain name; all others say their first sequence."""
     if log.segment_bytes is not None or first != 1:
-        return log.begin_segment(first, log.segment_bytes or 0)
+        return log.begin_segment(first, segment_size(log.segment_bytes or 0, room))
     path = log.place.plain
     handle = log.disk.create(path)
     log.disk.sync(handle)

@@ -19,7 +19,7 @@ from holdfast.core.policy.knobs import SpoolPolicy
 from holdfast.core.refusal import Refused, Unavailable
 from holdfast.spool.clock import Clock
 from holdfast.spool.disk import Handle
-from holdfast.spool.log import Log, Segment
+from holdfast.spool.log import Log, Segment, segment_size
 from holdfast.spool.metrics import Histogram
 from holdfast.spool.names import temp_of
 from holdfast.spool.outbox import Outbox
@@ -111,9 +111,14 @@ class Writer:
         if self.must_rotate:
             self._rotate()
         did = self._commit()
-        if self.must_measure or self.grown > max(MEASURE_BYTES, self._allowed // 4):
+        if self.must_measure or self._is_measure_due():
             self.measure()
         return did
+
+    def _is_measure_due(self) -> bool:
+        """Now and then while there is plenty of room, after each commit when there is little."""
+        left = self._outbox.accept_until - self._outbox.accepted
+        return self.grown > self._allowed // 4 or (self.grown > 0 and left < MEASURE_BYTES)
 
     @property
     def grown(self) -> int:
@@ -159,7 +164,7 @@ class Writer:
         """As large as the layout says, if the cap has room for it, and in any case large enough."""
         size = self._log.segment_bytes
         if size is not None:
-            size = max(needed, min(size, self._room.measure()))
+            size = max(needed, segment_size(size, self._room.measure()))
         self._log.begin_segment(self._log.view.spooled + 1, size or 0)
         self.must_measure = True
 

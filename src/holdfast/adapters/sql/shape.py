@@ -18,6 +18,12 @@ FILTERS: Final = {
     "block": {"height", "status"},
     "job": {"caller", "state", "kind", "height>="},
     "spec": set[str](),
+    "provider": {"status"},
+    "lease": {"job_id", "provider_id", "status"},
+    "result": {"task_id", "status"},
+    "leaf": {"height"},
+    "mark": {"channel"},
+    "evidence": {"channel", "session"},
 }
 """What a page may be filtered by: columns that are equal, or where it says so, at least."""
 
@@ -26,6 +32,10 @@ FIXED: Final = {
     "key": {"event", "role", "account", "label", "made_ms"},
     "block": set(Block.__struct_fields__) - {"status"},
     "job": {"id", "kind", "caller", "tier", "height", "tx_hash", "nonce", "request_hash", "size_bytes", "enqueue_ms"},
+    "provider": {"event", "public", "registered_ms"},
+    "lease": {"id", "job_id", "provider_id", "attempt", "t_start_ms", "price", "t_ms"},
+    "result": {"task_id", "proof_nullifier", "result_digest", "result_size"},
+    "mark": {"provider_id", "channel", "session"},
 }
 """Columns that never change once the row is there: replacing a row leaves them, and their indexes, alone."""
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from holdfast.core.canon import canonical
 from holdfast.core.chain.acts import BlockSealed, BlockUndone, Reincluded
@@ -89,7 +89,11 @@ def _last(state: Linked) -> Recent:
     return chain.base or Recent(begun(ChainId(state.policy.chain_id)).head, [], Frontier())
 
 
-def apply_reincluded(state: Linked, event: Reincluded) -> None:
+Again = Callable[[Any, Tx], None]
+"""What follows from being in a block, done again in another one."""
+
+
+def apply_reincluded(state: Linked, event: Reincluded, again: Mapping[TxKind, Again]) -> None:
     """CHN-004: the transactions of blocks that are gone, in their order, in the block that is open now."""
     chain = state.chain
     waiting = chain.open.txs
@@ -98,20 +102,13 @@ def apply_reincluded(state: Linked, event: Reincluded) -> None:
     chain.open, chain.log = Open(), copy_of(_last(state).log)
     for tx in waiting:
         _add(chain.open, tx)
-        if (again := _AGAIN.get(tx.kind)) is not None:
-            again(state, tx)
+        if (effect := again.get(tx.kind)) is not None:
+            effect(state, tx)
 
 
-def _refund_again(state: Linked, tx: Tx) -> None:
+def refund_again(state: Linked, tx: Tx) -> None:
+    """A job that ended without a result gets its money back in the block that is open now."""
     queue.settle(state, state.queue.jobs[TaskId(tx.subject)], None, 0)
-
-
-_AGAIN: Final[dict[TxKind, Callable[[Linked, Tx], None]]] = {
-    TxKind.CANCELLATION: _refund_again,
-    TxKind.EXPIRY: _refund_again,
-    TxKind.FAILURE: _refund_again,
-}
-"""What follows from being in a block, done again in another one. Admissions have no such effect (CHN-003)."""
 
 
 def add_result(state: Linked, leaf: bytes) -> None:

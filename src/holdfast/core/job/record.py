@@ -37,13 +37,8 @@ class JobAct(StrEnum):
 _ENDS: Final = {JobAct.EXPIRE: JobState.EXPIRED, JobAct.CANCEL: JobState.CANCELLED}
 
 JOB_LIFE: Final[Life[JobState, JobAct]] = {
-    JobState.QUEUED: {JobAct.ASSIGN: JobState.ASSIGNED, **_ENDS},
-    JobState.ASSIGNED: {
-        JobAct.RETURN: JobState.QUEUED,
-        JobAct.ACCEPT: JobState.COMPLETED,
-        JobAct.EXHAUST: JobState.FAILED,
-        **_ENDS,
-    },
+    JobState.QUEUED: {JobAct.ASSIGN: JobState.ASSIGNED, JobAct.EXHAUST: JobState.FAILED, **_ENDS},
+    JobState.ASSIGNED: {JobAct.RETURN: JobState.QUEUED, JobAct.ACCEPT: JobState.COMPLETED},
     JobState.COMPLETED: {},
     JobState.EXPIRED: {},
     JobState.FAILED: {JobAct.REQUEUE: JobState.QUEUED},
@@ -95,6 +90,11 @@ class Spec(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     event: EventNo
     raw: bytes
+
+
+def ends_ms(job: Job) -> int:
+    """TTL-001: whichever of a job's times to live ends first."""
+    return job.expires_ms if job.relative_expires_ms is None else min(job.expires_ms, job.relative_expires_ms)
 
 
 def earliest_read_height(job: Job) -> Height:

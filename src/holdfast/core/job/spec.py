@@ -18,6 +18,8 @@ Count = Annotated[int, msgspec.Meta(ge=1, le=2**62)]
 Millis = Annotated[int, msgspec.Meta(ge=1, le=365 * 24 * 3_600_000)]
 Ppm = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 SCALARS: Final = (bool, int, str)
+GATES_MAX: Final = 64
+"""They are in memory while the job lives (ENG-007), so there cannot be any number of them."""
 
 
 class AiSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -38,7 +40,7 @@ class QuantumSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     width: Count
     depth: Count
     trap_ppm: Ppm = 0
-    gates: list[Name] = []
+    gates: Annotated[list[Name], msgspec.Meta(max_length=GATES_MAX)] = []
     precision: Name | None = None
 
 
@@ -120,14 +122,19 @@ def _spec(kind: type[Any], value: dict[str, Any]) -> Any:
         raise _Malformed(f"spec{path.removeprefix('payload')}", says) from fault
 
 
-_AT: Final = re.compile(r"^(?P<says>.*?)(?: - at `(?P<path>.*)`)?$", re.DOTALL)
+_AT: Final = re.compile(r"^(?P<says>.*?)(?: - at (?P<key>`key` in )?`\$(?P<path>.*)`)?$", re.DOTALL)
+_FIELD: Final = re.compile(r"Object (?P<fault>missing required|contains unknown) field `(?P<name>.*)`", re.DOTALL)
+_SAYS: Final = {"missing required": "missing", "contains unknown": "no such field"}
 
 
 def _path_of(fault: str) -> tuple[str, str]:
+    """What the reader of the payload found, as the path of a field and what is wrong with it."""
     found = _AT.match(fault)
     assert found is not None
-    path = (found["path"] or "$").removeprefix("$").removeprefix("key in $")
-    return f"payload{path}", found["says"]
+    path, says = f"payload{found['path'] or ''}", found["says"]
+    if (field := _FIELD.fullmatch(says)) is not None:
+        return f"{path}.{field['name']:.80}", _SAYS[field["fault"]]
+    return path, f"a name in it: {says}" if found["key"] else says
 
 
 def _payload(path: str) -> str:

@@ -213,7 +213,9 @@ def _contradictions(policy: Policy) -> Iterator[Fault]:
     rank, match = policy.priority, policy.match
     if not any((rank.w_fee, rank.w_age, rank.w_size, rank.w_tier)):
         yield Fault("priority", "all weights are 0: every job would rank the same", "give one of w_* a weight")
-    highest = (rank.w_fee + rank.w_size + rank.w_tier) * WHOLE + rank.w_age * (AGE_MS_MAX * WHOLE // max(1, rank.age_ref_ms))
+    highest = (rank.w_fee + rank.w_size + rank.w_tier) * WHOLE + rank.w_age * (
+        AGE_MS_MAX * WHOLE // max(1, rank.age_ref_ms)
+    )
     if highest >= 2**63:
         yield Fault("priority.w_age", "keys of the year 2100 would not fit 64 bits", "lower w_* or raise age_ref_ms")
     if bool(match.requester_window_ms) != bool(match.requester_window_jobs_max):

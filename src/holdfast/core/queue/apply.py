@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
+from typing import Final
+
 from holdfast.core.escrow import apply as money
 from holdfast.core.escrow.books import HoldAct
-from holdfast.core.job.record import JOB_LIFE, LIVE, Job, JobAct, Spec
+from holdfast.core.job.record import JOB_LIFE, LIVE, Job, JobAct, JobState, Spec, ends_ms
 from holdfast.core.machine import step, why_not_step
 from holdfast.core.queue.acts import FeeRaised, JobAdmitted, JobCancelled, enqueue_key, job_key
 from holdfast.core.queue.books import Admitting, Queue, Remembered
 from holdfast.core.refusal import Corrupt
 from holdfast.core.values import AccountId, Amount, HoldId, TaskId
+
+FORGET_EVERY: Final = 256
+"""Looking for keys that count no longer walks over those deleted last time, so it is not done for each job."""
 
 
 def apply_admitted(state: Admitting, event: JobAdmitted) -> None:
@@ -37,6 +43,8 @@ def apply_admitted(state: Admitting, event: JobAdmitted) -> None:
     money.hold_for(state, HoldId(event.id), event.caller, event.max_fee)
     state.queue.jobs[event.id] = state.touched["job"][number] = job
     state.queue.count(job, 1)
+    state.queue.line.add(job)
+    state.queue.agenda.put(job.id, ends_ms(job))
     if payload.inline is not None:
         state.touched["spec"][number] = Spec(number, payload.inline)
     state.claims.add(enqueue_key(event), number, event)
@@ -45,11 +53,11 @@ def apply_admitted(state: Admitting, event: JobAdmitted) -> None:
 
 
 def _remember(queue: Queue, event: JobAdmitted, number: int) -> None:
-    """JOB-002: keys are forgotten in the order in which they came, each when it counts no longer."""
-    for key in list(queue.remembered):
-        if queue.remembered[key].until_ms > event.enqueue_ms:
-            break
-        del queue.remembered[key]
+    """JOB-002: keys are forgotten in the order in which they came, in lots, when they count no longer."""
+    if len(queue.remembered) % FORGET_EVERY == 0:
+        kept = queue.remembered.items()
+        for key, _ in list(takewhile(lambda entry: entry[1].until_ms <= event.enqueue_ms, kept)):
+            del queue.remembered[key]
     if event.idempotency:
         queue.remembered.pop(event.idempotency, None)
         queue.remembered[event.idempotency] = Remembered(number, event.asked, event.remembered_until_ms)  # type: ignore[arg-type]
@@ -63,7 +71,12 @@ def apply_cancelled(state: Admitting, event: JobCancelled) -> None:
 def apply_fee_raised(state: Admitting, event: FeeRaised) -> None:
     job = state.queue.jobs[event.id]
     money.raise_hold(state, HoldId(job.id), event.max_fee - job.max_fee)
+    is_waiting = job.state is JobState.QUEUED
+    if is_waiting:
+        state.queue.line.remove(job)
     job.max_fee, job.priority = event.max_fee, event.priority
+    if is_waiting:
+        state.queue.line.add(job)
     state.touched["job"][job.event] = job
 
 
@@ -80,10 +93,23 @@ def move(state: Admitting, job: Job, act: JobAct) -> None:
     after = step(JOB_LIFE, job.state, act)
     if after is None:
         raise Corrupt("JOB-007", f"job {job.id.hex()}: {why_not_step(JOB_LIFE, job.state, act)}")
-    was_live, job.state = job.state in LIVE, after
-    if was_live != (after in LIVE):
-        state.queue.count(job, -1 if was_live else 1)
+    before, job.state, queue = job.state, after, state.queue
+    if before is JobState.QUEUED:
+        queue.line.remove(job)
+    if after is JobState.QUEUED:
+        queue.line.add(job)
+    if (before in LIVE) != (after in LIVE):
+        _count(queue, job)
     state.touched["job"][job.event] = job
+
+
+def _count(queue: Queue, job: Job) -> None:
+    if job.state in LIVE:
+        queue.count(job, 1)
+        queue.agenda.put(job.id, ends_ms(job))
+    else:
+        queue.count(job, -1)
+        queue.agenda.remove(job.id, ends_ms(job))
 
 
 def settle(state: Admitting, job: Job, payee: AccountId | None, charged: int) -> None:

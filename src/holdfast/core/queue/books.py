@@ -6,10 +6,12 @@ from typing import Protocol
 
 import msgspec
 
+from holdfast.core.agenda import Agenda
 from holdfast.core.claim import Claims
 from holdfast.core.escrow.books import Ledger
-from holdfast.core.job.record import LIVE, Job
+from holdfast.core.job.record import LIVE, Job, JobState, ends_ms
 from holdfast.core.policy import Policy
+from holdfast.core.queue.line import Line
 from holdfast.core.touch import Touched
 from holdfast.core.values import AccountId, EventNo, Height, HoldId, TaskId
 
@@ -33,6 +35,9 @@ class Queue(msgspec.Struct):
     """Jobs that live."""
     remembered: dict[bytes, Remembered] = {}
     """By idempotency key, oldest first: all are valid equally long."""
+    line: Line = msgspec.field(default_factory=Line)
+    agenda: Agenda = msgspec.field(default_factory=Agenda)
+    """When live jobs end by themselves (TTL-001)."""
 
     def count(self, job: Job, by: int) -> None:
         self.depth += by
@@ -44,11 +49,14 @@ class Queue(msgspec.Struct):
 
 
 def counted(jobs: dict[TaskId, Job]) -> Queue:
-    """A queue with its counters made anew from the jobs."""
+    """A queue with its counters and its order made anew from the jobs."""
     queue = Queue(jobs)
     for job in jobs.values():
         if job.state in LIVE:
             queue.count(job, 1)
+            queue.agenda.put(job.id, ends_ms(job))
+        if job.state is JobState.QUEUED:
+            queue.line.add(job)
     return queue
 
 
@@ -72,11 +80,21 @@ def broken_laws(queue: Queue, ledger: Ledger) -> list[str]:
     live = [job for job in queue.jobs.values() if job.state in LIVE]
     checks = {
         "counters equal what is counted": (again.depth, again.in_flight) == (queue.depth, queue.in_flight),
+        "every queued job stands in line once": _standing(queue) == sorted(_queued(queue)),
         "a job that lives has its fee reserved": all(_is_reserved(job, ledger) for job in live),
         "a job is known by its own id": all(id_ == job.id for id_, job in queue.jobs.items()),
         "only ended jobs have an end": all((j.ended_ms is None) == (j.state in LIVE) for j in queue.jobs.values()),
     }
     return [law for law, holds in checks.items() if not holds]
+
+
+def _standing(queue: Queue) -> list[bytes]:
+    later = [id_ for bucket in queue.line.later.buckets.values() for id_ in bucket]
+    return sorted([*queue.line.in_order(), *later])
+
+
+def _queued(queue: Queue) -> list[bytes]:
+    return [job.id for job in queue.jobs.values() if job.state is JobState.QUEUED]
 
 
 def _is_reserved(job: Job, ledger: Ledger) -> bool:

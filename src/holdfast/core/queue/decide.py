@@ -158,7 +158,7 @@ def _why_not_paid(state: Admitting, owner: AccountId, amount: int) -> Refused | 
 
 def cancel(state: Admitting, command: Cancel, now_ms: int) -> Decided | Refused:
     """JOB-008: a requester ends a job of its own, an operator any."""
-    job = _job(state, command.id, command.by)
+    job = job_of(state, command.id, command.by)
     if isinstance(job, Refused):
         return job
     if why := why_not_step(JOB_LIFE, job.state, JobAct.CANCEL):
@@ -168,7 +168,7 @@ def cancel(state: Admitting, command: Cancel, now_ms: int) -> Decided | Refused:
 
 def raise_fee(state: Admitting, command: RaiseFee, _now_ms: int) -> Decided | Refused:
     """JOB-008: a higher fee is reserved and gives the job the place it would have had with it from the start."""
-    job = _job(state, command.id, command.by)
+    job = job_of(state, command.id, command.by)
     if isinstance(job, Refused):
         return job
     if job.state not in LIVE:
@@ -183,7 +183,8 @@ def raise_fee(state: Admitting, command: RaiseFee, _now_ms: int) -> Decided | Re
     return Decided((FeeRaised(job.id, command.max_fee, rank),))
 
 
-def _job(state: Admitting, id_: TaskId, by: AccountId | None) -> Job | Refused:
+def job_of(state: Admitting, id_: TaskId, by: AccountId | None) -> Job | Refused:
+    """The job, if it lives and is this requester's."""
     job = state.queue.jobs.get(id_)
     if job is None:
         return Refused("JOB-007", f"no job {id_.hex()} lives", "it ended long ago or never was", "NotFound")

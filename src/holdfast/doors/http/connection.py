@@ -66,7 +66,7 @@ class GuardedHttp(HttpToolsProtocol):
         """Which part of a request has begun and not ended: head, body or none."""
         self._timer: asyncio.TimerHandle | None = None
         self._timed = ""
-        self._head_bytes = 0
+        self._head_bytes = self._complete = 0
         self._why: Reply | None = None
 
     # ------------------------------------------------------------------------------------ Wire
@@ -108,11 +108,16 @@ class GuardedHttp(HttpToolsProtocol):
         if self._tell:
             self.transport.abort()  # on a stream's connection there is nothing more to ask
             return
+        complete = self._complete
         super().data_received(data)
         if not self._arriving:
             self._unwatch()
         elif self._timed != self._arriving and not self.transport.is_closing():
             self._watch(self._arriving)
+        if self._arriving == "head" and complete == self._complete:
+            self._head_bytes += len(data)  # all of these bytes are of this head
+            if self._head_bytes > self._guard.settings.head_bytes_max:
+                self._refuse(self._too_large())
 
     def handle_websocket_upgrade(self) -> None:
         self._arriving = ""
@@ -125,28 +130,21 @@ class GuardedHttp(HttpToolsProtocol):
         self._arriving, self._head_bytes = "head", 0
         super().on_message_begin()
 
-    def on_url(self, url: bytes) -> None:
-        self._count(len(url))
-        super().on_url(url)
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._count(len(name) + len(value) + 4)
-        super().on_header(name, value)
-
     def on_headers_complete(self) -> None:
         self._arriving = "body"
+        size = len(self.url) + sum([len(name) + len(value) + 4 for name, value in self.headers])
+        if size > self._guard.settings.head_bytes_max:
+            self._why = self._too_large()
+            raise ValueError("too large")  # ends the parser, which ends in `send_400_response`
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        self._arriving = ""
+        self._arriving, self._complete = "", self._complete + 1
         super().on_message_complete()
 
-    def _count(self, more: int) -> None:
-        self._head_bytes += more
-        if self._head_bytes > self._guard.settings.head_bytes_max:
-            says = f"a head of more than {self._guard.settings.head_bytes_max} bytes"
-            self._why = no(Refused("SEC-001", says, name="TooLarge"), status=HEAD_TOO_LARGE)
-            raise ValueError(says)  # ends the parser, which ends in `send_400_response`
+    def _too_large(self) -> Reply:
+        says = f"a head of more than {self._guard.settings.head_bytes_max} bytes"
+        return no(Refused("SEC-001", says, name="TooLarge"), status=HEAD_TOO_LARGE)
 
     # ------------------------------------------------------------------------------------ refusing
 

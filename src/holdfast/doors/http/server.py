@@ -91,7 +91,7 @@ def listening_socket(settings: HttpSettings) -> socket.socket:
         family, kind, number, _, address = socket.getaddrinfo(
             settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        sock = socket.socket(family, kind, number)
+        sock = socket.socket(family, kind, number)  # told that it is TCP: else asyncio leaves Nagle's delay on
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             sock.bind(address)

@@ -105,6 +105,8 @@ async def _show(desk: Desk, _: Visitor, asked: OneBlock) -> BlockShown | Refused
         return block
     final = await desk.source.ask(finalized)
     found = await light.transactions(desk.source.journal, block)
+    if isinstance(found, Refused):
+        return found
     return BlockShown(block, block.height <= final, [number for number, _ in found])
 
 
@@ -127,16 +129,17 @@ async def _prove(desk: Desk, _: Visitor, asked: OneTask) -> AdmissionProof | Ref
 
 
 async def _block_of(desk: Desk, job: Job) -> Block | Refused:
-    """The block on the active chain whose events include the job's admission: usually that of its own height."""
-    height = job.height
-    while True:
-        block = await read.block(desk.source, height)
-        if block is None:
-            hint = "ask again when the open block is sealed"
-            return Refused("CHN-002", f"job {job.id.hex()} is in a block that is still open", hint, "NoResultYet")
-        if block.last_event >= job.event:
+    """The block whose events include the job's admission: that of its own height, or after a reorg one nearby."""
+    head = await newest(desk)
+    if job.event > head.last_event:
+        hint = "ask again when the open block is sealed"
+        return Refused("CHN-002", f"job {job.id.hex()} is in a block that is still open", hint, "NoResultYet")
+    height = min(job.height, head.height)
+    while (block := await read.block(desk.source, height)) is not None:
+        if block.first_event <= job.event <= block.last_event:
             return block
-        height = Height(height + 1)
+        height = Height(height + (1 if block.last_event < job.event else -1))
+    return Refused("CHN-002", f"the chain changed below job {job.id.hex()}", "ask again", "NoResultYet")
 
 
 async def _roll_back(desk: Desk, visitor: Visitor, asked: To) -> RolledBack | Refused:

@@ -112,17 +112,17 @@ async def _enqueue(desk: Desk, visitor: Visitor, asked: Enqueue) -> Receipt | Re
     command = prepare(policy, caller, visitor.tier, asked.payload, asked.max_fee, nonce, key)
     if isinstance(command, Refused):
         return command
-    outcome = await desk.submit(command)
+    outcome = await desk.submit(_signed(visitor, "cap.enqueue", command))
     return outcome if isinstance(outcome, Refused) else await _receipt(desk, outcome, policy)
 
 
 async def _receipt(desk: Desk, outcome: Accepted, policy: Policy) -> Receipt | Refused:
     if isinstance(outcome.fact, acts.JobAdmitted):
         return receipt(outcome.fact, outcome.event, policy, is_repeat=False)
-    first = await read.job_of(desk.source, outcome.event)
+    first = await read.admitted(desk.source, outcome.event) or await read.job_of(desk.source, outcome.event)
     if first is None:
         return Refused("JOB-002", f"event {outcome.event} admitted this job; its record is gone", name="NotFound")
-    return receipt(first, first.event, policy, is_repeat=True)
+    return receipt(first, outcome.event, policy, is_repeat=True)
 
 
 def _idempotency(visitor: Visitor, key: str | None) -> bytes | Refused:
@@ -155,19 +155,17 @@ async def _jobs(desk: Desk, _: Visitor, asked: ManyJobs) -> read.Listing | Refus
 
 
 async def _cancel(desk: Desk, visitor: Visitor, asked: OneJob) -> Done | Refused:
-    return await _own_or_privileged(desk, visitor, "cap.cancel", acts.Cancel(asked.task_id, visitor.account))
+    return done(await desk.submit(_signed(visitor, "cap.cancel", acts.Cancel(asked.task_id, visitor.account))))
 
 
 async def _raise_fee(desk: Desk, visitor: Visitor, asked: NewFee) -> Done | Refused:
     command = acts.RaiseFee(asked.task_id, Amount(asked.max_fee), visitor.account)
-    return await _own_or_privileged(desk, visitor, "cap.raiseFee", command)
+    return done(await desk.submit(_signed(visitor, "cap.raiseFee", command)))
 
 
-async def _own_or_privileged(desk: Desk, visitor: Visitor, name: str, command: Any) -> Done | Refused:
-    """A requester acts for itself; an operator acts on others' jobs and leaves its name."""
-    if visitor.role is Role.REQUESTER:
-        return done(await desk.submit(command))
-    return done(await desk.submit(Act(visitor.name, name, command)))
+def _signed(visitor: Visitor, name: str, command: Any) -> Any:
+    """A requester acts for itself; an operator acts on behalf of others and leaves its name (SEC-001)."""
+    return command if visitor.role is Role.REQUESTER else Act(visitor.name, name, command)
 
 
 METHODS: Final[dict[str, Method]] = {

@@ -3,35 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
-import stat
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Any, Final
 
 import typer
 
 from holdfast.cli import Command, verb
+from holdfast.cli.doctor.doors import doors
+from holdfast.cli.doctor.finding import Finding
+from holdfast.cli.doctor.ground import folder, keys, socket
 from holdfast.cli.speak import configured, finding
 from holdfast.client import SOCKET, Client, NodeRefused, NodeUnreachable
 from holdfast.config import Config, Store
+from holdfast.core.policy import ChainPolicy
 from holdfast.core.refusal import Corrupt, Unavailable
-from holdfast.doors.local import SOCKET_PATH_MAX
 
 app = verb()
-FREE_BYTES_MIN: Final = 1 << 30
 CLOCK_BEHIND_MS: Final = 1_000
-
-
-class Finding(NamedTuple):
-    """One thing looked at."""
-
-    is_good: bool
-    what: str
-    says: str
-    hint: str = ""
+BLOCK_LATE_MS: Final = 30_000
+"""A block this much later than it should be is no accident of the machine."""
 
 
 @app.command(cls=Command)
@@ -40,10 +31,11 @@ def doctor(
     config: Annotated[Path | None, typer.Option(help="TOML file. [default: ./holdfast.toml if it exists]")] = None,
     store: Annotated[str | None, typer.Option(help="sqlite or postgres. [default: sqlite]")] = None,
 ) -> None:
-    """Check folder, disk, clock, store and node without changing anything. Exit code 1 if something needs a hand."""
+    """Check folder, keys, disk, clock, store, doors and node, changing nothing. Exit code 1 if something needs a hand."""
     settings = configured(config, {"data": data, "store": store}, with_stores=True)
-    findings = [*_folder(settings.data), *_socket(settings.data), *asyncio.run(_store(settings))]
-    findings += asyncio.run(_node(settings.data))
+    findings = [*folder(settings.data), *socket(settings.data), *keys(settings.data), *asyncio.run(_store(settings))]
+    is_up, about_node = asyncio.run(_node(settings))
+    findings += [*about_node, *doors(settings, is_up)]
     for each in findings:
         print(finding(*each))
     bad = sum(not each.is_good for each in findings)
@@ -51,27 +43,7 @@ def doctor(
     raise typer.Exit(1 if bad else 0)
 
 
-def _folder(data: Path) -> Iterator[Finding]:
-    if not data.exists():
-        yield Finding(True, "folder", f"{data} does not exist yet", "the first start makes it")
-    else:
-        status = data.stat()
-        mode = stat.S_IMODE(status.st_mode)
-        private = mode & 0o077 == 0 and status.st_uid == os.getuid()
-        yield Finding(private, "folder", f"{data} has mode {mode:04o}", "" if private else f"chmod 700 {data}")
-        writable = os.access(data, os.W_OK | os.X_OK)
-        yield Finding(writable, "write", "can be written" if writable else "cannot be written by this user")
-    there = next(folder for folder in (data.absolute(), *data.absolute().parents) if folder.exists())
-    free = shutil.disk_usage(there).free
-    hint = "" if free >= FREE_BYTES_MIN else "a full disk stops the node until there is room; nothing confirmed is lost"
-    yield Finding(free >= FREE_BYTES_MIN, "disk", f"{free // 2**20} MiB free", hint)
-
-
-def _socket(data: Path) -> Iterator[Finding]:
-    size = len(os.fsencode(data.absolute() / SOCKET))
-    good = size <= SOCKET_PATH_MAX
-    hint = "" if good else "use a data folder with a shorter path"
-    yield Finding(good, "socket", f"its path has {size} of at most {SOCKET_PATH_MAX} bytes", hint)
+# ------------------------------------------------------------------------------------------------ the store
 
 
 async def _store(settings: Config) -> list[Finding]:
@@ -83,10 +55,9 @@ async def _store(settings: Config) -> list[Finding]:
     journal, tables = stores(settings)
     try:
         tip, faults = await journal.tip(), [*await journal.faults(), *await tables.faults()]
-        behind_ms = tip.time_ms - time.time_ns() // 1_000_000
         findings += [
             Finding(True, "journal", f"ends at batch {tip.number}, event {tip.last}, epoch {tip.epoch}"),
-            _clock(behind_ms),
+            clock(tip.time_ms - _now_ms(), "the last batch"),
             *(Finding(False, "store", fault, "holdfast db check says more") for fault in faults),
         ]
     except (Unavailable, Corrupt) as fault:
@@ -97,9 +68,10 @@ async def _store(settings: Config) -> list[Finding]:
     return findings
 
 
-def _clock(behind_ms: int) -> Finding:
+def clock(behind_ms: int, what: str) -> Finding:
+    """The machine's clock against what the node has written down."""
     good = behind_ms <= CLOCK_BEHIND_MS
-    says = "not behind the journal" if good else f"{behind_ms // 1000} s behind the last batch"
+    says = f"not behind {what}" if good else f"{behind_ms // 1000} s behind {what}"
     return Finding(good, "clock", says, "" if good else "set the clock; until then the node's time stands still")
 
 
@@ -118,12 +90,36 @@ async def _server(settings: Config) -> list[Finding]:
     return said + [Finding(False, each.setting, f"{each.value}: {each.why}", hint) for each in found]
 
 
-async def _node(data: Path) -> list[Finding]:
-    if not (data / SOCKET).exists():
-        return [Finding(True, "node", "not running")]
+# ------------------------------------------------------------------------------------------------ the node
+
+
+async def _node(settings: Config) -> tuple[bool, list[Finding]]:
+    """Whether it is up, and how it is."""
+    if not (settings.data / SOCKET).exists():
+        return False, [Finding(True, "node", "not running")]
     try:
-        async with Client(data, patience_s=2.0, answer_within_s=2.0) as node:
-            status = await node.status()
+        async with Client(settings.data, patience_s=2.0, answer_within_s=2.0) as node:
+            status, head = await node.status(), await node.call("chain.head")
     except (NodeUnreachable, NodeRefused) as fault:
-        return [Finding(False, "node", str(fault), "it was killed, or it hangs: start or restart it")]
-    return [Finding(True, "node", f"{status['role']}, {status['phase']}, event {status['event']}")]
+        return False, [Finding(False, "node", str(fault), "it was killed, or it hangs: start or restart it")]
+    found = Finding(True, "node", f"{status['role']}, {status['phase']}, event {status['event']}")
+    return True, [found, chain(head, settings.policy.chain, _now_ms())]
+
+
+def chain(head: dict[str, Any], policy: ChainPolicy, now_ms: int) -> Finding:
+    """CHN-002: whether blocks come in time; the clock is held against the newest one."""
+    block, open_ = head["block"], head["open_transactions"]
+    age_ms = now_ms - block["time_ms"]
+    if block["height"] == 0:
+        return Finding(True, "chain", "no block yet", "the first one is sealed within a minute")
+    if age_ms < -CLOCK_BEHIND_MS:
+        hint = "set the clock; until then the node's time stands still"
+        return Finding(False, "chain", f"block {block['height']} is {-age_ms // 1000} s ahead of the clock", hint)
+    late_ms = age_ms - (policy.block_ms if open_ else policy.idle_block_ms)
+    good = late_ms <= BLOCK_LATE_MS
+    says = f"block {block['height']} is {max(0, age_ms) // 1000} s old, {head['finalized']} final"
+    return Finding(good, "chain", says, "" if good else "the node seals no blocks: its log says why")
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,4 +1,4 @@
-"""A lease: one job in the hands of one provider for a while."""
+"""The name of a lease."""
 
 from __future__ import annotations
 

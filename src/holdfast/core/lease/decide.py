@@ -1,0 +1,151 @@
+"""Whether a lease is acknowledged, renewed, given back, or over."""
+
+from __future__ import annotations
+
+from holdfast.core import retry
+from holdfast.core.event import Decided, Event
+from holdfast.core.job.record import LIVE, Job, ends_ms
+from holdfast.core.lease.acts import (
+    AckLease,
+    DeclineLease,
+    FailLease,
+    JobExpired,
+    JobFailed,
+    LeaseAcked,
+    LeaseClosed,
+    LeaseRenewed,
+    Reap,
+    RenewLease,
+)
+from holdfast.core.lease.record import Lease, LeaseStatus, Leasing, is_live, lease_ms
+from holdfast.core.queue import decide as may_queue
+from holdfast.core.queue.acts import Cancel, JobCancelled
+from holdfast.core.queue.decide import job_of
+from holdfast.core.refusal import Refused
+from holdfast.core.values import LeaseId, ProviderId, TaskId
+
+ATTEMPTS_EXHAUSTED, TTL_OVER = "ATTEMPTS_EXHAUSTED", "TTL"
+
+
+def ack(state: Leasing, command: AckLease, now_ms: int) -> Decided | Refused:
+    """LEA-003: in time it is an ACK; again it is the same one."""
+    lease = held_by(state, command.id, command.provider_id, now_ms)
+    if isinstance(lease, Refused):
+        return lease
+    if lease.acked_ms is not None:
+        return Decided((), since=lease.event)
+    if now_ms >= lease.ack_by_ms:
+        return Refused("LEA-003", f"lease {lease.id.hex()}: the time for its ACK is over", name="LeaseLost")
+    return Decided((LeaseAcked(lease.id, now_ms),))
+
+
+def renew(state: Leasing, command: RenewLease, now_ms: int) -> Decided | Refused:
+    """LEA-004: while the lease lives, both marks move by a part of T, a few times."""
+    lease = held_by(state, command.id, command.provider_id, now_ms)
+    if isinstance(lease, Refused):
+        return lease
+    policy = state.policy.lease
+    if command.renewal == lease.renewals:
+        return Decided((), since=lease.event)
+    if command.renewal != lease.renewals + 1:
+        return Refused("LEA-004", f"renewal {command.renewal} after {lease.renewals}", name="InvalidParams")
+    if lease.renewals >= policy.renewals_max:
+        return Refused("LEA-004", f"lease {lease.id.hex()} was renewed {lease.renewals} times", "finish, or let it go")
+    more = lease_ms(state.queue.jobs[lease.job_id].kind, policy) * policy.renew_extends_per_mille // 1_000
+    marks = (lease.t_deadline_ms + more, lease.renew_by_ms + more)
+    return Decided((LeaseRenewed(lease.id, *marks, now_ms >= lease.renew_by_ms),))
+
+
+def decline(state: Leasing, command: DeclineLease, now_ms: int) -> Decided | Refused:
+    """LEA-006: no failure; the job waits again at once."""
+    lease = held_by(state, command.id, command.provider_id, now_ms)
+    if isinstance(lease, Refused):
+        return lease
+    return Decided((LeaseClosed(lease.id, LeaseStatus.CANCELLED, command.reason[:64], now_ms, False, now_ms),))
+
+
+def fail(state: Leasing, command: FailLease, now_ms: int) -> Decided | Refused:
+    """RTY-001: PROVIDER_FAIL counts."""
+    lease = held_by(state, command.id, command.provider_id, now_ms)
+    if isinstance(lease, Refused):
+        return lease
+    return Decided(failed(state, lease, LeaseStatus.CANCELLED, "PROVIDER_FAIL", now_ms))
+
+
+def cancel(state: Leasing, command: Cancel, now_ms: int) -> Decided | Refused:
+    """JOB-008: a job that somebody works on is taken from them first, without blame."""
+    job = job_of(state, command.id, command.by)
+    lease = None if isinstance(job, Refused) else state.leases.by_job.get(job.id)
+    if isinstance(job, Refused) or lease is None:
+        return may_queue.cancel(state, command, now_ms)
+    if lease.submitted is not None:
+        return Refused("RCV-001", f"job {job.id.hex()} waits for the verdict on its result", "ask again in a moment")
+    closed = LeaseClosed(lease.id, LeaseStatus.CANCELLED, "JOB_CANCELLED", now_ms, False, now_ms)
+    return Decided((closed, JobCancelled(job.id, command.reason, now_ms)), preface=1)
+
+
+def held_by(state: Leasing, id_: LeaseId, provider_id: ProviderId, now_ms: int) -> Lease | Refused:
+    """The live lease, if it is this provider's and not handed in yet."""
+    lease = state.leases.by_id.get(id_)
+    if lease is None or not is_live(lease, now_ms):
+        return Refused("LEA-005", f"lease {id_.hex()} is over", "its job went to others or has ended", "LeaseLost")
+    if lease.provider_id != provider_id:
+        return Refused("PRV-003", f"lease {id_.hex()} is another provider's", name="Forbidden")
+    if lease.submitted is not None:
+        return Refused("RCV-001", f"lease {id_.hex()} waits for the verdict on what was handed in")
+    return lease
+
+
+def reap(state: Leasing, command: Reap, now_ms: int) -> Decided | Refused:
+    """LEA-003, LEA-005, TTL-001: what is over by now, in bounded lots; each job is looked at once."""
+    events: list[Event] = []
+    ended: set[bytes] = set()
+    for job_id in list(state.queue.agenda.upto(now_ms)):
+        job = state.queue.jobs.get(TaskId(job_id))
+        if job is not None and is_over(state, job, now_ms) and len(ended) < command.limit:
+            events += expired(state, job, now_ms)
+            ended.add(job.id)
+    for lease_id in list(state.leases.agenda.upto(now_ms)):
+        lease = state.leases.by_id.get(LeaseId(lease_id))
+        if lease is None or lease.submitted is not None or lease.job_id in ended or len(ended) >= command.limit:
+            continue
+        if why := _why_over(lease, now_ms):
+            events += failed(state, lease, *why, now_ms)
+            ended.add(lease.job_id)
+    return Decided(tuple(events), since=None if events else state.last_event)
+
+
+def _why_over(lease: Lease, now_ms: int) -> tuple[LeaseStatus, str] | None:
+    if not is_live(lease, now_ms):
+        return LeaseStatus.EXPIRED, "LEASE_EXPIRED"
+    if lease.acked_ms is None and now_ms >= lease.ack_by_ms:
+        return LeaseStatus.CANCELLED, "ACK_TIMEOUT"
+    return None
+
+
+def failed(state: Leasing, lease: Lease, status: LeaseStatus, reason: str, now_ms: int) -> tuple[Event, ...]:
+    """RTY-001, RTY-002: the job waits and tries again, unless it has failed too often or its time would be over."""
+    job, policy = state.queue.jobs[lease.job_id], state.policy.retry
+    wait_ms = retry.delay_ms(job.kind, job.id, job.failures, policy)
+    closed = LeaseClosed(lease.id, status, reason, now_ms, True, now_ms + wait_ms)
+    if job.failures + 1 >= policy.failures_max:
+        return closed, JobFailed(job.id, ATTEMPTS_EXHAUSTED, now_ms)
+    if now_ms + wait_ms >= ends_ms(job):
+        return closed, JobExpired(job.id, TTL_OVER, now_ms)
+    return (closed,)
+
+
+def expired(state: Leasing, job: Job, now_ms: int) -> tuple[Event, ...]:
+    """TTL-001: whatever runs is cancelled without blame."""
+    lease = state.leases.by_job.get(job.id)
+    over = JobExpired(job.id, TTL_OVER, now_ms)
+    if lease is None:
+        return (over,)
+    return LeaseClosed(lease.id, LeaseStatus.CANCELLED, "JOB_EXPIRED", now_ms, False, now_ms), over
+
+
+def is_over(state: Leasing, job: Job, now_ms: int) -> bool:
+    """TTL-001: whether a job's time has ended; what was handed in freezes it until the verdict."""
+    lease = state.leases.by_job.get(job.id)
+    is_frozen = lease is not None and lease.submitted is not None
+    return job.state in LIVE and now_ms >= ends_ms(job) and not is_frozen

@@ -1,0 +1,85 @@
+"""A proof: what a provider shows for its work, and the nullifier that lets it count only once."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.core.canon import Domain, H, NotCanonical, canonical, decode
+from holdfast.core.refusal import Refused
+from holdfast.core.values import Digest, Height, LeaseId, ProviderId, TaskId
+
+PROOF_TAG: Final = "holdfast.proof.v1"
+NULLIFIER: Final = Domain("animica.proof.nullifier", (1,))
+
+
+class ProofType(IntEnum):
+    """PRF-001: the kind of work, as the number that is hashed."""
+
+    AI = 1
+    QUANTUM = 2
+
+
+def window_of(enqueue_height: Height, window_blocks: int) -> int:
+    """PRF-001: the window that a job enqueued at that height belongs to."""
+    return enqueue_height // window_blocks
+
+
+def nullifier(type: ProofType, window: int, body: object) -> Digest:
+    """PRF-001: one proof, one nullifier, whoever submits it again."""
+    return packed_nullifier(type, window, canonical(body))
+
+
+def packed_nullifier(type: int, window: int, body: bytes) -> Digest:
+    """The same of a body that is canonical bytes already."""
+    return NULLIFIER.make(int(type), window, body)
+
+
+class Envelope(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """PRF-001: a proof as it travels: which verifier is asked, the canonical body, and who signed it."""
+
+    type: int
+    method: str
+    body: bytes
+    """Canonical map: task_id, lease_id, provider, output_digest, output_size, metrics."""
+    signature: bytes
+
+
+class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
+    """What a proof's body says."""
+
+    task_id: TaskId
+    lease_id: LeaseId
+    provider: ProviderId
+    output_digest: Digest
+    output_size: int
+    metrics: dict[str, int | str] = {}
+
+
+def body_of(task_id: bytes, lease_id: bytes, provider: bytes, digest: bytes, size: int, metrics: Any) -> bytes:
+    """The canonical body; `metrics` is a map of integers and texts."""
+    told = {"lease_id": lease_id, "metrics": metrics, "output_digest": digest, "output_size": size}
+    return canonical(told | {"provider": provider, "task_id": task_id})
+
+
+def signed_bytes(envelope_type: int, method: str, body: bytes) -> bytes:
+    """What the provider signs (PRV-003): the lease id inside makes it good for this lease alone."""
+    return H(PROOF_TAG, envelope_type, method.encode(), body)
+
+
+def read_body(raw: bytes) -> Body | Refused:
+    """The body, or what is wrong with it."""
+    try:
+        return msgspec.convert(decode(raw), Body, builtin_types=(bytes,))
+    except (NotCanonical, msgspec.ValidationError) as fault:
+        return Refused("PRF-001", f"body: {fault}", name="InvalidParams")
+
+
+def pack(envelope: Envelope) -> bytes:
+    return msgspec.msgpack.encode(envelope)
+
+
+def unpack(raw: bytes) -> Envelope:
+    return msgspec.msgpack.decode(raw, type=Envelope)

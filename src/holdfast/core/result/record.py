@@ -1,0 +1,63 @@
+"""A result as it is kept: the record of the source (RES-003), and the leaf that stays for ever (RES-008)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Protocol
+
+import msgspec
+
+from holdfast.core.canon import canonical
+from holdfast.core.chain.blocks import Linked
+from holdfast.core.lease.record import Leasing
+from holdfast.core.values import AccountId, Digest, EventNo, Height, ProviderId, TaskId
+
+
+class ResultStatus(StrEnum):
+    """Where a result is; PENDING and EXPIRED are views of the job."""
+
+    UNLINKED = "UNLINKED"
+    """Its block was taken back; the proof waits for the next one."""
+    RESOLVED = "RESOLVED"
+    CONSUMED = "CONSUMED"
+
+
+class Result(msgspec.Struct, array_like=True, gc=False):
+    """One result; a row of the table `result`, whose key is the event that accepted its proof."""
+
+    event: EventNo
+    task_id: TaskId
+    status: ResultStatus
+    height_resolved: Height
+    proof_nullifier: Digest
+    result_digest: Digest
+    result_size: int
+    mime_type: str
+    da_commitment: Digest | None
+    expires_at: Height
+    leaf_index: int
+    provider_id: ProviderId
+    payee: AccountId
+    charged: int
+    method: str
+    reasons: str
+
+
+class Leaf(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A leaf of the log of all results; a row of the table `leaf`, whose key is its place in the log."""
+
+    place: int
+    height: Height
+    raw: bytes
+
+
+class Resolving(Linked, Leasing, Protocol):
+    """What this station needs of the state."""
+
+    results: dict[TaskId, Result]
+
+
+def leaf_of(result: Result) -> bytes:
+    """RES-008: all that a light client needs to know of a result."""
+    told = [result.task_id, result.proof_nullifier, result.result_digest, result.result_size]
+    return canonical([*told, result.da_commitment, result.height_resolved])

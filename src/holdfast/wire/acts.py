@@ -1,0 +1,97 @@
+"""What agents sign and nodes check (PRV-003): the bytes under every signature, and what is written in them."""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from holdfast.core.canon import H, NotCanonical, canonical, decode
+from holdfast.core.refusal import Refused
+
+REGISTER_TAG: Final = "holdfast.register.v1"
+OPEN_TAG: Final = "holdfast.open.v1"
+ACTS_TAG: Final = "holdfast.acts.v1"
+OUTPUT_TAG: Final = "holdfast.output.v1"
+EVIDENCE_TAG: Final = "holdfast.evidence.v1"
+FAIL_TAG: Final = "holdfast.fail.v1"
+
+
+class Registration(msgspec.Struct, frozen=True):
+    """What a provider says of itself."""
+
+    nonce: bytes
+    public: bytes
+    name: str
+    account: str
+    capabilities: dict[str, dict[str, Any]]
+    region: str
+    price: int
+    slots: int
+    attested_until_ms: int
+
+
+class Act(msgspec.Struct, frozen=True):
+    """One of: ack, renew, decline, beat; the fields that it takes are set."""
+
+    act: str
+    lease_id: bytes = b""
+    renewal: int = 0
+    reason: str = ""
+    slots: int = 0
+
+
+class Acts(msgspec.Struct, frozen=True):
+    """Several acts on one stream, counted, so that none is played again."""
+
+    nonce: bytes
+    count: int
+    acts: list[Act]
+
+
+def pack(value: Registration | Acts) -> bytes:
+    """The canonical body that is signed."""
+    return canonical(msgspec.to_builtins(value, builtin_types=(bytes,)))
+
+
+S = TypeVar("S", Registration, Acts)
+
+
+def read_registration(body: bytes) -> Registration | Refused:
+    return _read(body, Registration)
+
+
+def read_acts(body: bytes) -> Acts | Refused:
+    return _read(body, Acts)
+
+
+def _read(body: bytes, kind: type[S]) -> S | Refused:
+    try:
+        return msgspec.convert(decode(body), kind, builtin_types=(bytes,))
+    except (NotCanonical, msgspec.ValidationError) as fault:
+        return Refused("PRV-003", f"body: {fault}", name="InvalidParams")
+
+
+def to_sign_registration(body: bytes) -> bytes:
+    return H(REGISTER_TAG, body)
+
+
+def to_sign_open(nonce: bytes, provider_id: bytes) -> bytes:
+    return H(OPEN_TAG, nonce, provider_id)
+
+
+def to_sign_acts(body: bytes) -> bytes:
+    return H(ACTS_TAG, body)
+
+
+def to_sign_output(lease_id: bytes, digest: bytes, size: int) -> bytes:
+    return H(OUTPUT_TAG, lease_id, digest, size)
+
+
+def to_sign_hello(nonce: bytes, channel_id: str, session_id: str) -> bytes:
+    return H(EVIDENCE_TAG, nonce, channel_id.encode(), session_id.encode())
+
+
+def to_sign_failure(lease_id: bytes, reason: str) -> bytes:
+    """A failure is told in the evidence; the signature makes it the provider's own word."""
+    return H(FAIL_TAG, lease_id, reason.encode())

@@ -1,0 +1,158 @@
+"""A disk that says no: a failed sync is never asked again, nothing confirmed is lost, nothing fails in silence."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+from tests.spool.spools import (
+    CHANNEL,
+    SESSION,
+    Fault,
+    FaultyDisk,
+    emitted,
+    folder,
+    layouts,
+    opened,
+    refused,
+    replayed,
+    spool_files,
+)
+
+from holdfast.spool import Spool, Ticket, Unavailable
+
+SPOOL = ".spool.jsonl"
+
+
+@layouts
+@pytest.mark.rule("SP-CRASH-003")
+@pytest.mark.parametrize("verb", ["write", "sync"])
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
+def test_after_a_failed_write_or_sync_the_records_go_into_a_new_segment_and_the_file_is_left(
+    tmp_path: Path, segment_bytes: int | None, verb: str, code: int
+) -> None:
+    disk = FaultyDisk()
+    spool = opened(tmp_path, disk=disk, segment_bytes=segment_bytes)
+    emitted(spool, 2)
+    failed = spool_files(tmp_path)[-1]
+    disk.faults.append(Fault(verb, code=code, where=SPOOL))
+    disk.calls.clear()
+    emitted(spool, 3)
+    about = [call for call in disk.calls if call[1] == failed.name]
+    assert about == ([("write", failed.name)] if verb == "write" else [("write", failed.name), ("sync", failed.name)])
+    assert f"{SESSION}@{3:020d}{SPOOL}" in [path.name for path in spool_files(tmp_path)]
+    assert ("sync_folder", CHANNEL) in disk.calls
+    emitted(spool, 2)
+    assert replayed(spool) == [1, 2, 3, 4, 5, 6, 7]
+    assert spool.metrics().failures == 1
+    spool.close()
+    again = opened(tmp_path)
+    assert replayed(again) == [1, 2, 3, 4, 5, 6, 7]
+    again.close()
+
+
+@layouts
+@pytest.mark.rule("SP-CRASH-003")
+def test_a_disk_that_goes_on_failing_ends_the_session_loudly_and_keeps_what_was_spooled(
+    tmp_path: Path, segment_bytes: int | None
+) -> None:
+    disk = FaultyDisk()
+    spool = opened(tmp_path, disk=disk, segment_bytes=segment_bytes)
+    emitted(spool, 2)
+    disk.faults.append(Fault("sync", times=1_000, where=SPOOL))
+    ticket = spool.emit("BLOCK_START", {})
+    assert isinstance(ticket, Ticket)
+    spool.step()
+    with pytest.raises(Unavailable, match="SP-CRASH-003"):
+        ticket.wait(0)
+    assert refused(spool.emit("BLOCK_START", {}), "SessionEnded").rule == "SP-CRASH-003"
+    assert spool.spooled_sequence == 2
+    assert replayed(spool) == [1, 2]
+    with pytest.raises(Unavailable, match="SP-CRASH-003"):
+        spool.close()
+    disk.faults.clear()
+    again = opened(tmp_path)
+    assert replayed(again)[:2] == [1, 2]
+    emitted(again, 1)
+    again.close()
+
+
+@pytest.mark.rule("SP-CRASH-003")
+def test_a_task_that_waits_is_told_of_the_end_too(tmp_path: Path) -> None:
+    import asyncio
+
+    disk = FaultyDisk()
+    spool = Spool.open(CHANNEL, SESSION, root=tmp_path, disk=disk)
+    assert isinstance(spool, Spool)
+    disk.faults.append(Fault("sync", times=1_000, where=SPOOL))
+
+    async def wait() -> None:
+        ticket = spool.emit("BLOCK_START", {})
+        assert isinstance(ticket, Ticket)
+        await ticket
+
+    with pytest.raises(Unavailable, match="SP-CRASH-003"):
+        asyncio.run(wait())
+    with pytest.raises(Unavailable):
+        spool.close()
+
+
+@layouts
+@pytest.mark.rule("SP-RET-003")
+def test_a_full_disk_gets_its_last_word_from_the_reserve(tmp_path: Path, segment_bytes: int | None) -> None:
+    disk = FaultyDisk()
+    spool = opened(tmp_path, disk=disk, segment_bytes=segment_bytes)
+    emitted(spool, 2)
+    disk.faults.append(Fault("write", times=2, code=errno.ENOSPC, where=SPOOL))
+    disk.free_bytes = 0
+    emitted(spool, 2)
+    assert ("unlink", f"{SESSION}.reserve") in disk.calls
+    spool.step()
+    assert b"EVIDENCE_SPOOL_FULL" in list(spool.replay(0))[-1]
+    assert replayed(spool) == [1, 2, 3, 4, 5]
+    refused(spool.emit("BLOCK_START", {}), "SpoolFull")
+    disk.free_bytes = None
+    spool.step()
+    emitted(spool, 1)
+    spool.close()
+
+
+@layouts
+@pytest.mark.parametrize("verb", ["create", "write", "preallocate", "sync", "sync_folder"])
+def test_a_disk_that_fails_at_any_step_of_opening_is_told_and_leaves_nothing_locked(
+    tmp_path: Path, segment_bytes: int | None, verb: str
+) -> None:
+    for call in range(1, 9):
+        disk = FaultyDisk(Fault(verb, call=call))
+        try:
+            spool = Spool.open(CHANNEL, SESSION, root=tmp_path, disk=disk, segment_bytes=segment_bytes, threads=False)
+            assert isinstance(spool, Spool)
+            spool.close()
+        except Unavailable:
+            assert not disk.faults
+        spool = opened(tmp_path, segment_bytes=segment_bytes)
+        emitted(spool, 1)
+        spool.close()
+        if disk.faults:
+            break
+    spool = opened(tmp_path, segment_bytes=segment_bytes)
+    assert replayed(spool) == list(range(1, spool.spooled_sequence + 1))
+    spool.close()
+
+
+@pytest.mark.rule("SP-CRASH-003")
+def test_what_a_failed_file_holds_beyond_its_successors_first_record_does_not_count(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    spool = opened(tmp_path, disk=disk)
+    emitted(spool, 2)
+    disk.faults.append(Fault("sync", where=SPOOL))
+    emitted(spool, 3)  # written to the plain file, not synced; written again to the segment
+    assert spool_files(tmp_path)[0].read_bytes().count(b"\n") == 5
+    emitted(spool, 1)
+    spool.close()
+    again = opened(tmp_path)
+    assert replayed(again) == [1, 2, 3, 4, 5, 6]
+    assert next(again.replay(2)) in spool_files(tmp_path)[1].read_bytes()
+    again.close()
+    assert not list(folder(tmp_path).glob("*.quarantine"))
