@@ -6,7 +6,7 @@ import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from itertools import count
 from typing import Any
 
@@ -245,13 +245,24 @@ async def test_a_stream_ends_with_the_key_that_opened_it(how: str, monkeypatch: 
 
 async def test_a_client_that_has_left_is_forgotten(house: House) -> None:
     token = await house.token()
-    for extra in (b"", b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"):  # also one that has asked something more
+    follow = b"GET /events HTTP/1.1\r\nhost: x\r\nauthorization: Bearer " + token.encode() + b"\r\n\r\n"
+    more = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
+    for asked in (follow, follow + more):
         async with house.wire() as (reader, writer):
-            writer.write(b"GET /events HTTP/1.1\r\nhost: x\r\nauthorization: Bearer " + token.encode() + b"\r\n\r\n")
+            writer.write(asked)
             await reader.readuntil(b"retry")
-            writer.write(extra)
-            await writer.drain()
             assert house.door.tally.subscribers() == 1
+        await until(lambda: house.door.tally.subscribers() == 0)
+
+
+async def test_on_a_streams_connection_there_is_nothing_more_to_ask(house: House) -> None:
+    token = await house.token()
+    async with house.wire() as (reader, writer):
+        writer.write(b"GET /events HTTP/1.1\r\nhost: x\r\nauthorization: Bearer " + token.encode() + b"\r\n\r\n")
+        await reader.readuntil(b"retry")
+        writer.write(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
+        with suppress(ConnectionError):
+            assert b"alive" not in await asyncio.wait_for(reader.read(), WITHIN_S)
         await until(lambda: house.door.tally.subscribers() == 0)
 
 

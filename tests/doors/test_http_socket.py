@@ -20,7 +20,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from holdfast.core.escrow.acts import Mint, Reserve
 from holdfast.core.key import Role
 from holdfast.core.values import AccountId, Amount
-from holdfast.doors.http import broadcast
+from holdfast.doors.http import broadcast, topics
 
 pytestmark = pytest.mark.rule("RPC-001")
 A = some_id(1).hex()
@@ -375,6 +375,23 @@ async def test_subscriptions_have_limits() -> None:
             assert said["error"]["data"]["name"] == "Unavailable"
 
 
+@pytest.mark.rule("EVT-001")
+async def test_an_event_is_encoded_once_for_all_subscriptions(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+
+    def shown(recorded: Any, topic: str) -> dict[str, Any]:
+        made.append(recorded.number)
+        return topics.shown(recorded, topic)
+
+    monkeypatch.setattr(broadcast, "shown", shown)
+    async with socket(house, await house.token()) as one, socket(house, await house.token()) as two:
+        for wire in (one, one, two):
+            assert "result" in await ask(wire, "events.subscribe")
+        await house.mint(1)
+        assert [(await heard(wire))["params"]["number"] for wire in (one, one, two)] == [4, 4, 4]
+    assert made == [4]
+
+
 # ------------------------------------------------------------------------------------------------ goodbyes
 
 
@@ -414,6 +431,10 @@ async def test_closing_the_door_answers_what_was_asked_and_says_goodbye() -> Non
         await until(lambda: house.engine.state.ledger.accounts)
         closing = asyncio.create_task(house.door.close())
         assert (await heard(wire))["method"] == "ended"
+        with pytest.raises(OSError, match=r"(?i)connect"):
+            await asyncio.open_connection("127.0.0.1", house.door.port)
+        for _ in range(50):
+            await asyncio.sleep(0)
         house.world.disk.release.set()
         assert (await heard(wire))["result"]["event"]
         code, reason = await goodbye(wire)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.core import key
+from holdfast.core import clock, key
 from holdfast.core.act import Act, ActDone
 from holdfast.core.chain import acts as chain
 from holdfast.core.chain import apply as link
@@ -63,6 +63,7 @@ Command = (
     | proof.Submit
     | proof.Judge
     | marks.TakeEvidence
+    | clock.NoteTime
     | Act
 )
 
@@ -93,6 +94,7 @@ _DECIDE: Final[dict[type, Callable[[State, Any, int], Decided | Refused]]] = {
     proof.Submit: proof.submit,
     proof.Judge: proof.judge,
     marks.TakeEvidence: marks.take,
+    clock.NoteTime: clock.note,
     Act: lambda state, act, now_ms: _by_name(act, decide(state, act.command, now_ms)),
 }
 
@@ -123,6 +125,7 @@ _AGAIN: Final[dict[TxKind, link.Again]] = {
 _APPLY: Final[dict[type[Event], Callable[[State, Any], None]]] = {
     OwnershipTaken: _owned,
     ActDone: lambda _state, _event: None,
+    clock.TimeNoted: lambda _state, _event: None,
     money.Minted: move.apply_minted,
     money.Reserved: move.apply_reserved,
     money.Charged: move.apply_charged,

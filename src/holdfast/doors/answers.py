@@ -33,6 +33,11 @@ ANSWERS: Final = {
     "QueueFull": Answer(-32004, 503, "RESOURCE_EXHAUSTED", 75),
     "BackPressure": Answer(-32005, 503, "RESOURCE_EXHAUSTED", 75),
     "NoResultYet": Answer(-32006, 409, "FAILED_PRECONDITION", 1),
+    "Expired": Answer(-32007, 410, "FAILED_PRECONDITION", 1),
+    "ResultPruned": Answer(-32008, 410, "NOT_FOUND", 1),
+    "LeaseLost": Answer(-32030, 409, "FAILED_PRECONDITION", 1),
+    "NullifierReuse": Answer(-32031, 409, "ALREADY_EXISTS", 1),
+    "EvidenceGap": Answer(-32032, 409, "OUT_OF_RANGE", 1),
     # who asks, and how much
     "Unauthorized": Answer(-32020, 401, "UNAUTHENTICATED", 77),
     "KeyExpired": Answer(-32021, 401, "UNAUTHENTICATED", 77),

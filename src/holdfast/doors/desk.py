@@ -14,6 +14,7 @@ from holdfast.core.refusal import Refused
 from holdfast.core.values import AccountId, Tier
 from holdfast.engine import read
 from holdfast.engine.outcome import Outcome
+from holdfast.ports import Blobs
 
 
 class Visitor(msgspec.Struct, frozen=True):
@@ -46,6 +47,8 @@ class Desk:
 
     def __init__(self, source: read.Source, submit: Submit, hand_on: HandOn | None = None) -> None:
         self.source, self.submit, self.hand_on = source, submit, hand_on
+        self.blobs: Blobs | None = None
+        """Where output bytes rest, on a node that holds any."""
 
 
 EVERYBODY: Final = frozenset[Role]()

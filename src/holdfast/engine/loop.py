@@ -24,6 +24,7 @@ from holdfast.engine.outcome import Accepted, Outcome, Phase
 from holdfast.engine.project import Images, Projector, RowKey, take_images
 from holdfast.engine.read import Standing
 from holdfast.engine.recover import Recovered, recover
+from holdfast.engine.stir import Stir
 from holdfast.engine.tail import Tail
 from holdfast.engine.timekeeper import Timekeeper
 from holdfast.ports import Clock, Files, Journal, Row, Tables
@@ -87,6 +88,8 @@ class Engine:
         self.phase = Phase.STOPPED
         self.fault: Exception | None = None
         self.tail = Tail(journal)
+        self.stirred = Stir()
+        """Raised whenever something was decided, before it is durable: what follows from it can share its batch."""
         self._wake = asyncio.Event()
         self._room = asyncio.Event()
         self._is_stop_asked = False
@@ -219,6 +222,7 @@ class Engine:
         batch.events.extend(decided.events)
         batch.attachments.extend(decided.attachments)
         self._wake.set()
+        self.stirred()
         return Accepted(number, fact=fact)
 
     def _apply(self, event: Event) -> None:
@@ -340,6 +344,7 @@ class Engine:
         self.tail.begin(found.tip)
         self.tail.add(batch)
         self.phase = Phase.RUNNING
+        self.stirred()
 
     def _check_nothing_lost(self, found: Tip) -> None:
         """What this owner confirmed before must still be there: a journal that forgets is never built upon."""

@@ -14,11 +14,14 @@ from holdfast.core.escrow.acts import Reserve, Reserved, hold_key
 from holdfast.core.escrow.books import Account, Hold
 from holdfast.core.event import PAYLOAD_TAG, Event, Tip
 from holdfast.core.job.record import Job, Spec
+from holdfast.core.lease.record import Lease
 from holdfast.core.policy import Policy
+from holdfast.core.provider.record import Provider
 from holdfast.core.queue.acts import JobAdmitted, job_key
 from holdfast.core.refusal import Corrupt
+from holdfast.core.result.record import Leaf, Result
 from holdfast.core.state import TABLES, State
-from holdfast.core.values import AccountId, Amount, BatchNo, Digest, EventNo, Height, HoldId, TaskId
+from holdfast.core.values import AccountId, Amount, BatchNo, Digest, EventNo, Height, HoldId, ProviderId, TaskId
 from holdfast.engine.project import RowKey
 from holdfast.engine.tail import Tail
 from holdfast.ports import Journal, Row, Tables
@@ -109,6 +112,41 @@ async def block(source: Source, height: Height) -> Block | None:
     while image is not None and image.height > height:  # not in the tables yet: a block covers the sealing of the last
         image = await _row(source, Block, "block", image.first_event)
     return image
+
+
+async def result(source: Source, id_: TaskId) -> Result | None:
+    """A result as it is now, from memory while a reorg can unlink it, else from the projection."""
+    image = await source.ask(lambda state: _copy(state.results.get(id_)))
+    if image is not None:
+        return image
+    rows, _ = await source.tables.page("result", {"task_id": id_}, 0, 1)
+    return _record(Result, rows[0]) if rows else None
+
+
+async def attempts(source: Source, id_: TaskId) -> list[Lease]:
+    """All leases of a job, in order: those that are over from the projection, the live one from memory."""
+    live = await source.ask(lambda state: _copy(state.leases.by_job.get(id_)))
+    rows, _ = await source.tables.page("lease", {"job_id": id_}, 0, PAGE_MAX)
+    found = {row[0]: _record(Lease, source.peek(("lease", row[0])) or row) for row in rows}
+    if live is not None:
+        found[live.event] = live
+    return [found[event] for event in sorted(found)]  # type: ignore[type-var]
+
+
+async def provider(source: Source, id_: ProviderId) -> Provider | None:
+    """A provider as it is now: providers never leave memory."""
+    return await source.ask(lambda state: _copy(state.providers.get(id_)))
+
+
+async def leaves(source: Source, first: int, count: int) -> list[bytes]:
+    """Leaves of the log of results, from one place on; the newest may be on their way to the tables."""
+    found = []
+    for place in range(first, first + count):
+        leaf = await _row(source, Leaf, "leaf", place)
+        if leaf is None:
+            raise Corrupt("RES-008", f"leaf {place} of the log is missing", "run holdfast db rebuild")
+        found.append(leaf.raw)
+    return found
 
 
 async def spec(source: Source, found: Job) -> bytes:

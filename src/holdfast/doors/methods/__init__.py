@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.doors.desk import Method
-from holdfast.doors.methods import chain, jobs, keys, money, node
+from holdfast.doors.methods import chain, jobs, keys, money, node, providers, results
 
 METHODS: Final[dict[str, Method]] = {
     **jobs.METHODS,
+    **results.METHODS,
+    **providers.METHODS,
     **money.METHODS,
     **chain.METHODS,
     **keys.METHODS,

@@ -12,10 +12,12 @@ from holdfast.core.canon import H
 from holdfast.core.canon import decode as decode_canonical
 from holdfast.core.job.record import Job, JobState, earliest_read_height
 from holdfast.core.key import Role
+from holdfast.core.lease.record import Lease
 from holdfast.core.policy import Policy
 from holdfast.core.queue import acts
 from holdfast.core.queue.decide import prepare
 from holdfast.core.refusal import Refused
+from holdfast.core.result.record import Result
 from holdfast.core.values import AccountId, Amount, Digest, EventNo, Height, Kind, TaskId
 from holdfast.doors.desk import REQUESTERS, Desk, Method, Visitor
 from holdfast.doors.methods.money import Done, done
@@ -83,10 +85,12 @@ class NewFee(msgspec.Struct, frozen=True):
 
 
 class JobShown(msgspec.Struct, frozen=True):
-    """A job as it is now, with what was asked."""
+    """A job as it is now, with what was asked and every attempt at it."""
 
     job: Job
     payload: Any
+    attempts: list[Lease]
+    result: Result | None
     earliest_read_height: Height
     expires_height: Height
 
@@ -141,7 +145,9 @@ async def _job(desk: Desk, _: Visitor, asked: OneJob) -> JobShown | Refused:
         return Refused("JOB-007", f"no job {asked.task_id.hex()}", name="NotFound")
     payload = decode_canonical(await read.spec(desk.source, found))
     expires = Height(found.height + desk.source.policy.result.result_ttl_blocks)
-    return JobShown(found, payload, earliest_read_height(found), expires)
+    attempts = await read.attempts(desk.source, found.id)
+    result = await read.result(desk.source, found.id)
+    return JobShown(found, payload, attempts, result, earliest_read_height(found), expires)
 
 
 async def _jobs(desk: Desk, _: Visitor, asked: ManyJobs) -> read.Listing | Refused:
