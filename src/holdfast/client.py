@@ -1,7 +1,9 @@
 """What a requester imports: asks a node over its local socket, and asks again after a crash, with the same ids.
 
     async with Client(Path("holdfast-data")) as node:
-        await node.reserve(hold_id, "alice", 500)
+        receipt = await node.enqueue({"kind": "AI", "spec": {"model": "echo", "prompt": "hi"}}, 100, "alice")
+        await node.wait(receipt["task_id"])
+        output = await node.result(receipt["task_id"])
 
 A call that returns is durable. A call that raises `NodeRefused` changed nothing. Every command carries an id, so asking
 again is safe: it is done at most once.
@@ -10,6 +12,7 @@ again is safe: it is done at most once.
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator
 from itertools import count
 from pathlib import Path
@@ -18,12 +21,17 @@ from typing import Any, Final
 
 import msgspec
 
+from holdfast.core.refusal import Corrupt
+from holdfast.core.result import result_digest
+
 SOCKET: Final = "node.sock"
 PATIENCE_S: Final = 30.0
 """How long a call is tried in all."""
 ANSWER_WITHIN_S: Final = 10.0
 """A node that does not answer for so long may hang: it is asked again on a new connection."""
 LINE_BYTES_MAX: Final = 4 << 20
+WORTH_ASKING: Final = frozenset({"BlockSealed", "JobCancelled", "JobExpired", "JobFailed"})
+"""Events after which a result may have become readable, or certain never to come."""
 _RETRY_FIRST_S, _RETRY_MAX_S = 0.02, 1.0
 
 
@@ -33,6 +41,10 @@ class NodeRefused(Exception):
     def __init__(self, code: int, name: str, rule: str, says: str, hint: str) -> None:
         super().__init__(f"{rule}: {says}" + (f" ({hint})" if hint else ""))
         self.code, self.name, self.rule, self.says, self.hint = code, name, rule, says, hint
+
+
+class JobEnded(Exception):
+    """The job ended without a result: cancelled, expired or failed; its money went back."""
 
 
 class NodeUnreachable(Exception):
@@ -64,6 +76,47 @@ class Client:
         if self._streams is not None:
             self._streams[1].close()
             self._streams = None
+
+    # ------------------------------------------------------------------------------------ jobs
+
+    async def enqueue(self, payload: dict[str, Any], max_fee: int, caller: str, key: str | None = None) -> Any:
+        """Hand a job over for a receipt; `key` makes asking again safe beyond this call, and is drawn if not given."""
+        told = {"payload": payload, "max_fee": max_fee, "caller": caller}
+        return await self.call("cap.enqueue", **told, idempotency_key=key or secrets.token_hex(16))
+
+    async def job(self, task_id: str) -> Any:
+        return await self.call("cap.getJob", task_id=task_id)
+
+    async def wait(self, task_id: str) -> Any:
+        """The result's record, as soon as a call may read it (RES-002); JobEnded where there will be none.
+
+        It waits at the event cursor, over restarts of the node and over reorgs.
+        """
+        cursor = (await self.status())["event"]
+        if (found := await self._readable(task_id)) is not None:
+            return found
+        async for event in self.follow(cursor):
+            if event["type"] in WORTH_ASKING and (found := await self._readable(task_id)) is not None:
+                return found
+        raise NodeUnreachable("the events ended")
+
+    async def _readable(self, task_id: str) -> Any:
+        try:
+            return await self.call("cap.getResult", task_id=task_id)
+        except NodeRefused as no:
+            if no.name == "NoResultYet":
+                return None
+            if no.name == "Expired":
+                raise JobEnded(no.says) from no
+            raise
+
+    async def result(self, task_id: str) -> bytes:
+        """The output, checked against the digest that the chain holds (RES-004)."""
+        record = await self.call("cap.getResult", task_id=task_id)
+        raw = bytes.fromhex((await self.call("cap.getResultBytes", task_id=task_id))["bytes"])
+        if result_digest(raw).hex() != record["result_digest"]:
+            raise Corrupt("RES-004", f"the bytes of {task_id} are not those of its digest")
+        return raw
 
     # ------------------------------------------------------------------------------------ money
 

@@ -131,7 +131,7 @@ steps = st.one_of(
     st.builds(Step, st.just("seal"), st.integers(0, 2_000)),
     st.builds(Step, st.just("back"), st.integers(0, 7)),
 )
-lives = st.lists(steps, min_size=1, max_size=50)
+lives = st.lists(steps, min_size=12, max_size=60)
 OWNERS = ("alice", "bob")
 
 

@@ -60,7 +60,7 @@ def sealed(state: State, now_ms: int = START_MS) -> Signed:
 
 @pytest.mark.rule("CHN-001")
 @given(lives, depths)
-@settings(max_examples=counts(20, 500))
+@settings(max_examples=counts(60, 1_000))
 def test_every_header_is_what_a_naive_reader_of_the_rules_computes(history: list[Step], depth: int) -> None:
     life = Life(final_after(depth))
     for step in history:
@@ -215,7 +215,7 @@ def test_empty_blocks_are_blocks() -> None:
 
 @pytest.mark.rule("CHN-003", "CHN-004", "ESC-002")
 @given(lives, depths)
-@settings(max_examples=counts(60, 1_500))
+@settings(max_examples=counts(150, 3_000))
 def test_whatever_is_taken_back_every_transaction_is_in_one_active_block_in_its_order(
     history: list[Step], depth: int
 ) -> None:
@@ -362,7 +362,7 @@ def test_a_rollback_comes_down_to_what_is_final_and_never_below(depth: int) -> N
     done(state, RollBack(Height(7 - depth)), START_MS)
     assert state.chain.head.height == 7 - depth
     sealed(state)
-    assert finalized(state) == 7 - depth  # taking back and sealing again makes nothing final twice
+    assert finalized(state) == max(7 - depth, 8 - 2 * depth)  # what was final stays so, also under a lower head
 
 
 @pytest.mark.rule("CHN-005")
@@ -387,7 +387,7 @@ def batches_of(events: list[Event], size: int) -> list[Batch]:
 
 @pytest.mark.rule("CHN-006", "ENG-003")
 @given(lives, depths, st.integers(1, 7))
-@settings(max_examples=counts(25, 500))
+@settings(max_examples=counts(60, 1_000))
 def test_folding_the_journal_computes_every_header_again(history: list[Step], depth: int, size: int) -> None:
     life, again = lived(final_after(depth), history), State(final_after(depth))
     law.fold(again, Tip(), batches_of(life.events, size))
@@ -397,7 +397,7 @@ def test_folding_the_journal_computes_every_header_again(history: list[Step], de
 
 @pytest.mark.rule("CHN-006", "ENG-003")
 @given(lives, lives, depths)
-@settings(max_examples=counts(30, 700))
+@settings(max_examples=counts(100, 1_500))
 def test_a_snapshot_in_the_middle_lives_on_like_the_original(past: list[Step], future: list[Step], depth: int) -> None:
     life = lived(final_after(depth), past)
     tip = Tip(last=life.state.last_event)
@@ -434,7 +434,7 @@ def _head(state: State) -> Signed:
 
 @pytest.mark.rule("CHN-006")
 @given(lives, st.data())
-@settings(max_examples=counts(15, 300))
+@settings(max_examples=counts(50, 500))
 def test_a_transaction_left_out_of_a_history_shows_in_the_next_block(history: list[Step], data: st.DataObject) -> None:
     life = Life(final_after(5))
     life.do(asked(77, policy=life.state.policy))

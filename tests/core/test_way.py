@@ -106,7 +106,7 @@ def test_the_sixth_failure_is_the_last() -> None:
         way.submit(job)
         events = way.judge(job, is_good=False)
         assert isinstance(events[-1], JobFailed) == (failure == 5)
-        way.now_ms = events[0].not_before_ms
+        way.now_ms = events[0].not_before_ms  # type: ignore[attr-defined]
         sound(way)
     assert way.state.queue.jobs[job].state is JobState.FAILED
     assert way.state.ledger.accounts[ALICE].pending == 100

@@ -157,6 +157,7 @@ class Tree(msgspec.Struct):
     many: tuple[bytes, ...]
     kind: Literal["oak", "ash"]
     size: Annotated[int, msgspec.Meta(ge=1, le=9)]
+    bytes: bytes
     either: list[Leaf] | list[int] | None = None
     anything: Any = None
 
@@ -183,6 +184,7 @@ def test_types_become_schemas() -> None:
         "many": {"type": "array", "items": {"type": "string", "pattern": HEX}},
         "kind": {"enum": ["oak", "ash"]},
         "size": {"type": "integer", "minimum": 1, "maximum": 9},
+        "bytes": {"type": "string", "pattern": HEX},
         "either": {
             "anyOf": [
                 {"type": "array", "items": leaf},
@@ -192,7 +194,7 @@ def test_types_become_schemas() -> None:
         },
         "anything": {},
     }
-    assert schemas["Tree"]["required"] == ["children", "colour", "kind", "leaves", "many", "pair", "size"]
+    assert schemas["Tree"]["required"] == ["bytes", "children", "colour", "kind", "leaves", "many", "pair", "size"]
 
 
 def test_two_records_of_one_name_do_not_hide_each_other() -> None:

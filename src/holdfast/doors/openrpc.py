@@ -174,7 +174,8 @@ def _required(kind: type[msgspec.Struct]) -> set[str]:
 
 
 def _hints(kind: type[msgspec.Struct]) -> dict[str, Any]:
-    hints = get_type_hints(kind, include_extras=True)
+    """Types by field; looked up in the module alone, since a field may be called like a type."""
+    hints = get_type_hints(kind, localns={}, include_extras=True)
     return {name: hints[name] for name in kind.__struct_fields__}
 
 

@@ -19,7 +19,6 @@ from holdfast.doors.local import SOCKET_PATH_MAX
 FREE_BYTES_MIN: Final = 1 << 30
 KEYS: Final = "keys"
 NODE_KEY: Final = "node.pem"
-SECRET_SUFFIX: Final = ".key"
 
 
 def folder(data: Path) -> Iterator[Finding]:
@@ -55,7 +54,7 @@ def keys(data: Path) -> Iterator[Finding]:
             yield Finding(True, "key", f"{path}, public {SigningKey.load(path).public.hex()}")
         except Unavailable as fault:
             yield Finding(False, "key", fault.says, fault.hint)
-    for other in sorted((data / KEYS).glob(f"*{SECRET_SUFFIX}")):
+    for other in sorted((data / KEYS).glob("*.key")):
         try:
             read_secret(other)
         except Unavailable as fault:

@@ -26,7 +26,8 @@ SAYS = {
 }
 HINTS = {
     Verdict.WHOLE: "",
-    Verdict.TORN: "nothing spooled is lost; opening the session sets the tail aside, or do it now: holdfast spool repair {}",
+    Verdict.TORN: "nothing spooled is lost; opening the session sets the tail aside, or do it now: "
+    "holdfast spool repair {}",
     Verdict.DAMAGED: "the session is read-only and replay stops before the hole; if a copy of the file exists, put it "
     "back; else let replay pass over the hole: holdfast spool repair --release {}",
 }

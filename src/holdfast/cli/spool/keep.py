@@ -38,7 +38,7 @@ def seal(
     yes: Annotated[bool, typer.Option("--yes", help="Really seal it.")] = False,
     detail: Annotated[str, typer.Option(help="What the receiver is told beside the reason.")] = "",
 ) -> None:
-    """Finish a session that was left without a final event: a CHANNEL_TERMINATED (SEALED_BY_OPERATOR) is its last record.
+    """Finish a session that was left without a final event, by a last record CHANNEL_TERMINATED (SEALED_BY_OPERATOR).
 
     It takes no more records afterwards, and may go when the receiver has acked all of it. A session that still has a
     writer, or is damaged, is not sealed.

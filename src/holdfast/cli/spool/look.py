@@ -32,7 +32,8 @@ def ls(root: Annotated[Path, typer.Argument(help="The folder that holds the chan
     """
     with told():
         disk = RealDisk()
-        rows, is_sound = [COLUMNS], True
+        rows: list[tuple[str, ...]] = [COLUMNS]
+        is_sound = True
         for name in disk.folders(root):
             for session in channel.sessions(disk, root / name):
                 found = channel.standing(disk, Place(root / name, name, session))
