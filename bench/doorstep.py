@@ -27,8 +27,9 @@ from holdfast.adapters.clock import MachineClock
 from holdfast.core.key import MakeKey, Role, secret_hash
 from holdfast.core.values import KeyId
 from holdfast.doors.desk import Desk
-from holdfast.doors.http import HttpDoor, HttpSettings
+from holdfast.doors.http.door import HttpDoor
 from holdfast.doors.http.server import config_of, listening_socket
+from holdfast.doors.http.settings import HttpSettings
 
 MUCH = 10_000_000
 SETTINGS = HttpSettings(

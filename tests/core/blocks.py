@@ -9,10 +9,12 @@ from typing import Any, NamedTuple
 import msgspec
 from hypothesis import strategies as st
 from tests.core import naive
-from tests.core.books import DEVELOPMENT, asked, some_id
+from tests.core.books import DEVELOPMENT, asked, done, some_id
 
 from holdfast.core import law
 from holdfast.core.chain.acts import BlockSealed, RollBack, Seal
+from holdfast.core.chain.blocks import signed_of
+from holdfast.core.chain.header import Signed
 from holdfast.core.escrow import acts as money
 from holdfast.core.escrow import books as ledger_books
 from holdfast.core.event import Event
@@ -21,7 +23,7 @@ from holdfast.core.queue import books as queue_books
 from holdfast.core.queue.acts import Cancel, JobAdmitted, JobCancelled, RaiseFee
 from holdfast.core.refusal import Refused
 from holdfast.core.state import State
-from holdfast.core.values import AccountId, Amount, Height, TaskId
+from holdfast.core.values import AccountId, Amount, ChainId, Height, TaskId
 
 PROPOSER = bytes(range(32))
 START_MS = 1_000_000
@@ -41,6 +43,34 @@ SEAL = Seal(PROPOSER, sign)
 def final_after(depth: int) -> Policy:
     """A development network whose blocks are final under so many others."""
     return msgspec.structs.replace(DEVELOPMENT, chain=ChainPolicy(finality_depth=depth))
+
+
+def rich(depth: int = 5) -> State:
+    """Alice has 100."""
+    return done(State(final_after(depth)), money.Mint(some_id(99), AccountId("alice"), Amount(100)))
+
+
+def job_of(state: State) -> TaskId:
+    """The job that came last."""
+    return next(reversed(state.queue.jobs))
+
+
+def sealed(state: State, now_ms: int = START_MS) -> Signed:
+    """The open block, closed."""
+    done(state, SEAL, now_ms)
+    return head_of(state)
+
+
+def head_of(state: State) -> Signed:
+    return signed_of(state.chain.head, ChainId(state.policy.chain_id))
+
+
+def changed(value: object) -> object:
+    """Another value of the same kind."""
+    if isinstance(value, bytes):
+        return bytes([value[0] ^ 1]) + value[1:]
+    assert isinstance(value, int)
+    return value + 1
 
 
 # ------------------------------------------------------------------------------------------------ a naive chain

@@ -8,7 +8,7 @@ from holdfast.core import law
 from holdfast.core.escrow.acts import Charge, Finalize, Mint, Refund, Reserve, RollBack
 from holdfast.core.event import Decided, Event
 from holdfast.core.policy import Policy
-from holdfast.core.queue.acts import Enqueue
+from holdfast.core.queue.acts import Enqueue, JobAdmitted
 from holdfast.core.queue.decide import prepare
 from holdfast.core.refusal import Refused
 from holdfast.core.state import State, digest
@@ -88,3 +88,19 @@ def refused(state: State, command: law.Command, now_ms: int = 0) -> Refused:
     assert isinstance(outcome, Refused), outcome
     assert digest(state) == before, "a refusal changes nothing"
     return outcome
+
+
+def funded(amount: int = 1_000, policy: Policy = DEVELOPMENT) -> State:
+    """Alice and bob have so much."""
+    state = State(policy)
+    for number, owner in enumerate(("alice", "bob"), start=90):
+        done(state, Mint(some_id(number), AccountId(owner), Amount(amount)))
+    return state
+
+
+def admitted(state: State, command: law.Command, now_ms: int) -> JobAdmitted:
+    """The job that a command which must be accepted brings in."""
+    outcome = run(state, command, now_ms)
+    assert not isinstance(outcome, Refused), outcome
+    assert isinstance(outcome[0], JobAdmitted)
+    return outcome[0]

@@ -20,7 +20,8 @@ from holdfast.core.refusal import Unavailable
 from holdfast.core.state import digest
 from holdfast.core.values import AccountId, Amount, KeyId
 from holdfast.doors.desk import Desk, Method
-from holdfast.doors.http import HttpDoor, HttpSettings
+from holdfast.doors.http.door import HttpDoor
+from holdfast.doors.http.settings import HttpSettings
 from holdfast.doors.methods import METHODS
 from holdfast.engine.loop import Engine
 from holdfast.engine.outcome import Accepted

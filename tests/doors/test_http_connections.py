@@ -16,8 +16,9 @@ from tests.doors.http_house import House, opened, request, response_on, until
 from holdfast.adapters.keys.authority import Pair
 from holdfast.core.refusal import Unavailable
 from holdfast.doors.desk import Desk
-from holdfast.doors.http import HttpDoor, HttpSettings
+from holdfast.doors.http.door import HttpDoor
 from holdfast.doors.http.server import listening_socket, tls_of
+from holdfast.doors.http.settings import HttpSettings
 
 pytestmark = pytest.mark.rule("SEC-001")
 STATUS = json.dumps(request("node.status")).encode()

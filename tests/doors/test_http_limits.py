@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.simulated.world import SimulatedClock
 
-from holdfast.doors.http import HttpSettings, faults
 from holdfast.doors.http.buckets import NAMES_MAX, Buckets
 from holdfast.doors.http.nesting import why_not_nested
-from holdfast.doors.http.settings import LEAVES
+from holdfast.doors.http.settings import BATCH_LIMIT, LEAVES, HttpSettings, faults
+from holdfast.doors.jsonrpc import BATCH_MAX
 
 pytestmark = pytest.mark.rule("SEC-001")
 
@@ -86,6 +88,16 @@ def test_buckets_are_apart_and_few_enough_to_remember() -> None:
 def test_what_is_set_by_default_has_no_fault() -> None:
     assert faults(HttpSettings()) == []
     assert set(LEAVES) == set(HttpSettings.__struct_fields__)
+    assert BATCH_LIMIT == BATCH_MAX
+
+
+def test_reading_the_settings_loads_no_server() -> None:
+    """A verb that only reads the configuration starts quickly."""
+    asked = (
+        "import sys, holdfast.doors.http.settings; print('uvicorn' in sys.modules, 'prometheus_client' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.split() == ["False", "False"]
 
 
 @pytest.mark.parametrize(

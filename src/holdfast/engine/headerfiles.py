@@ -135,7 +135,7 @@ async def export(files: Files, source: Source, check: Verify, progress: Progress
     done = _manifest(source.chain_id, links)
     await _say(files, done)
     for name in await files.names():
-        if name.startswith("headers-") and name > name_of(max(1, done.blocks)):
+        if name.startswith("headers-") and (done.blocks == 0 or name > name_of(done.blocks)):
             await files.delete(name)
     return done
 
@@ -184,20 +184,21 @@ async def _append(files: Files, source: Source, links: Links, progress: Progress
     height = links.head.header.height
     begin = height // PER_FILE * PER_FILE + 1
     kept = [raw async for _, raw in lines(files, begin, height)]
+    there = await files.read(name_of(begin))
     async for signed in source.after(height):
         links.take(signed)
         kept.append(line_of(signed))
         if len(kept) == PER_FILE:
-            await _write(files, begin, kept)
-            begin, kept = begin + PER_FILE, []
+            await files.replace(name_of(begin), _text(kept))
+            begin, kept, there = begin + PER_FILE, [], None
         if progress is not None:
             progress(signed.header.height)
-    if kept and links.head.header.height > height:
-        await _write(files, begin, kept)
+    if kept and _text(kept) != there:
+        await files.replace(name_of(begin), _text(kept))
 
 
-async def _write(files: Files, begin: int, kept: list[bytes]) -> None:
-    await files.replace(name_of(begin), b"\n".join(kept) + b"\n")
+def _text(kept: list[bytes]) -> bytes:
+    return b"\n".join(kept) + b"\n"
 
 
 async def _say(files: Files, manifest: Manifest) -> None:

@@ -47,6 +47,8 @@ class Report(msgspec.Struct, kw_only=True):
     bads: list[Bad] = []
     bads_count: int = 0
     missing: list[tuple[int, int]] = []
+    records_behind: int = 0
+    """Valid records behind the first bad bytes."""
     is_superseded: bool = False
     """Its last bytes were written again to the next segment and do not count."""
 
@@ -144,6 +146,7 @@ def _report(path: Path, file: File, walk: Walk, end: int, size: int, first: int 
         acked=acked,
         size=size,
         data_end=end,
+        records_behind=walk.records - walk.records_before if walk.bads else 0,
         bads=walk.bads,
         bads_count=walk.bads_count,
         missing=[found for bad in walk.bads if (found := _missing(bad, acked))],
@@ -172,8 +175,8 @@ def _next_first(disk: Disk, place: Place, path: Path) -> int | None:
 
 
 def _judge(report: Report, walk: Walk, next_first: int | None) -> None:
-    begins = 1 if report.first is None else report.first
-    if begins > 1 and begins - 1 > report.acked and "@" not in report.path.name:
+    begins, is_bad_at_once = report.first or 1, bool(report.bads) and report.bads[0].after is None
+    if begins - 1 > report.acked and not is_bad_at_once and "@" not in report.path.name:
         report.missing.insert(0, (1, begins - 1))
         report.verdict = Verdict.DAMAGED
         return

@@ -48,6 +48,8 @@ class Walk:
         self.last_line = b""
         """The last valid record before the first invalid bytes."""
         self.records = self.records_v01 = self.bads_count = self.mark = 0
+        self.records_before = 0
+        """Valid records before the first invalid bytes, if there are any."""
         self.bads: list[Bad] = []
         self.has_valid_behind = False
         """Some valid record, also one out of sequence, comes after the first invalid bytes."""
@@ -139,6 +141,7 @@ class Walk:
         if self._open:
             self.bads[-1].stop = self.offset + length
         else:
+            self.records_before = self.records_before if self.bads else self.records
             self.bads_count += 1
             after = self._next - 1 if self._next is not None else None
             if len(self.bads) == BADS_KEPT:

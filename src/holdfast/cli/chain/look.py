@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
-from holdfast.cli.asking import Ca, Data, Json, Place, TokenFile, Url, ask
+from holdfast.cli.asking import Asked, Ca, Data, Json, Place, TokenFile, Url, ask, run
 from holdfast.cli.columns import print_json, print_record, print_table, when
+from holdfast.client import NodeRefused
 
+LOOK_AGAIN_S: Final = 0.1
 Height = Annotated[int, typer.Argument(metavar="HEIGHT", min=0, help="The block's height.")]
 
 
@@ -86,13 +89,24 @@ def list_(
 
 def prove(
     task_id: Annotated[str, typer.Argument(metavar="TASK_ID", help="The job whose admission is to be proved.")],
+    wait: Annotated[bool, typer.Option("--wait", help="Until the block that it is in is sealed.")] = False,
     data: Data = None,
     url: Url = None,
     token_file: TokenFile = None,
     ca: Ca = None,
 ) -> None:
     """A proof, as JSON, that a job is in a block: anybody checks it with `holdfast chain verify FILE`, offline."""
-    print_json(ask(Place(data, url, token_file, ca), "chain.proveAdmission", task_id=task_id))
+
+    async def proved(node: Asked) -> Any:
+        while True:
+            try:
+                return await node.call("chain.proveAdmission", task_id=task_id)
+            except NodeRefused as no:
+                if not wait or no.name != "NoResultYet":
+                    raise
+            await asyncio.sleep(LOOK_AGAIN_S)
+
+    print_json(run(Place(data, url, token_file, ca), proved))
 
 
 def record_of(block: dict[str, Any]) -> dict[str, object]:

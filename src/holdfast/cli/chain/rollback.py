@@ -19,7 +19,11 @@ from holdfast.core.refusal import Refused
 SETTLEMENTS: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
     "Charged": lambda event: f"{event['charged']} for {event['payee']} from hold {event['id']}: reserved again",
     "Refunded": lambda event: f"the refund of hold {event['id']}: reserved again",
-    "JobCancelled": lambda event: f"the refund of job {event['id']}: done again in the open block",
+    **dict.fromkeys(
+        ("JobCancelled", "JobExpired", "JobFailed"),
+        lambda event: f"the refund of job {event['id']}: done again in the open block",
+    ),
+    "ProofAccepted": lambda event: f"the result and the pay of job {event['task_id']}: done again in the open block",
 }
 """What moves money in a block, and what became of it."""
 TRANSACTIONS: Final = frozenset(kind.__name__ for kind in law.TRANSACTIONS)
@@ -40,7 +44,10 @@ class Undone(msgspec.Struct):
 
 
 def rollback(
-    height: Annotated[int, typer.Argument(metavar="HEIGHT", min=0, help="The block that becomes the head again.")],
+    height: Annotated[
+        int | None, typer.Argument(metavar="[HEIGHT]", min=0, help="The block that becomes the head again.")
+    ] = None,
+    blocks: Annotated[int | None, typer.Option(min=1, help="Instead: take so many of the newest back.")] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     data: Data = None,
     as_json: Json = False,
@@ -50,12 +57,14 @@ def rollback(
     Jobs, leases and evidence stay; the transactions of the blocks wait in the open block and come into the next one in
     their old order. Charges and refunds of the blocks are taken back.
     """
+    if (height is None) == (blocks is None):
+        refuse(Refused("CHN-003", "say a height, or --blocks", "holdfast chain list shows them", "InvalidParams"))
     place = Place(data)
-    found = run(place, lambda node: node.call("chain.head"))
-    top = found["block"]["height"]
-    if not yes and not _confirmed(f"Take back {counted(max(0, top - height), 'block')}, {height + 1} to {top}?"):
+    top = run(place, lambda node: node.call("chain.head"))["block"]["height"]
+    to = max(0, top - (blocks or 0)) if height is None else height
+    if not yes and to < top and not _confirmed(f"Take back {counted(top - to, 'block')}, {to + 1} to {top}?"):
         refuse(Refused("CHN-003", "nothing was taken back", "say --yes to do it without a question"))
-    done = run(place, lambda node: _roll_back(node, height))
+    done = run(place, lambda node: _roll_back(node, to))
     print_json(done) if as_json else _print(done)
 
 
@@ -100,7 +109,7 @@ def _blocks(gone: list[dict[str, Any]], events: list[dict[str, Any]], first: int
     for block in gone:
         last = sealed[block["hash"]] - 1
         transactions = [
-            {"event": event["number"], "type": event["type"], "id": event["event"]["id"]}
+            {"event": event["number"], "type": event["type"], "id": _subject(event["event"])}
             for event in events
             if first <= event["number"] <= last and event["type"] in TRANSACTIONS
         ]
@@ -109,13 +118,17 @@ def _blocks(gone: list[dict[str, Any]], events: list[dict[str, Any]], first: int
     return blocks
 
 
+def _subject(event: dict[str, Any]) -> str:
+    return str(event.get("task_id") or event["id"])
+
+
 def _money(events: list[dict[str, Any]], open_height: int) -> Iterator[str]:
     """What the blocks had settled when they were taken back; what an earlier rollback took back is not told twice."""
     settled: dict[str, tuple[int, dict[str, Any]]] = {}
     for each in events:
         kind, event = each["type"], each["event"]
         if kind in SETTLEMENTS:
-            settled[event["id"]] = open_height, each
+            settled[_subject(event)] = open_height, each
         elif kind == "BlockSealed":
             open_height = event["height"] + 1
         elif kind == "BlockUndone":

@@ -31,7 +31,7 @@ def doctor(
     config: Annotated[Path | None, typer.Option(help="TOML file. [default: ./holdfast.toml if it exists]")] = None,
     store: Annotated[str | None, typer.Option(help="sqlite or postgres. [default: sqlite]")] = None,
 ) -> None:
-    """Check folder, keys, disk, clock, store, doors and node; nothing is changed. Exit code 1: something needs a hand."""
+    """Check folder, keys, disk, clock, store, doors and node; change nothing. Exit code 1: something needs a hand."""
     settings = configured(config, {"data": data, "store": store}, with_stores=True)
     findings = [*folder(settings.data), *socket(settings.data), *keys(settings.data), *asyncio.run(_store(settings))]
     is_up, about_node = asyncio.run(_node(settings))

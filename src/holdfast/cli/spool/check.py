@@ -26,8 +26,8 @@ SAYS = {
 }
 HINTS = {
     Verdict.WHOLE: "",
-    Verdict.TORN: "nothing spooled is lost; opening the session sets the tail aside, or do it now: "
-    "holdfast spool repair {}",
+    Verdict.TORN: "opening the session sets the tail aside into a quarantine file and goes on behind its last valid "
+    "record; or do it now: holdfast spool repair {}",
     Verdict.DAMAGED: "the session is read-only and replay stops before the hole; if a copy of the file exists, put it "
     "back; else let replay pass over the hole: holdfast spool repair --release {}",
 }
@@ -35,7 +35,7 @@ BADS_SHOWN = 20
 
 
 def verify(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="Spool files, also copies that lie elsewhere.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Spool files, also copies that lie elsewhere.")],
 ) -> None:
     """Read whole files and say what is in them: records, holes by range, the first bad byte.
 
@@ -78,6 +78,11 @@ def described(report: Report) -> list[str]:
             said.append(f"  bytes {bad.start} to {bad.stop}: {bad.why}")
         if report.bads_count > BADS_SHOWN:
             said.append(f"  … and {report.bads_count - BADS_SHOWN} more such places")
+    if report.verdict is Verdict.TORN and report.records_behind:
+        said.append(
+            f"  {report.records_behind} valid records behind them belong to the last commit, which no mark covers:"
+        )
+        said.append("  after a crash they were never spooled; after anything else make a copy of the file first")
     if report.is_superseded:
         said.append("  what follows its last record was written again to the next segment and does not count")
     if hint := HINTS[report.verdict].format(report.path):
@@ -114,14 +119,10 @@ def repair(
             print(f"released: replay passes over records {ranges(holes)}")
             return
         spool = owned(file)
-        set_aside = spool.metrics().quarantined_records
-        last = spool.spooled_sequence
+        set_aside, last = spool.metrics().quarantined_records, spool.spooled_sequence
         spool.close()
-        print(
-            f"in order: records up to {last}; {set_aside} torn records were set aside"
-            if set_aside
-            else f"in order: records up to {last}, nothing to do"
-        )
+        did = f"{set_aside} lines of a torn tail were set aside" if set_aside else "there was nothing to do"
+        print(f"in order: records up to {last}; {did}")
 
 
 def _holes(where: Place) -> list[tuple[int, int]]:

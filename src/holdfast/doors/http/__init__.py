@@ -5,8 +5,3 @@ guests (who asks) · asking (one message, whatever carried it) · topics, broadc
 posts, events, session (the three ways in) · tally, probes (how it goes) · site (which path is whose) ·
 connection, server (what uvicorn is told) · door
 """
-
-from holdfast.doors.http.door import HttpDoor
-from holdfast.doors.http.settings import HttpSettings, faults
-
-__all__ = ["HttpDoor", "HttpSettings", "faults"]
