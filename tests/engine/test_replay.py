@@ -100,7 +100,7 @@ async def test_a_header_that_its_events_do_not_give_is_named_also_in_an_orphaned
 async def test_an_event_that_was_taken_out_or_put_in_is_found() -> None:
     events = lived(POLICY, LIFE).events
     admitted = next(at for at, event in enumerate(events) if type(event).__name__ == "JobAdmitted")
-    for bad in (events[:admitted] + events[admitted + 1 :], events[:2] + [events[1]] + events[2:]):
+    for bad in (events[:admitted] + events[admitted + 1 :], [*events[:2], events[1], *events[2:]]):
         with pytest.raises(Corrupt):
             await replayed(bad)
 

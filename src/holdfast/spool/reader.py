@@ -109,10 +109,13 @@ class Reader:
         if not lines or record.are_next(lines, self._head, following):
             return lines
         for count, line in enumerate(lines):
-            if not record.is_next(line, self._head, following + count):
-                seen = record.read(line, self._place.channel, self._place.session)
-                if not isinstance(seen, Seen) or seen.sequence != following + count:
-                    return lines[:count]
+            if record.is_next(line, self._head, following + count):
+                continue
+            seen = record.read(line, self._place.channel, self._place.session)
+            is_fit = isinstance(seen, Seen) and seen.sequence == following + count
+            # Records of old senders, without a CRC, stand at the beginning; behind ours such a line is a damaged one.
+            if not is_fit or (count and not record.is_sealed(line) and record.is_sealed(lines[count - 1])):
+                return lines[:count]
         return lines
 
     def _over_the_hole(

@@ -173,6 +173,11 @@ def are_next(lines: list[bytes], head: bytes, sequence: int) -> bool:
     return b"".join([line[-TAIL:] for line in lines]) == tails
 
 
+def is_sealed(line: bytes) -> bool:
+    """It ends with a CRC, right or wrong."""
+    return line[-TAIL:-10] == _CRC_KEY
+
+
 def mark_of(line: bytes) -> int | None:
     """The durable mark of a line that `is_next` said yes to."""
     at = line.rfind(_MARK_KEY, -TAIL - MARK_BYTES_MAX, -TAIL)
@@ -182,7 +187,7 @@ def mark_of(line: bytes) -> int | None:
 
 def read(line: bytes, channel: str, session: str) -> Seen | str:
     """A valid record of this session, or why the line is none. The line comes without its end."""
-    has_crc = line[-TAIL:-10] == _CRC_KEY
+    has_crc = is_sealed(line)
     if has_crc and line[-10:] != b'%08x"}' % crc32c(line[:-TAIL]):
         return "its CRC does not fit"
     if not line.strip(b"\0"):

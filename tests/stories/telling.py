@@ -1,0 +1,99 @@
+"""`holdfast` run as a user runs it: a verb and its words, what it printed, what it complained about, its exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.postgres.server import free_port
+from tests.stories.node import HOLDFAST, NodeProcess
+
+WITHIN_S = 60.0
+OFTEN = {"HOLDFAST_POLICY__CHAIN__BLOCK_MS": "50", "HOLDFAST_POLICY__CHAIN__IDLE_BLOCK_MS": "100"}
+"""A chain that grows while one looks."""
+
+
+class Said(NamedTuple):
+    """How a verb ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        assert self.code == 0, self.err
+        return json.loads(self.out)
+
+    def field(self, name: str) -> str:
+        """The value behind a name at a line's beginning."""
+        assert self.code == 0, self.err
+        return next(line.split(maxsplit=1)[1] for line in self.out.splitlines() if line.split(maxsplit=1)[0] == name)
+
+
+def holdfast(*words: object, environ: Mapping[str, str] | None = None, stdin: str | None = None) -> Said:
+    command = [str(HOLDFAST), *map(str, words)]
+    given = {"input": stdin} if stdin is not None else {"stdin": subprocess.DEVNULL}
+    done = subprocess.run(
+        command,
+        env=os.environ | dict(environ or {}),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=WITHIN_S,
+        **given,
+    )  # type: ignore[call-overload]
+    return Said(done.returncode, done.stdout, done.stderr)
+
+
+class Told:
+    """A running node and the words one says to it."""
+
+    def __init__(self, node: NodeProcess, port: int, environ: Mapping[str, str]) -> None:
+        self.node, self.url, self._environ = node, f"http://127.0.0.1:{port}", dict(environ)
+
+    async def say(self, *words: object, stdin: str | None = None) -> Said:
+        """Over the folder's socket."""
+        return await asyncio.to_thread(holdfast, *words, "--data", self.node.data, stdin=stdin)
+
+    async def say_offline(self, *words: object) -> Said:
+        """On the stored data, with the store's settings."""
+        words = (*words, "--data", self.node.data)
+        return await asyncio.to_thread(holdfast, *words, environ=self._environ)
+
+    async def call(self, token: str | None, *words: object) -> Said:
+        """Over HTTP, with a token or without one."""
+        environ = {} if token is None else {"HOLDFAST_TOKEN": token}
+        return await asyncio.to_thread(holdfast, *words, "--url", self.url, environ=environ)
+
+    async def head(self) -> int:
+        return int((await self.say("chain", "head", "--json")).json["block"]["height"])
+
+    async def grown_to(self, height: int) -> None:
+        """Wait until the chain has this block."""
+        end = time.monotonic() + WITHIN_S
+        while await self.head() < height:
+            assert time.monotonic() < end, f"no block {height}"
+
+
+@asynccontextmanager
+async def told(
+    folder: Path, environ: Mapping[str, str] | None = None, chain: Mapping[str, str] = OFTEN
+) -> AsyncIterator[Told]:
+    """A node with an HTTP door, up."""
+    port = free_port()
+    door = {"HOLDFAST_HTTP__ENABLED": "true", "HOLDFAST_HTTP__PORT": str(port)}
+    settings = {**(environ or {}), **door, **chain}
+    node = NodeProcess(folder / "data", environ=settings)
+    try:
+        await node.up()
+        yield Told(node, port, settings)
+    finally:
+        node.end()
