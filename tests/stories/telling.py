@@ -40,16 +40,10 @@ class Said(NamedTuple):
 
 def holdfast(*words: object, environ: Mapping[str, str] | None = None, stdin: str | None = None) -> Said:
     command = [str(HOLDFAST), *map(str, words)]
-    given = {"input": stdin} if stdin is not None else {"stdin": subprocess.DEVNULL}
+    environ = os.environ | dict(environ or {})
     done = subprocess.run(
-        command,
-        env=os.environ | dict(environ or {}),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=WITHIN_S,
-        **given,
-    )  # type: ignore[call-overload]
+        command, env=environ, input=stdin or "", capture_output=True, text=True, check=False, timeout=WITHIN_S
+    )
     return Said(done.returncode, done.stdout, done.stderr)
 
 

@@ -171,7 +171,7 @@ class Spool:
         return Refused("SP-ACK-004", says, "the receiver has lost what it acked; an operator must decide", "AckGap")
 
     def batches(self, after: int | None = None) -> Iterator[Batch]:
-        """Spooled records above `after` (above the ack, if none is given), many at a time."""
+        """Spooled records above `after`, many at a time; above the ack, if none is given (SP-ACK-002)."""
         try:
             yield from self._reader.batches(self.acked_sequence if after is None else after)
         except Corrupt as hole:

@@ -104,8 +104,8 @@ class Writer:
         if self.fault is not None:
             return False
         if self.swap is not None:
-            swap, self.swap = self.swap, None
-            self._swapped(swap)
+            self._swapped(self.swap)
+            self.swap = None  # only now: until then the keeper begins no other copy under the same name
             self.must_measure = True
             self.on_swap()
         if self.must_rotate:

@@ -45,7 +45,7 @@ class Undone(msgspec.Struct):
 
 def rollback(
     height: Annotated[
-        int | None, typer.Argument(metavar="[HEIGHT]", min=0, help="The block that becomes the head again.")
+        int | None, typer.Argument(metavar="HEIGHT", min=0, help="The block that becomes the head again.")
     ] = None,
     blocks: Annotated[int | None, typer.Option(min=1, help="Instead: take so many of the newest back.")] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,

@@ -27,9 +27,7 @@ PROOF_BYTES_MAX: Final = 64 << 20
 def verify(
     what: Annotated[
         Path | None,
-        typer.Argument(
-            metavar="[DIR|FILE]", help="A folder of headers or a proof. [default: the running node's chain]"
-        ),
+        typer.Argument(metavar="DIR|FILE", help="A folder of headers or a proof. [default: the running node's chain]"),
     ] = None,
     key: Annotated[
         list[str] | None, typer.Option(help="Only this proposer may have signed, in hex; several are allowed.")

@@ -16,7 +16,7 @@ from holdfast.cli import Command, verb
 from holdfast.cli.init.template import Wanted, text_of
 from holdfast.cli.speak import refuse, told
 from holdfast.config import FILE, Store
-from holdfast.core.refusal import Refused
+from holdfast.core.refusal import Refused, Unavailable
 from holdfast.core.values import U64_MAX, Network
 
 app = verb()
@@ -28,7 +28,7 @@ PORT_MAX: Final = 65_535
 
 @app.command(cls=Command)
 def init(
-    folder: Annotated[Path | None, typer.Argument(metavar="[DIR]", help="Where. [default: here]")] = None,
+    folder: Annotated[Path | None, typer.Argument(metavar="DIR", help="Where. [default: here]")] = None,
     network: Annotated[
         Network, typer.Option(help="Only a development network mints money and rolls back.")
     ] = Network.DEVELOPMENT,
@@ -84,14 +84,15 @@ def _make(home: Path, wanted: Wanted, names: tuple[str, ...]) -> tuple[SigningKe
 
 def _folders(home: Path, data: Path) -> list[Path]:
     """Made by us, from the top down; the data folder and what is in it for its user alone."""
-    missing = [path for path in (*reversed(home.absolute().parents), home) if not path.exists()]
-    for path in missing:
-        path.mkdir()
-    if not data.exists():
-        data.mkdir(mode=0o700)
-        missing.append(data)
-    data.chmod(0o700)
-    (data / KEYS).mkdir(mode=0o700)
+    missing = [path for path in (*reversed(home.absolute().parents), home, data) if not path.exists()]
+    try:
+        for path in missing:
+            path.mkdir(mode=0o700 if path == data else 0o777)
+        data.chmod(0o700)
+        (data / KEYS).mkdir(mode=0o700)
+    except OSError as fault:
+        says = f"{fault.filename}: {fault.strerror}"
+        raise Unavailable("SEC-001", says, "choose a folder that can be written") from fault
     return [*missing, data / KEYS]
 
 

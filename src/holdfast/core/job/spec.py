@@ -72,9 +72,9 @@ class Asked(msgspec.Struct, frozen=True, gc=False):
 def read_payload(value: object) -> Asked | Refused:
     """JOB-003: a payload as its kind wants it, or the path of what is wrong with it."""
     try:
+        raw = canonical(value)  # first: what is not text or not a number in our sense, no reader of types understands
         payload = msgspec.convert(value, Payload)
         needs = KINDS[payload.kind](payload)
-        raw = canonical(value)
     except msgspec.ValidationError as fault:
         return _bad(*_path_of(str(fault)))
     except NotCanonical as fault:

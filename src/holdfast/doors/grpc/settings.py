@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import msgspec
 
 from holdfast.core.refusal import Refused
+from holdfast.doors.loopback import is_loopback
 
 _Ms = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 _Count = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
@@ -82,16 +82,6 @@ def why_not_open(settings: GrpcSettings) -> Refused | None:
         f"host: {settings.host} is reached from elsewhere and there is no TLS",
         "set certificate and key, or listen on 127.0.0.1; allow_plain = true is for a proxy that adds TLS",
     )
-
-
-def is_loopback(host: str) -> bool:
-    """Only what never leaves the machine; a name other than localhost may mean anything tomorrow."""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def address_of(settings: GrpcSettings) -> str:

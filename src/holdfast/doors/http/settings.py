@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import msgspec
 
 from holdfast.core.refusal import Refused
+from holdfast.doors.loopback import is_loopback
 
 BATCH_LIMIT: Final = 1_000
 """What JSON-RPC takes on any door; said here again so that reading the settings loads no door."""
@@ -152,13 +152,3 @@ def _unsafe(settings: HttpSettings) -> Iterator[Refused]:
             f"host: {settings.host} is reached from elsewhere and there is no TLS",
             "set certificate and key, or listen on 127.0.0.1; allow_plain = true is for a proxy that adds TLS",
         )
-
-
-def is_loopback(host: str) -> bool:
-    """Only what never leaves the machine; a name other than localhost may mean anything tomorrow."""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False

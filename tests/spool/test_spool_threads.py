@@ -1,0 +1,82 @@
+"""Everything at once: emitters, a receiver that acks, replay and compaction, in threads, on a real disk."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from tests.counts import counts
+from tests.spool.spools import CHANNEL, SESSION, sequences, spool_files, stored
+
+from holdfast.spool import Refused, Spool, SpoolPolicy, Ticket
+from holdfast.spool import keeper as keeping
+
+
+@pytest.mark.rule("SP-005", "SP-RET-002")
+@pytest.mark.parametrize("segment_bytes", [None, 1 << 17])
+def test_a_receiver_gets_every_record_once_in_order_while_all_goes_on(
+    tmp_path: Path, segment_bytes: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeping, "COMPACT_BYTES", 1 << 16)
+    whole = counts(20_000, 200_000)
+    spool = Spool.open(CHANNEL, SESSION, root=tmp_path, policy=SpoolPolicy(), segment_bytes=segment_bytes)
+    assert isinstance(spool, Spool)
+
+    def emit(name: str) -> None:
+        done = 0
+        while done < whole // 4:
+            answer = spool.emit("BLOCK_START", {"from": name, "number": done})
+            if isinstance(answer, Refused):
+                assert answer.name == "QueueFull"
+                last = spool.emit("NEVER", [])  # a refusal more, and the queue gets time
+                assert isinstance(last, Refused)
+                continue
+            done += 1
+
+    threads = [threading.Thread(target=emit, args=(str(n),)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    got: list[bytes] = []
+    while len(got) < whole:
+        before = len(got)
+        for batch in spool.batches(len(got)):
+            assert batch.first == len(got) + 1
+            got.extend(batch.lines)
+            assert len(got) <= spool.spooled_sequence
+        if len(got) > before:
+            assert isinstance(spool.ack(len(got)), Ticket)
+        else:
+            Ticket(len(got) + 1, spool.writer.spooled).wait(1)
+    for thread in threads:
+        thread.join()
+    assert sequences(got) == list(range(1, whole + 1))
+    stored_ack = spool.ack(whole)
+    assert isinstance(stored_ack, Ticket)
+    assert stored_ack.wait(30)
+    assert spool.compact().wait(30)
+    assert spool.metrics().acked_sequence == whole
+    assert len(stored(tmp_path)) < 1 << 18  # nearly all of it is gone again
+    assert len(spool_files(tmp_path)) <= 2
+    spool.close()
+
+
+@pytest.mark.rule("SP-PERF-002")
+def test_a_record_nobody_waits_for_is_spooled_all_the_same(tmp_path: Path) -> None:
+    spool = Spool.open(CHANNEL, SESSION, root=tmp_path, policy=SpoolPolicy(flush_interval_ms=1))
+    assert isinstance(spool, Spool)
+    reached = threading.Event()
+    spool.writer.on_commit = lambda _last, _now_ms: reached.set()
+    assert isinstance(spool.emit("BLOCK_START", {}), Ticket)
+    assert reached.wait(30)
+    spool.close()
+
+
+@pytest.mark.rule("SP-002")
+def test_closing_spools_what_still_waits(tmp_path: Path) -> None:
+    spool = Spool.open(CHANNEL, SESSION, root=tmp_path, policy=SpoolPolicy(flush_interval_ms=60_000))
+    assert isinstance(spool, Spool)
+    tickets = [spool.emit("BLOCK_START", {}) for _ in range(20)]
+    spool.close()
+    assert all(isinstance(ticket, Ticket) and ticket.is_durable for ticket in tickets)
+    assert sequences(stored(tmp_path).splitlines()) == list(range(1, 21))

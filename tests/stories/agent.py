@@ -1,0 +1,62 @@
+"""A real agent process under the test's control, beside the node it works for."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+from tests.stories.node import HOLDFAST
+
+
+def free_ports(count: int) -> list[int]:
+    """Loopback ports below the range from which the system gives out its own."""
+    found: list[int] = []
+    for port in range(20_000 + os.getpid() % 5_000, 32_768):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise AssertionError("no free ports below 32768")
+
+
+class AgentProcess:
+    """`holdfast agent` in its own process, logging beside its folder."""
+
+    def __init__(self, data: Path, name: str, port: int, slots: int = 4) -> None:
+        self.data, self.name, self.port, self.slots = data, name, port, slots
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def up(self) -> None:
+        self.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        command = [str(HOLDFAST), "agent", "--node", f"127.0.0.1:{self.port}", "--data", str(self.data)]
+        command += ["--name", self.name, "--account", self.name, "--slots", str(self.slots), "--price", "3"]
+        command += ["--model", "echo", "--model", "sleep"]
+        with (self.data.parent / f"{self.name}.log").open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+
+    def kill(self) -> None:
+        """kill -9: no goodbye, no flush."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+
+    def stop(self) -> int:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        return self._process.wait(30)
+
+    def end(self) -> None:
+        """Leave nothing running, whatever the test came to."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+    def log(self) -> str:
+        return (self.data.parent / f"{self.name}.log").read_text()
