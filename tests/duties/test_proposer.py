@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 
 import pytest
 from tests.core.blocks import PROPOSER, final_after, sign, verify
@@ -168,7 +169,7 @@ async def test_blocks_follow_each_other_under_the_proposers_name() -> None:
         genesis_signed(chain_id),
         *(signed_of(each.block, chain_id) for each in engine.state.chain.recent.values()),
     ]
-    assert [why_not_next(*pair, verify) for pair in zip(chain, chain[1:], strict=False)] == [None] * 4
+    assert [why_not_next(*pair, verify) for pair in pairwise(chain)] == [None] * 4
     assert {each.header.proposer for each in chain[1:]} == {PROPOSER}
     await engine.stop()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -198,6 +199,32 @@ def test_what_is_spooled_while_the_copy_is_made_is_in_it(tmp_path: Path) -> None
     emitted(spool, 2)
     assert replayed(spool, 7) == [8, 9, 10, 11, 12, 13, 14, 15]
     assert sequences(stored(tmp_path).splitlines()) == [8, 9, 10, 11, 12, 13, 14, 15]
+    spool.close()
+
+
+@pytest.mark.rule("SP-RET-002")
+def test_no_second_copy_is_begun_while_the_first_takes_its_place(tmp_path: Path) -> None:
+    class MeddlingDisk(RealDisk):
+        meddle: Callable[[], object] = staticmethod(lambda: None)
+
+        def rename(self, old: Path, new: Path) -> None:
+            self.meddle()
+            super().rename(old, new)
+
+    disk = MeddlingDisk()
+    spool = opened(tmp_path, disk=disk)
+    emitted(spool, 10)
+    acked(spool, 7)
+    acked(spool, 8)
+    spool.compact()
+    spool.keeper.step()
+    spool.compact()
+    disk.meddle = spool.keeper.step  # as its own thread might, at this very moment
+    spool.writer.step()
+    disk.meddle = lambda: None
+    assert sequences(stored(tmp_path).splitlines()) == [9, 10]
+    emitted(spool, 1)
+    assert replayed(spool, 8) == [9, 10, 11]
     spool.close()
 
 

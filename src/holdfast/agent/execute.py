@@ -75,11 +75,12 @@ class _InProcess:
         context = multiprocessing.get_context("forkserver")
         ours, theirs = context.Pipe(duplex=False)
         process = self._process = context.Process(target=_inside, args=(theirs, executor, payload), daemon=True)
+        self._lock, self._is_stopped = threading.Lock(), False
 
         def work() -> None:
             try:
-                process.start()
-                theirs.close()
+                if not self._start(theirs):
+                    return
                 told = ours.recv_bytes()
                 give(told[1:]) if told[:1] == _GOOD else fail(told[1:].decode("utf-8", "replace"))
             except EOFError:
@@ -89,18 +90,27 @@ class _InProcess:
                 fail(_said(fault))
             finally:
                 ours.close()
+                with self._lock:
+                    self._is_stopped = True
                 if process.pid is not None:
                     process.join()
                     process.close()
 
         threading.Thread(target=work, name="executor", daemon=True).start()
 
+    def _start(self, theirs: Connection) -> bool:
+        """False where it was stopped before it began."""
+        with self._lock:
+            if not self._is_stopped:
+                self._process.start()
+            theirs.close()
+            return not self._is_stopped
+
     def stop(self) -> None:
-        try:
-            if self._process.pid is not None:
+        with self._lock:
+            if not self._is_stopped and self._process.pid is not None:
                 self._process.kill()
-        except ValueError:  # it has ended and was let go of
-            return
+            self._is_stopped = True
 
 
 _RUNS: Final[dict[Where, Callable[[Executor, Payload], _InThread | _InProcess]]] = {

@@ -6,6 +6,7 @@ Like the writer it works in steps, which its thread or a test takes one by one.
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import Final
 
 from holdfast.core.policy.knobs import SpoolPolicy
@@ -169,7 +170,8 @@ class Keeper:
 
     def _end_channel(self) -> None:
         self._room.give_reserve()
-        mark_full(self._log.disk, self._log.place.folder)
+        with suppress(OSError):  # the mark is for those who come later; a disk without room may refuse even that
+            mark_full(self._log.disk, self._log.place.folder)
         self.is_full, self._writer.ran_full = True, False
         hint = "emits are welcome again when acks have freed a tenth of the cap; or raise spool.channel_bytes_max"
         no = Refused("SP-RET-003", "the channel's folder is full, the channel was terminated", hint, SPOOL_FULL)

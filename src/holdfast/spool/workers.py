@@ -57,11 +57,12 @@ class Workers:
         keeper, signal = self._keeper, self._outbox.keeper
         while not self._is_ending:
             went_well = True
-            if keeper.has_work():
+            if keeper.has_work() or keeper.is_full:
                 try:
                     went_well = keeper.step()
                 except Exception:
                     _log.exception("the spool's keeper failed")
                     went_well = False
             if not keeper.has_work() or not went_well:
-                signal.await_(None if went_well else RETRY_S)
+                # A full channel is looked at again by itself: others, or an operator, may have made room.
+                signal.await_(None if went_well and not keeper.is_full else RETRY_S)

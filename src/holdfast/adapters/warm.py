@@ -1,0 +1,228 @@
+"""The warm tier (TIER-001): output bytes in a folder, each file named by its digest, whole or not there at all.
+
+```
+{path}/incoming/{anything}.tmp     on its way; what a crash left is removed when bytes are next received
+{path}/{2 hex}/{2 hex}/{digest}    held: written, synced, renamed, the folders synced, in that order
+```
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import secrets
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from hashlib import sha3_256
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from holdfast.core.refusal import Corrupt, Unavailable
+from holdfast.core.result.ids import RESULT
+from holdfast.core.values import ZERO_DIGEST, Digest
+
+if TYPE_CHECKING:
+    from hashlib import _Hash
+
+PART_BYTES: Final = 1 << 20
+"""How much is in memory at a time."""
+_TEMP: Final = ".tmp"
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+T = TypeVar("T")
+
+
+class WarmFolder:
+    """Bytes by digest. One process receives at a time: the owner of the journal; any may read."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._incoming = path, path / "incoming"
+        self._is_open, self._opening = False, threading.Lock()
+        self._synced: set[Path] = set()
+        """Folders known to be durable with all that is in them: what only exists may be of just before a crash."""
+        self._settling: set[Digest] = set()
+        """Renamed, but not known to be durable: not held yet."""
+
+    async def open(self) -> None:
+        """Make the folder and remove what a crash left on its way; `receive` does it, too, where nobody did."""
+        if not self._is_open:
+            await _in_thread(self._sweep)
+
+    async def receive(self, announced: tuple[Digest, int] | None = None) -> Arriving:
+        """Begin to take bytes. Where digest and size are announced, others than those are never kept."""
+        await self.open()
+        return Arriving(self._incoming, self._settle, announced)
+
+    async def size(self, digest: Digest) -> int | None:
+        return await _in_thread(self._size, digest)
+
+    async def read(self, digest: Digest) -> bytes | None:
+        return await _in_thread(self._read, digest)
+
+    async def delete(self, digest: Digest) -> None:
+        await _in_thread(self._delete, digest)
+
+    # ------------------------------------------------------------------------------------ in a thread
+
+    def _sweep(self) -> None:
+        with self._opening:  # the second of two waits, and finds it done: what the first receives is no leftover
+            if self._is_open:
+                return
+            self._incoming.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for left in self._incoming.glob(f"*{_TEMP}"):
+                left.unlink(missing_ok=True)
+            for folder in (self._incoming, self._path, self._path.parent):
+                _sync(folder)
+            self._is_open = True
+
+    def _settle(self, temp: Path, digest: Digest) -> None:
+        """A synced file gets its name; where that cannot be made durable, it is not held."""
+        place = self._home(digest)
+        self._settling.add(digest)
+        temp.replace(place)
+        _sync(place.parent)
+        self._settling.discard(digest)
+
+    def _home(self, digest: Digest) -> Path:
+        """Where these bytes go; the folders on the way are there and durable."""
+        place = place_of(self._path, digest)
+        for folder in (place.parent.parent, place.parent):
+            if folder not in self._synced:
+                folder.mkdir(mode=0o700, exist_ok=True)
+                _sync(folder)
+                _sync(folder.parent)
+                self._synced.add(folder)
+        return place
+
+    def _size(self, digest: Digest) -> int | None:
+        """Only what is durable counts: somebody is going to let go of the bytes because of it."""
+        if len(digest) != len(ZERO_DIGEST):
+            return None
+        try:
+            size = place_of(self._path, digest).stat().st_size
+        except FileNotFoundError:
+            return None
+        if digest in self._settling:  # asked after looking: it is put there before the file gets its name
+            return None
+        self._home(digest)
+        return size
+
+    def _read(self, digest: Digest) -> bytes | None:
+        place = place_of(self._path, digest)
+        try:
+            with place.open("rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                hasher, parts = begun(size), []
+                for part in iter(lambda: file.read(PART_BYTES), b""):
+                    hasher.update(part)
+                    parts.append(part)
+        except FileNotFoundError:
+            return None
+        if hasher.digest() != digest:
+            raise Corrupt("TIER-001", f"{place} does not hold what its name says", "restore the file from a copy")
+        return b"".join(parts)
+
+    def _delete(self, digest: Digest) -> None:
+        place = place_of(self._path, digest)
+        with suppress(FileNotFoundError):
+            place.unlink()
+            _sync(place.parent)
+
+
+class Arriving:
+    """One file on its way; its methods may be called by one task, which may be cancelled at any of them."""
+
+    def __init__(
+        self, folder: Path, settle: Callable[[Path, Digest], None], announced: tuple[Digest, int] | None = None
+    ) -> None:
+        self._settle, self._announced = settle, announced
+        self._temp = folder / f"{secrets.token_hex(16)}{_TEMP}"
+        # The length stands before the bytes in what is hashed (CAN-001): unannounced bytes are hashed at the end.
+        self._hasher = begun(announced[1]) if announced is not None else None
+        self._file, self._size, self._is_over = -1, 0, False
+        self._turn = threading.Lock()
+        """A task that was cancelled leaves its thread behind: whoever comes next waits for it."""
+
+    async def write(self, part: bytes) -> None:
+        await _in_thread(self._write, part)
+
+    async def keep(self) -> tuple[Digest, int]:
+        return await _in_thread(self._keep)
+
+    async def drop(self) -> None:
+        await _in_thread(self._drop)
+
+    # ------------------------------------------------------------------------------------ in a thread
+
+    def _write(self, part: bytes) -> None:
+        with self._turn:
+            self._open()
+            self._is_over = True  # unless all of it is written
+            rest = memoryview(part)
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+            if self._hasher is not None:
+                self._hasher.update(part)
+            self._size += len(part)
+            self._is_over = False
+
+    def _keep(self) -> tuple[Digest, int]:
+        with self._turn:
+            self._open()
+            digest = Digest((self._hasher or self._hashed()).digest())
+            if self._announced in (None, (digest, self._size)):
+                self._is_over = True  # a sync that failed is not tried again
+                os.fsync(self._file)
+                self._settle(self._temp, digest)
+        self._drop()
+        return digest, self._size
+
+    def _open(self) -> None:
+        """The file, from the first use on. It is not opened before: then nobody has to close it."""
+        if self._is_over:
+            raise Unavailable("TIER-001", "these bytes were dropped", "send them again")
+        if self._file < 0:
+            self._file = os.open(self._temp, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+
+    def _hashed(self) -> _Hash:
+        hasher = begun(self._size)
+        for at in range(0, self._size, PART_BYTES):
+            hasher.update(os.pread(self._file, PART_BYTES, at))
+        return hasher
+
+    def _drop(self) -> None:
+        with self._turn:
+            self._is_over = True
+            if self._file >= 0:
+                self._temp.unlink(missing_ok=True)
+                os.close(self._file)
+                self._file = -1
+
+
+def place_of(root: Path, digest: Digest) -> Path:
+    """Two levels of folders: none of them gets too many entries."""
+    name = digest.hex()
+    return root / name[:2] / name[2:4] / name
+
+
+def begun(size: int) -> _Hash:
+    """RES-004: the result digest of `size` bytes that follow, one after the other."""
+    tag = f"{RESULT.name}.v{RESULT.versions[-1]}".encode()
+    return sha3_256(len(tag).to_bytes(4, "big") + tag + size.to_bytes(4, "big"))
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+async def _in_thread(work: Callable[..., T], *args: object) -> T:
+    try:
+        return await asyncio.to_thread(work, *args)
+    except OSError as fault:
+        hint = "free some disk space" if fault.errno in _FULL else "check the disk and the folder's permissions"
+        raise Unavailable("TIER-001", f"the warm tier: {fault.strerror}", hint) from fault

@@ -1,0 +1,268 @@
+"""The agent's evidence: one session per process start, spooled before it is told, delivered until it is acked (EVD-005).
+
+The channel is the provider's id. Sessions that earlier processes left are replayed beside the live one, oldest first
+(EVD-004).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from holdfast.agent.backoff import Backoff
+from holdfast.agent.delivery import Delivery
+from holdfast.agent.held import Told
+from holdfast.core.refusal import Corrupt, Refused, Unavailable
+from holdfast.ports import Clock
+from holdfast.spool import Spool, SpoolPolicy, Ticket, channel
+from holdfast.spool.disk import RealDisk
+from holdfast.spool.names import Place
+from holdfast.spool.record import CHANNEL_TERMINATED
+
+AGAIN_MS: Final = 200
+"""A spool that takes nothing now is asked again after this."""
+OVER: Final = frozenset({"SessionEnded", "SessionDamaged", "SessionFinished"})
+"""Refusals after which only another session takes records."""
+Deliver = Callable[[str, Spool], Delivery]
+_log = structlog.get_logger()
+
+
+class Shipper:
+    """Emits into the live session and delivers all of them."""
+
+    def __init__(
+        self, root: Path, channel_id: str, deliver: Deliver, clock: Clock, policy: SpoolPolicy | None = None
+    ) -> None:
+        self._root, self._channel, self._policy = root, channel_id, policy
+        self._deliver, self._clock = deliver, clock
+        self._live: Delivery | None = None
+        self._old: list[Delivery] = []
+        """Older sessions that are not delivered yet, oldest first; they stay here until they are closed."""
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._opening = asyncio.Lock()
+        self._newest: tuple[Delivery, Ticket] | None = None
+        self._emitted = asyncio.Event()
+        self._known: dict[tuple[str, str], Told] = {}
+        self._is_delivering = False
+
+    @property
+    def is_ready(self) -> bool:
+        """There is a session that takes records: without one no work is taken."""
+        return self._live is not None
+
+    @property
+    def live_session(self) -> str:
+        return self._live.session if self._live is not None else ""
+
+    # -------------------------------------------------------------------------------------------- opening
+
+    async def open(self) -> None:
+        """Take up what old sessions still have to deliver, and begin a new one. Unavailable where the disk fails."""
+        for session in await asyncio.to_thread(self._unfinished):
+            await self._take_up(session)
+        await self._begin()
+
+    def _unfinished(self) -> list[str]:
+        """Sessions with something to deliver, oldest first; those that have nothing and no end are kept and named."""
+        disk, folder = RealDisk(), self._root / self._channel
+        if not folder.exists():
+            return []
+        channel.reclaim(disk, folder, self._clock.wall_ms(), but="")
+        found = [channel.standing(disk, Place(folder, self._channel, name)) for name in channel.sessions(disk, folder)]
+        if done := [each for each in found if each.acked >= each.last]:
+            hint = f"holdfast spool seal {folder}/SESSION.spool.jsonl --yes"
+            _log.info("delivered sessions without an end are kept (SP-RET-001)", sessions=len(done), hint=hint)
+        return [each.place.session for each in found if each.acked < each.last]
+
+    async def _take_up(self, session: str) -> None:
+        spool = await asyncio.to_thread(self._open, session)
+        if isinstance(spool, Refused):
+            _log.error("an old session cannot be delivered", session=session, because=str(spool))
+            return
+        self._old.append(self._deliver(session, spool))
+        await asyncio.to_thread(self._learn, session, spool)
+
+    def _open(self, session: str) -> Spool | Refused:
+        return Spool.open(self._channel, session, root=self._root, policy=self._policy)
+
+    def _learn(self, session: str, spool: Spool) -> None:
+        """What was told already, by record type and lease: it is not told again."""
+        try:
+            for sequence, line in enumerate(spool.replay(spool.first_available - 1), spool.first_available):
+                record = msgspec.json.decode(line, type=_Record)
+                if record.payload.lease_id:
+                    self._known[record.payload_type, record.payload.lease_id] = Told(session, sequence)
+        except (Corrupt, Unavailable, msgspec.DecodeError) as fault:  # delivery says it aloud
+            _log.warning("an old session is not whole", session=session, because=str(fault))
+
+    def told(self, payload_type: str, lease_id: bytes) -> Told | None:
+        """Where an earlier process has spooled this, if that is still known."""
+        return self._known.get((payload_type, lease_id.hex()))
+
+    async def _begin(self) -> None:
+        session = await asyncio.to_thread(self._next_session)
+        spool = await asyncio.to_thread(self._open, session)
+        if isinstance(spool, Refused):
+            _log.error("no evidence can be kept, no work is taken", because=str(spool))
+            return
+        self._live = self._deliver(session, spool)
+        if self._is_delivering:
+            self._deliver_live()
+
+    def _next_session(self) -> str:
+        """Sessions sort by when they began, also where the clock went back."""
+        folder = self._root / self._channel
+        names = channel.sessions(RealDisk(), folder) if folder.exists() else []
+        last = max((int(name) for name in names if name.isdigit()), default=0)
+        return f"{max(self._clock.wall_ms(), last + 1):015d}"
+
+    # -------------------------------------------------------------------------------------------- emitting
+
+    async def emit(self, payload_type: str, payload: dict[str, Any]) -> None:
+        """Hand one record over. It waits only where the spool takes nothing: no evidence is dropped."""
+        await self._emit(payload_type, payload)
+
+    async def spool(self, payload_type: str, payload: dict[str, Any]) -> Told:
+        """The same, and return when it is spooled (SP-002)."""
+        while True:
+            live, ticket = await self._emit(payload_type, payload)
+            try:
+                return Told(live.session, await ticket)
+            except Unavailable as fault:
+                _log.error("evidence could not be spooled, once more", session=live.session, because=str(fault))
+
+    async def _emit(self, payload_type: str, payload: dict[str, Any]) -> tuple[Delivery, Ticket]:
+        while True:
+            live = self._live
+            ticket = live.spool.emit(payload_type, payload) if live is not None else None
+            if live is not None and isinstance(ticket, Ticket):
+                self._newest = live, ticket
+                self._emitted.set()
+                return live, ticket
+            if live is None or (isinstance(ticket, Refused) and ticket.name in OVER):
+                await self._begin_anew(live)
+            else:
+                await self._clock.sleep(AGAIN_MS)
+
+    async def _begin_anew(self, over: Delivery | None) -> None:
+        """Another session, while the one that is over is still delivered."""
+        async with self._opening:
+            if self._live is not over:
+                return  # somebody else was faster
+            if over is not None:
+                self._live = None
+                await self._end_task(over.session)
+                self._old.append(over)
+                if self._is_delivering and "old" not in self._tasks:
+                    self._spawn("old", self._deliver_old())
+            try:
+                await self._begin()
+            except Unavailable as fault:
+                _log.error("no evidence can be kept, no work is taken", because=str(fault))
+            if self._live is None:
+                await self._clock.sleep(AGAIN_MS)
+
+    # -------------------------------------------------------------------------------------------- delivering
+
+    def deliver(self) -> None:
+        """Begin: the node knows us. More than once is once."""
+        if self._is_delivering:
+            return
+        self._is_delivering = True
+        self._spawn("news", self._tell_news())
+        self._deliver_live()
+        if self._old:
+            self._spawn("old", self._deliver_old())
+
+    def _deliver_live(self) -> None:
+        if self._live is not None:
+            self._spawn(self._live.session, self._live.run(self._clock))
+
+    async def _tell_news(self) -> None:
+        """Whoever delivers is woken when the newest record is spooled, which is what is waited for here (SP-005)."""
+        while True:
+            await self._emitted.wait()
+            self._emitted.clear()
+            if self._newest is None:
+                continue
+            live, ticket = self._newest
+            try:
+                await ticket
+            except Unavailable:  # who emitted it is told, too
+                continue
+            live.wake()
+
+    async def _deliver_old(self) -> None:
+        """EVD-004: oldest first, each on a stream of its own; one that is stuck does not hold up the others."""
+        while self._old:
+            old = self._old[0]
+            await old.run(self._clock, until_delivered=True)
+            if not old.stuck:
+                _log.info("an old session is delivered", session=old.session, records=old.spool.spooled_sequence)
+            self._old.remove(old)
+            await self._close_old(old)
+        del self._tasks["old"]
+
+    async def _close_old(self, old: Delivery) -> None:
+        """A session that is delivered and has an end may go; without one it is kept (SP-RET-001)."""
+        try:
+            await old.spool.aclose()
+            folder = self._root / self._channel
+            await asyncio.to_thread(channel.reclaim, RealDisk(), folder, self._clock.wall_ms(), but=self.live_session)
+        except (Unavailable, OSError) as fault:
+            _log.warning("an old session could not be closed", session=old.session, because=str(fault))
+
+    async def delivered(self, told: Told) -> None:
+        """Return when the node has this record; at once where its session is not open any more, which means the same."""
+        for each in [self._live, *self._old]:
+            if each is not None and each.session == told.session:
+                await each.acked(told.sequence)
+
+    # -------------------------------------------------------------------------------------------- ending
+
+    async def close(self, reason: str, flush_ms: int) -> None:
+        """CHANNEL_TERMINATED, the node's ack for as long as may be waited, and every file in order."""
+        live = self._live
+        if live is not None:
+            payload = {"termination_utc_ms": self._clock.wall_ms(), "reason": reason, "detail": ""}
+            told = await self.spool(CHANNEL_TERMINATED, payload)
+            live.wake()
+            try:
+                async with asyncio.timeout(flush_ms / 1000):
+                    await self.delivered(told)
+            except TimeoutError:
+                left = live.spool.spooled_sequence - live.spool.acked_sequence
+                _log.warning("the node has not acked everything; the rest is sent at the next start", records=left)
+        for name in list(self._tasks):
+            await self._end_task(name)
+        for each in self._old:
+            await each.spool.aclose()
+        if self._live is not None:
+            no = await self._live.spool.aclose(final=True)
+            if no is not None:
+                _log.warning("the session is kept as unfinished", because=str(no))
+
+    def _spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks[name] = asyncio.create_task(work, name=f"evidence {name}")
+
+    async def _end_task(self, name: str) -> None:
+        task = self._tasks.pop(name, None)
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+class _Payload(msgspec.Struct):
+    lease_id: str = ""
+
+
+class _Record(msgspec.Struct):
+    """What of a record says whether it was told already."""
+
+    payload_type: str
+    payload: _Payload

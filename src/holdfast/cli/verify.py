@@ -1,0 +1,78 @@
+"""`holdfast verify`: a result's proof checked on any machine, without a node and without trust in one (RES-008)."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from holdfast.adapters.keys.signing import verify as check_signature
+from holdfast.cli import Command, verb
+from holdfast.cli.columns import print_record
+from holdfast.core.refusal import Corrupt, Unavailable
+from holdfast.core.result import result_digest
+from holdfast.engine import resultproof
+from holdfast.engine.headerfiles import keys_of
+from holdfast.engine.headers import Untrue
+
+FALSE, UNREADABLE = 1, 2
+app = verb()
+
+
+@app.command(cls=Command)
+def verify(
+    proof: Annotated[
+        Path, typer.Argument(metavar="FILE", help="What `holdfast result prove` printed; - is standard input.")
+    ],
+    key: Annotated[
+        list[str] | None, typer.Option(help="Only this proposer may have signed, in hex; several are allowed.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Bytes that are said to be the result: checked against the digest.")
+    ] = None,
+) -> None:
+    """Check that a result is in a block that its proposer has signed; it needs no node.
+
+    Exit code 0: true. 1: false, with the first thing that is not so. 2: cannot be read.
+    """
+    try:
+        _verify(proof, frozenset(keys_of(key or [])), output)
+    except Untrue as fault:
+        _end(f"false: {fault}", FALSE)
+    except (Corrupt, Unavailable) as fault:
+        _end(f"holdfast: {fault}", UNREADABLE)
+
+
+def _verify(proof: Path, keys: frozenset[bytes], output: Path | None) -> None:
+    shown = resultproof.read(_json(proof), str(proof))
+    leaf = resultproof.check(shown, check_signature, keys)
+    if output is not None and (made := result_digest(_bytes(output))) != leaf.result_digest:
+        raise Untrue(f"{output} has the digest {made.hex()}, the chain holds {leaf.result_digest.hex()}")
+    header = shown.signed.header
+    print(f"true: task {leaf.task_id.hex()} was resolved in block {header.height} of chain {header.chain_id}")
+    signer = header.proposer.hex()
+    record = {"digest": leaf.result_digest.hex(), "size": leaf.size, "nullifier": leaf.nullifier.hex()}
+    record |= {"signed": signer if keys else f"{signer}; is that the proposer you know? name it with --key"}
+    print_record(record | ({"output": "has this digest"} if output is not None else {}))
+
+
+def _json(path: Path) -> object:
+    try:
+        return msgspec.json.decode(_bytes(path))
+    except (msgspec.DecodeError, UnicodeDecodeError) as fault:
+        raise Corrupt("RES-008", f"{path} cannot be read: {fault}", "it is no JSON") from fault
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+    except OSError as fault:
+        raise Unavailable("RES-008", f"{path}: {fault.strerror}") from fault
+
+
+def _end(says: str, code: int) -> None:
+    print(says, file=sys.stderr)
+    raise typer.Exit(code)

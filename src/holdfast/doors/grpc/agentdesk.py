@@ -1,0 +1,83 @@
+"""What all calls of agents need: the owner, the place for bytes, a pool for signatures, and word of the closing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Final, Protocol, TypeVar
+
+from holdfast.core.refusal import Refused, Unavailable
+from holdfast.core.values import Digest
+from holdfast.doors.desk import Desk
+from holdfast.engine.loop import Engine
+from holdfast.engine.outcome import Phase
+from holdfast.ports import Blobs, Incoming
+
+POOL_THREADS: Final = 2
+NONCE_BYTES: Final = 32
+ANSWER_S: Final = 10.0
+"""How long an agent may take to answer the challenge that a stream begins with."""
+Verify = Callable[[bytes, bytes, bytes], bool]
+"""Public key, message, signature."""
+T = TypeVar("T")
+
+
+class Warm(Blobs, Protocol):
+    """A warm tier that can be told what is coming: what then arrives and is not that is never kept."""
+
+    async def receive(self, announced: tuple[Digest, int] | None = None) -> Incoming: ...
+
+
+class AgentDesk:
+    """One for all services of agents at one door. It belongs to one event loop."""
+
+    def __init__(self, desk: Desk, engine: Engine, blobs: Warm, verify: Verify) -> None:
+        self.desk, self.engine, self.blobs, self.verify = desk, engine, blobs, verify
+        self._pool = ThreadPoolExecutor(POOL_THREADS, thread_name_prefix="signatures")
+        self._closing: asyncio.Event | None = None
+        self._open: dict[object, Callable[[], None]] = {}
+        self._waiting: asyncio.Task[None] | None = None
+
+    def check_owner(self) -> None:
+        """Agents speak with the owner: a standby decides nothing and does not know what is on its way."""
+        if self.desk.hand_on is not None or self.engine.phase is not Phase.RUNNING:
+            hint = "connect to the owner of the journal, or again in a moment"
+            raise Unavailable("ENG-006", "this node does not own the journal", hint)
+
+    async def in_pool(self, work: Callable[..., T], *args: object) -> T:
+        """Signatures and long parsing: off the event loop."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work, *args)
+
+    async def why_not_signed(self, public: bytes, message: bytes, signature: bytes) -> Refused | None:
+        """PRV-003: what an agent says, its key has signed."""
+        if await self.in_pool(self.verify, public, message, signature):
+            return None
+        return Refused("PRV-003", "the signature does not fit", "sign with the provider's key", "Unauthorized")
+
+    # ------------------------------------------------------------------------------------ closing
+
+    def leave_with(self, closing: asyncio.Event) -> None:
+        """Open streams end when the door begins to close: `GrpcDoor.closing`."""
+        self._closing = closing
+
+    @contextmanager
+    def until_closing(self, tell: Callable[[], None]) -> Iterator[None]:
+        """While this lasts, `tell` is called when the door begins to close; one task waits for all streams."""
+        key = object()
+        self._open[key] = tell
+        if self._waiting is None and self._closing is not None:
+            self._waiting = asyncio.create_task(self._tell_all(self._closing), name="closing of agents' streams")
+        try:
+            yield
+        finally:
+            del self._open[key]
+            if not self._open and self._waiting is not None:
+                self._waiting.cancel()
+                self._waiting = None
+
+    async def _tell_all(self, closing: asyncio.Event) -> None:
+        await closing.wait()
+        for tell in list(self._open.values()):
+            tell()

@@ -1,0 +1,135 @@
+"""Jobs on the command line: handed over for a receipt, looked after, and the same request never taken in twice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.stories.node import QUIET_CHAIN
+from tests.stories.telling import Told, told
+
+AI = {"kind": "AI", "spec": {"model": "m", "prompt": "hi"}}
+QUANTUM = {"kind": "QUANTUM", "spec": {"circuit": "OPENQASM 3;", "shots": 10, "width": 2, "depth": 3}}
+ASK = ("--model", "m", "--prompt", "hi", "--max-fee", 100)
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[Told]:
+    async with told(tmp_path, chain=QUIET_CHAIN) as running:
+        assert (await running.say("account", "mint", "alice", 1_000)).code == 0
+        yield running
+
+
+async def token_of(node: Told, account: str) -> str:
+    return (await node.say("key", "new", "--account", account)).out.strip()
+
+
+@pytest.mark.rule("JOB-006", "JOB-008")
+async def test_a_job_is_handed_over_looked_at_made_dearer_and_taken_back(node: Told) -> None:
+    token = await token_of(node, "alice")
+    receipt = await node.call(token, "job", "enqueue", *ASK)
+    task = receipt.field("task_id")
+    assert (receipt.field("caller"), receipt.field("reserved"), receipt.field("height")) == ("alice", "100", "1")
+    shown = await node.say("job", "show", task)
+    assert (shown.field("state"), shown.field("request_hash")) == ("QUEUED", receipt.field("request_hash"))
+    assert json.loads(shown.field("payload")) == AI
+    assert "admitted in block 1, event" in shown.out
+    raised = await node.call(token, "job", "raise-fee", task, 150)
+    assert "it is worth 150 now" in raised.out
+    assert (await node.call(token, "job", "cancel", task)).code == 0
+    ended = await node.say("job", "show", task, "--events")
+    assert ended.field("state") == "CANCELLED"
+    assert "money settled in block 1: all given back" in ended.out
+    types = [line.split()[-1] for line in ended.out.splitlines() if line.startswith("  event")]
+    assert types == ["JobAdmitted", "FeeRaised", "JobCancelled"]
+    again = await node.call(token, "job", "cancel", task)
+    assert (again.code, "JOB-007" in again.err) == (1, True)
+
+
+@pytest.mark.rule("JOB-002")
+async def test_asked_again_with_the_same_key_or_nonce_it_is_the_first_receipt(node: Told) -> None:
+    first = await node.say("job", "enqueue", *ASK, "--caller", "alice", "--idempotency-key", "mine", "--json")
+    again = await node.say("job", "enqueue", *ASK, "--caller", "alice", "--idempotency-key", "mine", "--json")
+    assert again.json == first.json | {"is_repeat": True}
+    other = ("--model", "m", "--prompt", "other", "--max-fee", 100, "--caller", "alice")
+    refused = await node.say("job", "enqueue", *other, "--idempotency-key", "mine")
+    assert (refused.code, "JOB-002" in refused.err) == (1, True)
+    drawn = await node.say("job", "enqueue", *ASK, "--caller", "alice")
+    repeat = await node.say("job", "enqueue", *ASK, "--caller", "alice", "--nonce", drawn.field("nonce"))
+    assert (repeat.field("task_id"), "first receipt again" in repeat.err) == (drawn.field("task_id"), True)
+    assert len((await node.say("job", "list", "--json")).json["rows"]) == 2
+
+
+@pytest.mark.rule("JOB-003")
+async def test_a_whole_payload_comes_from_a_file_or_from_standard_input(node: Told, tmp_path: Path) -> None:
+    file = tmp_path / "payload.json"
+    file.write_text(json.dumps(QUANTUM))
+    words = ("job", "enqueue", "--caller", "alice", "--max-fee", 10)
+    quantum = await node.say(*words, "--file", file)
+    assert quantum.field("kind") == "QUANTUM"
+    piped = await node.say(*words, "--file", "-", "--units", 3, "--ttl", "90m", stdin=json.dumps(AI))
+    job = (await node.say("job", "show", piped.field("task_id"), "--json")).json["job"]
+    assert (job["units"], job["expires_ms"] - job["enqueue_ms"]) == (3, 5_400_000)
+    while (found := (await node.say("job", "list", "--kind", "QUANTUM", "--json")).json["rows"]) == []:
+        await asyncio.sleep(0)  # lists follow the journal by a moment
+    assert [row["id"] for row in found] == [quantum.field("task_id")]
+    assert (await node.say("job", "list", "--status", "CANCELLED")).out.count("\n") == 1
+
+
+WRONG = [
+    ((), "--model and --prompt: both are needed", 2),
+    (("--kind", "QUANTUM"), "a QUANTUM job is described in a file", 2),
+    ((*ASK, "--file", "x.json"), "the payload is in the file", 2),
+    (("--file", "nowhere.json"), "nowhere.json", 2),
+    ((*ASK, "--ttl", "soon"), "--ttl: 'soon' is no length of time", 2),
+    ((*ASK, "--caller", "bob"), "ESC-001: bob has 0 available, 100 asked for", 1),
+    (ASK, "caller: whose job is it?", 2),
+]
+
+
+@pytest.mark.rule("JOB-003", "JOB-005")
+async def test_what_cannot_be_is_named_and_nothing_is_taken_in(node: Told) -> None:
+    for words, says, code in WRONG:
+        refused = await node.say("job", "enqueue", *words)
+        assert (refused.code, refused.out) == (code, ""), words
+        assert says in refused.err
+    floats = await node.say(
+        "job", "enqueue", "--caller", "alice", "--file", "-", stdin='{"kind":"AI","spec":{"model":1.5}}'
+    )
+    assert (floats.code, "payload.spec.model" in floats.err) == (2, True)
+    assert (await node.say("account", "show", "alice")).json["available"] == 1_000
+    assert (await node.say("job", "show", "00" * 32)).code == 1
+
+
+@pytest.mark.rule("SEC-001")
+async def test_a_requester_acts_for_itself_alone_and_nobody_for_no_one(node: Told) -> None:
+    alice, bob = await token_of(node, "alice"), await token_of(node, "bob")
+    task = (await node.call(alice, "job", "enqueue", *ASK)).field("task_id")
+    assert (await node.call(bob, "job", "cancel", task)).code == 77
+    assert (await node.call(bob, "job", "enqueue", *ASK, "--caller", "alice")).code == 77
+    assert (await node.call(None, "job", "enqueue", *ASK)).code == 77
+    assert (await node.call(None, "job", "show", task)).field("state") == "QUEUED", "reading needs no key"
+
+
+@pytest.mark.rule("ENG-006")
+async def test_events_are_followed_from_a_cursor_by_type_and_over_a_restart(node: Told) -> None:
+    for _ in range(3):
+        await node.say("job", "enqueue", *ASK, "--caller", "alice")
+    there = [json.loads(line) for line in (await node.say("events", "--no-follow")).out.splitlines()]
+    assert [event["number"] for event in there] == list(range(1, len(there) + 1))
+    jobs = (await node.say("events", "--no-follow", "--type", "JobAdmitted")).out.splitlines()
+    assert [json.loads(line)["type"] for line in jobs] == ["JobAdmitted"] * 3
+    cursor = there[-1]["number"]
+    assert (await node.say("events", "--no-follow", "--after", cursor)).out == ""
+    following = asyncio.create_task(node.say("events", "--after", cursor, "--limit", 2))
+    assert await node.node.stop() == 0
+    await node.node.up()
+    await node.say("job", "enqueue", *ASK, "--caller", "alice")
+    seen = [json.loads(line) for line in (await following).out.splitlines()]
+    assert [event["number"] for event in seen] == [cursor + 1, cursor + 2]
+    assert seen[0]["type"] == "OwnershipTaken"
+    strange = await node.say("events", "--type", "JobAdmited")
+    assert (strange.code, "did you mean JobAdmitted?" in strange.err) == (2, True)
