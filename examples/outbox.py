@@ -3,7 +3,7 @@
 Run it from anywhere: python examples/outbox.py
 
 The child prints a sequence only after the spool has called it durable. The parent kills it at some moment, opens the
-same session and checks that every sequence the child has printed is there, once, in order, with the same bytes ever after.
+same session and checks that every sequence the child has printed is there, once and in order.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ def emit_for_ever(root: Path) -> None:
 def killed(root: Path, after_lines: int) -> int:
     """The parent: let a child work for a while, kill it without warning; what it had promised by then."""
     promised = 0
-    with subprocess.Popen([sys.executable, __file__, str(root)], stdout=subprocess.PIPE, text=True) as child:
+    command = [sys.executable, __file__, str(root)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:  # noqa: S603
         assert child.stdout is not None
         for count, line in enumerate(child.stdout, 1):
             promised = int(line)

@@ -19,9 +19,10 @@ import structlog
 from holdfast.adapters.clock import MachineClock
 from holdfast.adapters.files import Folder
 from holdfast.adapters.keys.certificate import TlsFiles
-from holdfast.adapters.keys.signing import SigningKey
+from holdfast.adapters.keys.signing import SigningKey, verify
 from holdfast.adapters.sqlite.journal import SqliteJournal
 from holdfast.adapters.sqlite.tables import SqliteTables
+from holdfast.adapters.warm import WarmFolder
 from holdfast.client import SOCKET, Client, NodeRefused, NodeUnreachable
 from holdfast.config import Config, Store, why_not_stored
 from holdfast.core.event import Tip
@@ -31,8 +32,11 @@ from holdfast.doors.identify import identify
 from holdfast.doors.local import LocalDoor
 from holdfast.doors.methods.chain import newest
 from holdfast.doors.methods.node import status
+from holdfast.duties.dispatcher import Dispatcher
 from holdfast.duties.keeper import Keeper
 from holdfast.duties.proposer import Proposer
+from holdfast.duties.reaper import Reaper
+from holdfast.duties.verifier import Verifier, attested
 from holdfast.engine import snapshot
 from holdfast.engine.follower import Follower
 from holdfast.engine.longjournal import LongJournal
@@ -73,7 +77,8 @@ class Node:
         self.door = LocalDoor(self.desk, socket)
         # On a shared folder the owner's socket is taken: a standby has one under its own name.
         self.side_door = LocalDoor(self.desk, socket.with_name(f"{config.node}.sock")) if config.standby else None
-        self.http, self.grpc = http_door(config, self.desk), grpc_door(config, self.desk)
+        self.desk.blobs = self.blobs = WarmFolder(config.data / "warm")
+        self.http, self.grpc = http_door(config, self.desk), grpc_door(config, self.desk, self.engine, self.blobs)
         self.signer = SigningKey.load_or_create(config.data / NODE_KEY)
         self._ending: asyncio.Task[None] | None = None
         self._duties: list[asyncio.Task[None]] = []
@@ -137,8 +142,10 @@ class Node:
         every = self.config.policy.engine.snapshot_every_events
         keeper = Keeper(self.engine, MachineClock(), every, partial(in_another_process, make_snapshot, self.config))
         proposer = Proposer(self.engine, MachineClock(), self.signer)
-        self._duties.append(asyncio.create_task(keeper.run(), name="keeper"))
-        self._duties.append(asyncio.create_task(proposer.run(), name="proposer"))
+        dispatcher, reaper = Dispatcher(self.engine), Reaper(self.engine, MachineClock())
+        verifier = Verifier(self.engine, {"attested": attested(verify)})
+        for duty in (keeper, proposer, dispatcher, reaper, verifier):
+            self._duties.append(asyncio.create_task(duty.run(), name=type(duty).__name__.lower()))
         config, tip = self.config, self.engine.durable
         where = {"data": str(config.data), "store": config.store.value}
         _log.info("up", **where, epoch=tip.epoch, batch=tip.number, last_event=tip.last)
@@ -193,13 +200,16 @@ def http_door(config: Config, desk: Desk) -> HttpDoor | None:
     return HttpDoor(desk, MachineClock(), config.http)
 
 
-def grpc_door(config: Config, desk: Desk) -> GrpcDoor | None:
+def grpc_door(config: Config, desk: Desk, engine: Engine, blobs: WarmFolder) -> GrpcDoor | None:
     """gRPC, as configured; None where it stays shut, and its libraries are not loaded."""
     told = config.grpc
     if told is None:
         return None
+    from holdfast.doors.grpc.agentdesk import AgentDesk  # noqa: PLC0415
     from holdfast.doors.grpc.door import GrpcDoor  # noqa: PLC0415
+    from holdfast.doors.grpc.evidence import evidence_service  # noqa: PLC0415
     from holdfast.doors.grpc.node import Head, node_service  # noqa: PLC0415
+    from holdfast.doors.grpc.provider import provider_service  # noqa: PLC0415
 
     async def who(token: str | None, _: object) -> Visitor | Refused:
         return await identify(desk, MachineClock(), token)
@@ -209,8 +219,11 @@ def grpc_door(config: Config, desk: Desk) -> GrpcDoor | None:
         return Head(block.height, block.hash, block.time_ms)
 
     files = TlsFiles(told.certificate, told.key, told.client_ca) if told.certificate and told.key else None
-    services = [node_service(lambda: status(desk), head)]
-    return GrpcDoor(told, services, who, lambda: is_serving(desk), files.load if files is not None else None)
+    agents = AgentDesk(desk, engine, blobs, verify)
+    services = [node_service(lambda: status(desk), head), provider_service(agents), evidence_service(agents)]
+    door = GrpcDoor(told, services, who, lambda: is_serving(desk), files.load if files is not None else None)
+    agents.leave_with(door.closing)
+    return door
 
 
 def is_serving(desk: Desk) -> bool:

@@ -134,13 +134,15 @@ async def test_a_refused_enqueue_is_named_and_has_no_effect(told: dict[str, obje
 
 @pytest.mark.rule("JOB-005")
 async def test_a_full_queue_says_so_to_everybody() -> None:
-    policy = msgspec.structs.replace(DEVELOPMENT, admission=AdmissionPolicy(queue_depth_max=2))
-    async with node(policy) as house:
-        await house.mint()
-        await house.mint("bob", number=2)
-        await house.ask(ALICE, "cap.enqueue", **job())
-        assert (await house.no(ALICE, "cap.enqueue", **job("more")))[0] == "BackPressure"
+    told = AdmissionPolicy(queue_depth_max=4, in_flight_per_requester_max=4, back_pressure_ppm=250_000)
+    async with node(msgspec.structs.replace(DEVELOPMENT, admission=told)) as house:
+        for number, owner in enumerate(("alice", "bob", "carol"), start=1):
+            await house.mint(owner, number=number)
+        for nonce in range(2):
+            await house.ask(ALICE, "cap.enqueue", **job(nonce=nonce))
+        assert (await house.no(ALICE, "cap.enqueue", **job("more")))[:2] == ("BackPressure", "JOB-005")
         await house.ask(BOB, "cap.enqueue", **job())
+        await house.ask(OPERATOR, "cap.enqueue", **job(caller="carol"))
         for visitor in (ALICE, BOB):
             assert (await house.no(visitor, "cap.enqueue", **job("more")))[:2] == ("QueueFull", "JOB-005")
 

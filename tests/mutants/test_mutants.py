@@ -8,25 +8,16 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from tests.counts import FULL
+from tests.mutants.mutant import Mutant
+from tests.mutants.stations import STATIONS
 
 ROOT = Path(__file__).parents[2]
 LOOP, HISTORY, PROJECT = "engine/loop.py", "engine/history.py", "engine/project.py"
 JOURNAL, TABLES = "adapters/sqlite/journal.py", "adapters/sqlite/tables.py"
 POSTGRES = "adapters/postgres"
-
-
-class Mutant(NamedTuple):
-    """A change that must not go unnoticed."""
-
-    says: str
-    file: str
-    old: str
-    new: str
-    seen_by: str
 
 
 MUTANTS = [
@@ -287,6 +278,7 @@ MUTANTS = [
         "    if fresh := [lot for lot, _ in await lots() if lot not in seen]:\n",
         "tests/storage/test_tables.py -k sqlite",
     ),
+    *STATIONS,
 ]
 
 

@@ -30,7 +30,7 @@ from tests.spool.spools import (
 )
 
 from holdfast.spool import Refused, Spool, Ticket, channel
-from holdfast.spool.disk import RealDisk
+from holdfast.spool.disk import Handle, RealDisk
 from holdfast.spool.names import Place
 
 ACK = f"{SESSION}.ack"
@@ -202,15 +202,43 @@ def test_what_is_spooled_while_the_copy_is_made_is_in_it(tmp_path: Path) -> None
     spool.close()
 
 
+class MeddlingDisk(RealDisk):
+    """A disk on which something else happens at the worst moment, as another thread might do it."""
+
+    before_rename: Callable[[], object] = staticmethod(lambda: None)
+    before_sync: Callable[[], object] = staticmethod(lambda: None)
+
+    def rename(self, old: Path, new: Path) -> None:
+        meddle, self.before_rename = self.before_rename, lambda: None
+        meddle()
+        super().rename(old, new)
+
+    def sync(self, handle: Handle) -> None:
+        meddle, self.before_sync = self.before_sync, lambda: None
+        meddle()
+        super().sync(handle)
+
+
+@pytest.mark.rule("SP-RET-002")
+def test_what_is_committed_before_the_copy_is_finished_is_added_to_it(tmp_path: Path) -> None:
+    disk = MeddlingDisk()
+    spool = opened(tmp_path, disk=disk)
+    emitted(spool, 10)
+    acked(spool, 7)
+    spool.compact()
+    for _ in range(3):
+        spool.emit("BLOCK_START", {})
+    disk.before_sync = spool.writer.step  # the writer commits to the old file while the copy is being synced
+    spool.keeper.step()
+    assert spool.spooled_sequence == 13
+    spool.writer.step()
+    assert spool.metrics().compactions == 1
+    assert sequences(stored(tmp_path).splitlines()) == [8, 9, 10, 11, 12, 13]
+    spool.close()
+
+
 @pytest.mark.rule("SP-RET-002")
 def test_no_second_copy_is_begun_while_the_first_takes_its_place(tmp_path: Path) -> None:
-    class MeddlingDisk(RealDisk):
-        meddle: Callable[[], object] = staticmethod(lambda: None)
-
-        def rename(self, old: Path, new: Path) -> None:
-            self.meddle()
-            super().rename(old, new)
-
     disk = MeddlingDisk()
     spool = opened(tmp_path, disk=disk)
     emitted(spool, 10)
@@ -219,9 +247,8 @@ def test_no_second_copy_is_begun_while_the_first_takes_its_place(tmp_path: Path)
     spool.compact()
     spool.keeper.step()
     spool.compact()
-    disk.meddle = spool.keeper.step  # as its own thread might, at this very moment
+    disk.before_rename = spool.keeper.step
     spool.writer.step()
-    disk.meddle = lambda: None
     assert sequences(stored(tmp_path).splitlines()) == [9, 10]
     emitted(spool, 1)
     assert replayed(spool, 8) == [9, 10, 11]
@@ -386,6 +413,27 @@ def test_at_the_cap_nothing_is_dropped_the_end_is_told_and_emits_are_refused_unt
     (ticket,) = emitted(spool, 1)
     assert ticket.sequence == len(accepted) + 2
     opened(tmp_path, "PS-2", policy=small()).close()
+    spool.close()
+
+
+@pytest.mark.rule("SP-RET-003")
+def test_a_full_channel_takes_records_again_below_the_low_water_mark_and_not_before(tmp_path: Path) -> None:
+    policy = small(reserve_bytes=500)
+    spool = opened(tmp_path, policy=policy, segment_bytes=1_000)
+    filled(spool)
+    spool.step()
+    spool.step()
+    refusals = 0
+    for ack in range(1, spool.spooled_sequence):
+        acked(spool, ack)
+        is_below = used(tmp_path) < 18_000 + 500  # the reserve is back as soon as it is below
+        answer = spool.emit("BLOCK_START", {})
+        assert isinstance(answer, Ticket) == is_below, (ack, used(tmp_path))
+        if is_below:
+            break
+        refusals += 1
+    assert refusals > 4  # two segments of three went, and it was not enough yet
+    assert not (folder(tmp_path) / "channel.full").exists()
     spool.close()
 
 

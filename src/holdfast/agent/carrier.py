@@ -1,4 +1,4 @@
-"""Carrying a lease through: execute, keep the output, hand it over, tell it as evidence, wait for the verdict (EVD-005).
+"""Carrying a lease through: execute, keep the output, hand it over, tell it as evidence, await the verdict (EVD-005).
 
 Every step begins from what is on disk, so that a crash at any point only repeats the step it fell into.
 """
@@ -30,6 +30,8 @@ ACCEPTED, STARTED, PROGRESS = "LEASE_ACCEPTED", "EXECUTION_STARTED", "PROGRESS"
 READY, COMPLETED, FAILED = "OUTPUT_READY", "LEASE_COMPLETED", "LEASE_FAILED"
 LOST: Final = frozenset({"LeaseLost", "NotFound"})
 """Names under which the node says that a lease is over."""
+UNWANTED: Final = frozenset({"InvalidParams", "InvalidRequest", "TooLarge", "Forbidden"})
+"""Names under which it says that it will never take these bytes; all others may pass."""
 _log = structlog.get_logger()
 
 
@@ -54,16 +56,20 @@ class Carrier:
     async def carry(self, held: Held) -> None:
         """Until nothing of the lease is needed any more: a verdict, a loss, a failure that the node knows of."""
         through = asyncio.create_task(self._until_through(held), name=f"lease {held.id.hex()[:8]}")
+        first: list[asyncio.Future[Any]] = [through, held.ended]
         try:
-            await asyncio.wait({through, held.ended}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
         finally:
             through.cancel()
             await asyncio.gather(through, return_exceptions=True)
         end = held.ended.result()
+        _log.info("lease over", lease=held.id.hex(), how=end.how, reason=end.reason)
         if held.told is None and end.how != "VERDICT":
             await self._fence(held, end.how, end.reason)
-        await self._work.remove(held.id)
-        _log.info("lease over", lease=held.id.hex(), how=end.how, reason=end.reason)
+        try:
+            await self._work.remove(held.id)
+        except Unavailable as fault:  # the next start finds it, and the node says that it is over
+            _log.error("a lease's folder stays", lease=held.id.hex(), because=str(fault))
 
     async def _until_through(self, held: Held) -> None:
         """A disk that fails is tried again: the lease is not lost while its offer is on it."""
@@ -89,13 +95,13 @@ class Carrier:
         if held.outcome is not None and held.outcome.payload_type == FAILED and held.told is not None:
             await self._shipper.delivered(held.told)
             held.end(FAILED, str(held.outcome.payload["reason"]))
-        await held.ended
+        await asyncio.shield(held.ended)
 
     # -------------------------------------------------------------------------------------------- steps
 
     async def _execute(self, held: Held) -> None:
         if held.is_resumed and held.taken.t_deadline_ms <= self._clock.wall_ms() + self._client.offset_ms:
-            await held.word  # its time seems to be over: the node has the last word on that
+            await asyncio.shield(held.word)  # its time seems to be over: the node has the last word on that
         found = self._registry.find(held.taken.kind, held.taken.payload)
         if isinstance(found, Refused):
             return await self._decide(held, self._failure(held, f"NOT_OFFERED: {found.says}"))
@@ -130,8 +136,9 @@ class Carrier:
                 no = refusal_of(fault)
                 if no is not None and no.name in LOST:
                     held.end("LOST", no.says)
-                    await asyncio.Event().wait()  # whoever carries the lease takes it from here
-                if no is not None:
+                if no is not None and (no.name in LOST or no.rule == "RCV-001"):
+                    await asyncio.shield(held.ended)  # over, or handed in before: the node has the last word
+                if no is not None and no.name in UNWANTED:
                     return no
                 _log.info("an output waits", lease=held.id.hex(), because=said(fault))
                 await backoff.pause(self._clock)
@@ -148,7 +155,7 @@ class Carrier:
         held.told = self._shipper.told(outcome.payload_type, held.id)
         if held.told is not None:
             return
-        if held.is_resumed and await held.word is Word.SUBMITTED:
+        if held.is_in_doubt and await asyncio.shield(held.word) is Word.SUBMITTED:
             return
         held.told = await self._shipper.spool(outcome.payload_type, outcome.payload)
         await self._fence(held, outcome.payload_type, "")

@@ -10,11 +10,10 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any, Final
 
-import grpc
 import structlog
 
 from holdfast.agent.backoff import Backoff
-from holdfast.agent.dial import Broken, Dial, Fault, said
+from holdfast.agent.dial import Broken, Dial, Fault, read_from, said
 from holdfast.agent.settings import Signer
 from holdfast.core.refusal import Corrupt, Refused, Unavailable
 from holdfast.ports import Clock
@@ -76,11 +75,11 @@ class Delivery:
     async def _once(self, *, until_delivered: bool) -> None:
         call = self._dial.evidence.Stream()
         try:
-            first = await _read(call)
+            first = await read_from(call)
             if first.WhichOneof("message") != "challenge":
                 raise Broken("the node did not begin with a challenge")
             await call.write(pb.StreamRequest(hello=self._hello(first.challenge.nonce)))
-            begin = self._begin(_ack_in(await _read(call)))
+            begin = self._begin(_ack_in(await read_from(call)))
             if begin is not None and not (until_delivered and self.is_delivered):
                 await _Sending(self, call, *begin).run(until_delivered=until_delivered)
         finally:
@@ -180,7 +179,7 @@ class _Sending:
 
     async def _hear(self, *, until_delivered: bool) -> None:
         while not (until_delivered and self._delivery.is_delivered):
-            told = _ack_in(await _read(self._call))
+            told = _ack_in(await read_from(self._call))
             if told.acked_sequence > self._sent:
                 raise Broken(f"SP-ACK-004: the node acked {told.acked_sequence}, only {self._sent} were sent")
             self._delivery.take_ack(told.acked_sequence)
@@ -215,10 +214,3 @@ def _ack_in(message: pb.StreamResponse) -> pb.Ack:
     if kind != "ack":
         raise Broken(f"the node said {kind} where an ack was due")
     return message.ack
-
-
-async def _read(call: Any) -> Any:
-    message = await call.read()
-    if message is grpc.aio.EOF:
-        raise Broken("the node has ended the stream")
-    return message

@@ -27,6 +27,7 @@ OPTIONS: Final = (
     # Two agents in one process are two connections.
     ("grpc.use_local_subchannel_pool", 1),
 )
+_EOF: Final[object] = grpc.aio.EOF  # type: ignore[attr-defined]
 _GONE: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED})
 
 
@@ -48,6 +49,14 @@ class Dial:
 
     async def close(self) -> None:
         await self._channel.close()
+
+
+async def read_from(call: Any) -> Any:
+    """The next message of a stream; Broken where it has ended in good order, gRPC's error where not."""
+    message = await call.read()
+    if message is _EOF:
+        raise Broken("the node has ended the stream")
+    return message
 
 
 def refusal_of(fault: Fault) -> Refused | None:

@@ -50,8 +50,12 @@ class Held:
         self.has_output, self.outcome = has_output, outcome
         self.told: Told | None = None
         """Where its outcome is spooled."""
+        self.is_kept = False
+        """Its offer is on disk."""
         self.is_resumed = False
         """It was found on disk: an earlier process had it."""
+        self.is_in_doubt = False
+        """That process may have spooled the outcome, or died before."""
         self.word: asyncio.Future[Word] = asyncio.get_running_loop().create_future()
         self.ended: asyncio.Future[End] = asyncio.get_running_loop().create_future()
         self.renewals = 0
@@ -63,7 +67,8 @@ class Held:
     @classmethod
     def resumed(cls, found: Found) -> Held:
         held = cls(found.taken, has_output=found.has_output, outcome=found.outcome)
-        held.is_resumed = True
+        held.is_kept = held.is_resumed = True
+        held.is_in_doubt = found.outcome is not None
         return held
 
     @property
@@ -74,6 +79,11 @@ class Held:
     def is_working(self) -> bool:
         """It takes a slot: its outcome is not decided."""
         return self.outcome is None and not self.ended.done()
+
+    @property
+    def is_untold(self) -> bool:
+        """Its outcome is not spooled: the lease is to be kept alive."""
+        return self.told is None and not self.ended.done()
 
     def hear(self, word: Word) -> None:
         """The node knows the lease."""

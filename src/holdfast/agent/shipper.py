@@ -1,4 +1,4 @@
-"""The agent's evidence: one session per process start, spooled before it is told, delivered until it is acked (EVD-005).
+"""The agent's evidence: one session per process, spooled before it is told, delivered until it is acked (EVD-005).
 
 The channel is the provider's id. Sessions that earlier processes left are replayed beside the live one, oldest first
 (EVD-004).
@@ -14,7 +14,6 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from holdfast.agent.backoff import Backoff
 from holdfast.agent.delivery import Delivery
 from holdfast.agent.held import Told
 from holdfast.core.refusal import Corrupt, Refused, Unavailable
@@ -218,7 +217,7 @@ class Shipper:
             _log.warning("an old session could not be closed", session=old.session, because=str(fault))
 
     async def delivered(self, told: Told) -> None:
-        """Return when the node has this record; at once where its session is not open any more, which means the same."""
+        """Return when the node has this record, or at once where its session is not open any more: nobody will tell."""
         for each in [self._live, *self._old]:
             if each is not None and each.session == told.session:
                 await each.acked(told.sequence)

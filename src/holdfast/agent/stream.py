@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Protocol
+from itertools import chain
+from typing import Any, Final, Protocol
 
-import grpc
 import msgspec
 
-from holdfast.agent.dial import Broken, Dial
+from holdfast.agent.dial import Broken, Dial, read_from
 from holdfast.agent.settings import Signer
 from holdfast.wire import acts
 from holdfast.wire.acts import Act
 from holdfast.wire.gen.holdfast.provider.v1 import provider_pb2 as pb
+
+ACTS_MAX: Final = 512
+"""Under one signature."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -69,7 +72,7 @@ class WorkStream:
             await self._open(call)
             sending = asyncio.create_task(self._send_forever(call), name="acts")
             while True:
-                self._hear(await _read(call))
+                self._hear(await read_from(call))
         finally:
             self.is_open = False
             if sending is not None:
@@ -79,7 +82,7 @@ class WorkStream:
             self._forget()
 
     async def _open(self, call: Any) -> None:
-        first = await _read(call)
+        first = await read_from(call)
         if first.WhichOneof("message") != "challenge":
             raise Broken("the node did not begin with a challenge")
         self._nonce = first.challenge.nonce
@@ -90,9 +93,11 @@ class WorkStream:
         while True:
             await self._news.wait()
             self._news.clear()
-            taken, self._waiting = self._waiting, []
+            taken, self._waiting = self._waiting[:ACTS_MAX], self._waiting[ACTS_MAX:]
             if not taken:
                 continue
+            if self._waiting:
+                self._news.set()
             self._count += 1
             self._sent[self._count] = [answer for _, answer in taken]
             body = acts.pack(acts.Acts(self._nonce, self._count, [act for act, _ in taken]))
@@ -130,14 +135,6 @@ class WorkStream:
                 answer.set_result(Answer(told.is_done, told.name, told.rule, told.says))
 
     def _forget(self) -> None:
-        for answer in [answer for _, answer in self._waiting] + sum(self._sent.values(), []):
+        for answer in chain((answer for _, answer in self._waiting), *self._sent.values()):
             answer.cancel()
         self._waiting, self._sent = [], {}
-
-
-async def _read(call: Any) -> Any:
-    message = await call.read()
-    if message is grpc.aio.EOF:
-        await call.code()  # the status is there by now
-        raise Broken("the node has ended the stream")
-    return message

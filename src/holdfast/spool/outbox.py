@@ -48,7 +48,7 @@ class Outbox:
         self.keeper = Signal()
 
     def emit(self, payload_type: str, payload: object) -> Ticket | Refused:
-        """Number the record and hand it over, or refuse it without any effect. Written flat: it is the hot path."""
+        """Number the record and hand it over, or refuse it without any effect (SP-003). Written flat: the hot path."""
         kind = self._types.get(payload_type) or self._encoder.type_of(payload_type)
         if not isinstance(kind, str):
             return self._refused(kind)

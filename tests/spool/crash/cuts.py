@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import combinations, product
 from math import prod
 
-from tests.spool.crash.disk import Change, Content, Fate, Inode, Naming, SimulatedDisk
+from tests.spool.crash.disk import Change, Content, Fate, Inode, SimulatedDisk
 
 SUBSETS_MAX = 6
 """Of more uncertain changes than this only prefixes, single ones and all but one are tried."""
@@ -73,49 +73,44 @@ def versions(inode: Inode, tears: int) -> list[bytes]:
     if not inode.changes:
         return [inode.base]
     unsure = [index for index, change in enumerate(inode.changes) if change.fate is not Fate.CERTAIN]
-    found = [_made(inode, set(taken), -1, b"", 0) for taken in _subsets(len(unsure)) for taken in [_at(unsure, taken)]]
     every = set(unsure)
+    found = [_made(inode, {unsure[index] for index in taken}) for taken in _subsets(len(unsure))]
     for index in unsure:
-        change = inode.changes[index]
-        for data, at in _torn(inode, index, change, tears):
-            found.append(_made(inode, every, index, data, at))
+        for part in _torn(inode, index, tears):
+            found.append(_made(inode, every, index, part))
             if len(unsure) > 1:
-                found.append(_made(inode, {index}, index, data, at))
-    last = found[len(list(_subsets(len(unsure)))) - 1] if len(unsure) <= SUBSETS_MAX else _made(inode, every, -1, b"", 0)
+                found.append(_made(inode, {index}, index, part))
+    last = _made(inode, every)
     return [*dict.fromkeys(one for one in found if one != last), last]
 
 
-def _at(unsure: list[int], taken: tuple[int, ...]) -> list[int]:
-    return [unsure[index] for index in taken]
-
-
-def _made(inode: Inode, taken: set[int], torn: int, data: bytes, at: int) -> bytes:
-    """The base with the certain and the taken changes, one of which is replaced by its torn version."""
+def _made(inode: Inode, taken: set[int], torn: int = -1, part: Change | None = None) -> bytes:
+    """The base with the certain and the taken changes, of which one may be there in part only."""
     content = inode.base
     for index, change in enumerate(inode.changes):
-        if index == torn:
-            content = Change("write" if change.verb == "write" else change.verb, at, data).on(content)
+        if index == torn and part is not None:
+            content = part.on(content)
         elif change.fate is Fate.CERTAIN or index in taken:
             content = change.on(content)
     return content
 
 
-def _torn(inode: Inode, index: int, change: Change, tears: int) -> Iterator[tuple[bytes, int]]:
-    """The parts of one change: beginnings, beginnings with zeros behind, ends with old bytes before, a hole inside."""
-    if change.verb == "preallocate":
-        yield b"", max(1, change.at // 2)
-        return
-    if change.verb != "write" or not change.data:
-        return
+def _torn(inode: Inode, index: int, tears: int) -> Iterator[Change]:
+    """The parts of one change: beginnings, ends, and both without what is between; elsewhere is what was there, or zeros."""
+    change = inode.changes[index]
     data, at = change.data, change.at
-    before = _made(inode, set(range(index)), -1, b"", 0) if index else inode.base
+    if change.verb == "preallocate":
+        yield Change(change.verb, max(1, at // 2), b"")
+    if change.verb != "write" or not data:
+        return
+    before = _made(inode, set(range(index)))
     old = before[at : at + len(data)].ljust(len(data), b"\0")
     for cut in boundaries(data, tears):
-        yield data[:cut], at
-        yield data[:cut] + bytes(len(data) - cut), at
-        yield old[:cut] + data[cut:], at
         behind = min(len(data), cut + max(1, len(data) // 3))
-        yield data[:cut] + old[cut:behind] + data[behind:], at
+        yield Change("write", at, data[:cut])
+        yield Change("write", at, data[:cut] + old[cut:])
+        yield Change("write", at, old[:cut] + data[cut:])
+        yield Change("write", at, data[:cut] + old[cut:behind] + data[behind:])
 
 
 def boundaries(data: bytes, tears: int) -> list[int]:

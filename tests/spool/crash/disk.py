@@ -277,11 +277,38 @@ class SimulatedDisk:
     def free(self, folder: Path) -> int:
         return 1 << 40 if self.capacity is None else max(0, self.capacity - self.used)
 
+    def copied(self) -> SimulatedDisk:
+        """The same disk once more, with all that is uncertain about it; nobody has anything open there."""
+        twins: dict[int, Inode] = {}
+        other = SimulatedDisk((), self.capacity)
+        other.is_there, other.is_named = self.is_there, self.is_named
+        other.base = {name: _twin(inode, twins) for name, inode in self.base.items()}
+        other.names = {name: _twin(inode, twins) for name, inode in self.names.items()}
+        for change in self.changes:
+            inode = None if change.inode is None else _twin(change.inode, twins)
+            twin = Naming(change.name, inode, change.gone)
+            twin.fate = change.fate
+            other.changes.append(twin)
+        return other
+
+    def content(self) -> Content:
+        """What a reader sees now."""
+        return tuple((name, self.names[name].live) for name in sorted(self.names))
+
     def kill(self) -> None:
         """The process dies, the machine stays up: handles and locks are gone, all bytes and names are as before."""
         self.handles.clear()
         self.held.clear()
         self.faults = ()
+
+
+def _twin(inode: Inode, twins: dict[int, Inode]) -> Inode:
+    found = twins.get(id(inode))
+    if found is None:
+        found = twins[id(inode)] = Inode(inode.base)
+        found.live = inode.live
+        found.changes = [Change(one.verb, one.at, one.data, one.fate) for one in inode.changes]
+    return found
 
 
 def is_a_disk(disk: SimulatedDisk) -> Disk:

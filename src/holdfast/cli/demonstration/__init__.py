@@ -1,6 +1,7 @@
 """What `holdfast demo` plays: real processes, real faults, and a proof that trusts none of its own counters.
 
-Read: notebook (what a client was told), customer (one client process), children (processes and how they end),
-history (what the store says), verdict (both compared), proof, board (what is on screen), plain and live (two
-screens), stage (what an act works with), acts (the list; a new act is a function and one line in it).
+Read: pace (shortened times), jobs (what is asked for: a table), notebook (what the requester was told), children
+(processes and how they end), history (what the store says), spools (what the agents keep), faults, verdict (notes and
+history compared), board (what is on screen), plain and live (two screens), stage (what an act works with), pages and
+proof (the end), acts (the list; a new act is a function and one line in it).
 """

@@ -14,15 +14,14 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.cli.demonstration.board import Board, Mark, Seat, clock
+from holdfast.cli.demonstration.board import Board, Mark, Page, Seat, clock, figures
 
 WIDTH_MIN, HEIGHT_MIN, WIDTH_MAX = 80, 24, 110
 ROWS: Final = 7
 """Lines inside the lower panels: nothing jumps when the content changes."""
+PAGE_ROWS: Final = 14
 FRAMES_PER_S: Final = 8
 DIM, EDGE = "#868887", "#5b6675"
-_WAIT_SHOWN_S: Final = 0.25
-"""An answer that comes sooner is not worth a flicker."""
 
 
 class LiveScreen:
@@ -57,13 +56,15 @@ def fits(console: Console) -> bool:
 
 
 def frame(board: Board, width: int) -> RenderableType:
-    """All of it; the last frame makes room for what to do next."""
-    header, sentence, figures = _header(board), _sentence(board), _figures(board)
-    if board.closing and board.checks:
-        return Constrain(Group(header, Text(), _proof(board), sentence, Text(), figures), width)
-    lower = _proof(board) if board.checks else _processes_and_news(board, width)
+    """All of it: what moves, or a page to read, or the proof, which makes room for what to do next."""
+    top = (_header(board), Text(f" shortened times: {board.pace}", style=DIM, no_wrap=True))
+    bottom = (_sentence(board), Text(), _figures(board))
+    if board.checks:
+        return Constrain(Group(*top, _proof(board), *bottom), width)
     folder = Text(f" {board.folder}", style=DIM, no_wrap=True)
-    return Constrain(Group(header, Text(), _custody(board, width), lower, sentence, Text(), figures, folder), width)
+    if board.page is not None:
+        return Constrain(Group(*top, _page(board.page), *bottom, folder), width)
+    return Constrain(Group(*top, _custody(board, width), _providers_and_news(board, width), *bottom, folder), width)
 
 
 def _header(board: Board) -> Text:
@@ -71,7 +72,8 @@ def _header(board: Board) -> Text:
     line.append("holdfast demo", "bold").append(f"  {clock(board.elapsed_s)}  ", DIM)
     if board.act:
         line.append(f"act {board.act} of {board.acts}: ", DIM)
-        line.append(board.title, f"bold {Mark.STUCK.colour}" if board.node[0] is Mark.STUCK else "bold")
+        is_broken = Mark.STUCK in (board.node[0], *(seat.state[0] for seat in board.seats.values()))
+        line.append(board.title, f"bold {Mark.STUCK.colour}" if is_broken else "bold")
     return line
 
 
@@ -90,7 +92,7 @@ def _panel(inside: RenderableType, title: str, rows: int | None = None) -> Panel
 
 
 def _custody(board: Board, width: int) -> Panel:
-    cells = width - 65
+    cells = width - 66
     table = Table.grid(padding=(0, 1), expand=True)
     table.add_column(no_wrap=True)
     table.add_column(width=cells)
@@ -100,14 +102,11 @@ def _custody(board: Board, width: int) -> Panel:
     table.add_row(
         Text("hand-off", DIM), "", *(Text(f"{mark.glyph} ", mark.colour).append(name, DIM) for mark, name in heads)
     )
-    rows = [
-        ("1 command", "client → journal", (0, board.in_flight, board.confirmed)),
-        ("2 money", "payer → provider", (board.held, board.pending, board.final)),
-    ]
-    for name, way, counts in rows:
+    for row in board.custody():
+        counts = (row.held, row.in_flight, row.confirmed)
         marked = [(mark, n) for (mark, _), n in zip(heads, counts, strict=True)]
         numbers = (Text(f"{n:,}" if n else "", mark.colour) for mark, n in marked)
-        table.add_row(Text(f"{name:<11}").append(way, DIM), _bar(marked, cells), *numbers)
+        table.add_row(Text(f"{row.name:<11}").append(row.way, DIM), _bar(marked, cells), *numbers)
     return _panel(table, "chain of custody")
 
 
@@ -127,42 +126,43 @@ def _bar(counts: list[tuple[Mark, int]], cells: int) -> Text:
 # ------------------------------------------------------------------------------------------------ who is doing what
 
 
-def _processes_and_news(board: Board, width: int) -> Table:
+def _providers_and_news(board: Board, width: int) -> Table:
     left = min(48, width // 2)
     table = Table.grid(expand=True)
     table.add_column(width=left)
     table.add_column(ratio=1)
     news = _panel(_news(board, width - left - 4), "what just happened", ROWS)
-    table.add_row(_panel(_processes(board), "processes", ROWS), news)
+    table.add_row(_panel(_providers(board), "node and providers", ROWS), news)
     return table
 
 
-def _processes(board: Board) -> Table:
+def _providers(board: Board) -> Table:
     table = Table.grid(padding=(0, 1), expand=True)
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True, ratio=1)
     table.add_column(justify="right", no_wrap=True)
     mark, says = board.node
-    table.add_row(Text(f"{mark.glyph} ", mark.colour).append("node", "bold"), Text(says, mark.colour), _events(board))
-    table.add_row("", "", "")
-    for seat in board.seats:
-        table.add_row(*_seat(seat))
+    head = Text(f"block {board.history.head}", DIM) if board.history.head else Text()
+    table.add_row(Text(f"{mark.glyph} ", mark.colour).append("node", "bold"), Text(says, mark.colour), head)
+    table.add_row("", "", Text("not acked yet", DIM))
+    for seat in board.seats.values():
+        table.add_row(*_seat(board, seat))
     return table
 
 
-def _events(board: Board) -> Text:
-    """How many events the journal holds."""
-    return Text(f"{board.events:,}", DIM).append(f" {Mark.HELD.glyph}", Mark.HELD.colour)
-
-
-def _seat(seat: Seat) -> tuple[Text, Text, Text]:
-    if not seat.sent:
-        return Text(f"{Mark.LET_GO.glyph} {seat.name}", DIM), Text(), Text()
-    count = Text(f"{seat.confirmed:,}", DIM).append(" ✔", Mark.CONFIRMED.colour)
-    mark, says = Mark.CONFIRMED, f"{seat.last or ''}"
-    if seat.waiting is not None and seat.waiting_s >= _WAIT_SHOWN_S:
-        mark, says = Mark.IN_FLIGHT, f"{seat.waiting} … {seat.waiting_s:.1f} s"
-    return Text(f"{mark.glyph} ", mark.colour).append(seat.name, "default"), Text(says, DIM), count
+def _seat(board: Board, seat: Seat) -> tuple[Text, Text, Text]:
+    mark, says = seat.state
+    leases = board.history.live_of(seat.name)
+    if leases:
+        lease = leases[0]
+        job = board.job_of(lease.task_id)
+        left_s = lease.deadline_ms / 1000 - time.time()
+        what = f"{job.number} {job.kind.name}" if job is not None else lease.task_id[:8]
+        says = f"job {what}  lease {max(0.0, left_s):.1f} s"
+        mark = mark if mark is Mark.STUCK else Mark.IN_FLIGHT
+    behind = board.behind(seat.name)
+    kept = Text(f"{behind} ", DIM).append(Mark.IN_FLIGHT.glyph, Mark.IN_FLIGHT.colour) if behind else Text()
+    return Text(f"{mark.glyph} ", mark.colour).append(seat.name, "default"), Text(says, DIM), kept
 
 
 def _news(board: Board, width: int) -> Text:
@@ -180,6 +180,11 @@ def _news(board: Board, width: int) -> Text:
 # ------------------------------------------------------------------------------------------------ what is proven
 
 
+def _page(page: Page) -> Panel:
+    lines = [Text(f"{mark.glyph} ", mark.colour).append(text, "default") for mark, text in page.lines]
+    return _panel(Text("\n", no_wrap=True).join(lines), page.title, PAGE_ROWS)
+
+
 def _proof(board: Board) -> Panel:
     table = Table.grid(padding=(0, 2), expand=True)
     table.add_column(no_wrap=True)
@@ -189,23 +194,12 @@ def _proof(board: Board) -> Panel:
         table.add_row(
             Text(f"{mark.glyph} ", mark.colour).append(check.label, "default"), Text(check.found, mark.colour)
         )
-    return _panel(table, "the proof: everything read again from the store", ROWS)
+    return _panel(table, "the proof: everything read again from the store")
 
 
 def _figures(board: Board) -> Text:
     line = Text(" ", no_wrap=True)
-    faults = f"{board.faults} of {board.faults_planned}"
-    figures = [
-        ("sent", f"{board.sent:,}", "bold"),
-        ("confirmed", f"{board.confirmed:,}", f"bold {Mark.CONFIRMED.colour}"),
-        ("lost", f"{board.lost}", f"bold {_good(board.lost == 0)}"),
-        ("done twice", f"{board.twice}", f"bold {_good(board.twice == 0)}"),
-        ("faults survived", faults, f"bold {Mark.CONFIRMED.colour}" if board.faults else "bold"),
-    ]
-    for name, value, style in figures:
-        line.append(f"{name} ", DIM).append(value, style).append("   ")
+    for name, value, is_good in figures(board):
+        colour = "" if is_good is None else f" {(Mark.CONFIRMED if is_good else Mark.STUCK).colour}"
+        line.append(f"{name} ", DIM).append(value, f"bold{colour}").append("   ")
     return line
-
-
-def _good(is_good: bool) -> str:
-    return (Mark.CONFIRMED if is_good else Mark.STUCK).colour

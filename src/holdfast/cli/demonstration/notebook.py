@@ -1,6 +1,6 @@
-"""A client's own notes: what it asked, and what the node confirmed, each line written only after it happened.
+"""The requester's own notes: what was asked, and for what the node gave a receipt, each line written after it happened.
 
-One JSON object a line, so that a human can read along and another process can follow while it grows.
+One JSON object a line, so that a human can read along.
 """
 
 from __future__ import annotations
@@ -13,35 +13,29 @@ import msgspec
 
 
 class Said(StrEnum):
-    """Where a command stands for the one who sent it."""
+    """Where a request stands for the one who made it."""
 
     ASKED = "asked"
     CONFIRMED = "confirmed"
-    REFUSED = "refused"
 
 
 class Note(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One line. `event` is the number the node gave; `repeat` says that it was done by an earlier asking."""
+    """One line. `event` is the number that the receipt names; `repeat` says that an earlier asking had done it."""
 
     said: Said
-    kind: str
-    id: str
-    amount: int = 0
+    number: int
+    """Which of the demo's jobs."""
+    task_id: str = ""
     event: int = 0
     repeat: bool = False
-    why: str = ""
-
-    def __str__(self) -> str:
-        if self.kind == "finalize":
-            return f"finalize {self.id}"
-        return f"{self.kind} {self.amount}" if self.amount else self.kind
 
 
 class Notebook:
-    """Appends notes to a file, each at once."""
+    """Appends notes to a file, each at once, and keeps them at hand."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("ab", buffering=0)
+        self.notes: list[Note] = []
 
     def __enter__(self) -> Notebook:
         return self
@@ -51,19 +45,4 @@ class Notebook:
 
     def write(self, note: Note) -> None:
         self._file.write(msgspec.json.encode(note) + b"\n")
-
-
-class Reader:
-    """Reads a notebook that another process writes: every whole line once."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._offset = path, 0
-
-    def fresh(self) -> list[Note]:
-        if not self._path.exists():
-            return []
-        with self._path.open("rb") as file:
-            file.seek(self._offset)
-            whole, newline, _ = file.read().rpartition(b"\n")
-        self._offset += len(whole) + len(newline)
-        return [msgspec.json.decode(line, type=Note) for line in whole.splitlines()]
+        self.notes.append(note)

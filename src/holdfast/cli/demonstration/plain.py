@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from holdfast.cli.demonstration.board import Board, clock
+from holdfast.cli.demonstration.board import Board, Page, clock, figures
 
 FIGURES_EVERY_S: Final = 2.0
 
@@ -15,12 +15,14 @@ class PlainScreen:
     def __init__(self) -> None:
         self._act, self._news, self._checks = -1, 0, 0
         self._sentence = ""
+        self._page: Page | None = None
         self._figures_at = 0.0
 
     def show(self, board: Board) -> None:
         if self._act < 0:
             self._act = 0
-            print(f"holdfast demo: real processes, sample money\nfolder {board.folder}")
+            print(f"holdfast demo: real processes on this machine; shortened times: {board.pace}")
+            print(f"folder {board.folder}")
         if board.act != self._act:
             self._act = board.act
             print(f"\nact {board.act} of {board.acts}: {board.title}")
@@ -29,21 +31,27 @@ class PlainScreen:
             print(f"      “{board.sentence}”")
         for news in board.news[self._news :]:
             print(f"{clock(news.at_s):>5} {news.mark.glyph} {news.text}")
+        self._show_page(board.page)
         for check in board.checks[self._checks :]:
             print(f"      {'✔' if check.is_good else '▲'} {check.label}: {check.found}")
         self._news, self._checks = len(board.news), len(board.checks)
-        if not board.checks and board.sent and board.elapsed_s - self._figures_at >= FIGURES_EVERY_S:
+        if not board.checks and board.submitted and board.elapsed_s - self._figures_at >= FIGURES_EVERY_S:
             self._figures_at = board.elapsed_s
-            print(f"{clock(board.elapsed_s):>5}   {figures(board)}", flush=True)
+            print(f"{clock(board.elapsed_s):>5}   {line(board)}", flush=True)
+
+    def _show_page(self, page: Page | None) -> None:
+        if page is not None and page is not self._page:
+            print(f"\n      {page.title}")
+            for mark, text in page.lines:
+                print(f"      {mark.glyph} {text}")
+            print()
+        self._page = page
 
     def close(self, board: Board) -> None:
         self.show(board)
-        print(f"\n{figures(board)}")
+        print(f"\n{line(board)}")
         print("", *board.closing, sep="\n", flush=True)
 
 
-def figures(board: Board) -> str:
-    return (
-        f"sent {board.sent}  confirmed {board.confirmed}  lost {board.lost}  done twice {board.twice}"
-        f"  faults survived {board.faults} of {board.faults_planned}"
-    )
+def line(board: Board) -> str:
+    return "  ".join(f"{name} {value}" for name, value, _ in figures(board))

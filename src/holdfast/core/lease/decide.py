@@ -58,6 +58,8 @@ def renew(state: Leasing, command: RenewLease, now_ms: int) -> Decided | Refused
 
 def decline(state: Leasing, command: DeclineLease, now_ms: int) -> Decided | Refused:
     """LEA-006: no failure; the job waits again at once."""
+    if not command.reason.isprintable():
+        return Refused("LEA-006", "reason: printable signs", name="InvalidParams")
     lease = held_by(state, command.id, command.provider_id, now_ms)
     if isinstance(lease, Refused):
         return lease

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+import msgspec
+
 from holdfast.core import claim
 from holdfast.core.canon import NotCanonical, decode
 from holdfast.core.event import Decided, Event
@@ -47,23 +49,43 @@ def register(state: Registry, command: Register, now_ms: int) -> Decided | Refus
 def _why_not_registered(state: Registry, command: Register, now_ms: int) -> Refused | None:
     wrong = {
         "public: must be an Ed25519 key of 32 bytes": len(command.public) != 32,
-        "name: 1–64 signs": not 1 <= len(command.name) <= 64,
+        "name: 1–64 printable signs": not 1 <= len(command.name) <= 64 or not command.name.isprintable(),
         "account: 1–128 of a-z 0-9 : . _ -": not _ACCOUNT.fullmatch(command.account) or command.account == "mint",
-        "region: at most 64 signs": len(command.region) > 64,
+        "region: at most 64 printable signs": len(command.region) > 64 or not command.region.isprintable(),
         "price: must not be negative": not 0 <= command.price < 2**62,
         f"slots: 1 … {SLOTS_MAX}": not 1 <= command.slots <= SLOTS_MAX,
         "capabilities: a canonical map from kind to what it takes": not kinds_of(command.capabilities),
         "attested_until_ms: the attestation is over": command.attested_until_ms <= now_ms,
+        "attested_until_ms: too far ahead": command.attested_until_ms >= 2**62,
     }
     found = "; ".join(says for says, is_so in wrong.items() if is_so)
     return Refused("PRV-001", found, name="InvalidParams") if found else None
+
+
+class _Ai(msgspec.Struct):
+    models: list[str] = []
+    precisions: list[str] = []
+
+
+class _Quantum(msgspec.Struct):
+    gates: list[str] = []
+    depth_max: int = 0
+    width_max: int = 0
+
+
+class _Capabilities(msgspec.Struct):
+    """What of them is compared when a job is matched (MAT-002): it must have the shape that matching counts on."""
+
+    AI: _Ai | None = None
+    QUANTUM: _Quantum | None = None
 
 
 def kinds_of(capabilities: bytes) -> list[str]:
     """Which kinds of jobs a provider says it can run; none where that cannot be read."""
     try:
         told = decode(capabilities)
-    except NotCanonical:
+        msgspec.convert(told, _Capabilities)
+    except (NotCanonical, msgspec.ValidationError):
         return []
     if not isinstance(told, dict) or not all(isinstance(each, dict) for each in told.values()):
         return []

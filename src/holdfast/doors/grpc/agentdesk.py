@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
+
+import grpc
 
 from holdfast.core.refusal import Refused, Unavailable
-from holdfast.core.values import Digest
+from holdfast.core.values import Digest, ProviderId
 from holdfast.doors.desk import Desk
+from holdfast.doors.grpc.handling import Context
 from holdfast.engine.loop import Engine
 from holdfast.engine.outcome import Phase
 from holdfast.ports import Blobs, Incoming
@@ -81,3 +84,29 @@ class AgentDesk:
         await closing.wait()
         for tell in list(self._open.values()):
             tell()
+
+
+# ------------------------------------------------------------------------------------------------ streams
+
+
+def not_registered(id_: ProviderId) -> Refused:
+    return Refused("PRV-001", f"no provider {id_.hex()}", "register first", "NotFound")
+
+
+async def first_of(context: Context) -> Any:
+    """The answer to the challenge; None where none came in time."""
+    try:
+        async with asyncio.timeout(ANSWER_S):
+            request = await context.read()
+    except TimeoutError:
+        return None
+    return None if request is grpc.aio.EOF else request  # type: ignore[attr-defined]
+
+
+async def requests_of(context: Context) -> AsyncIterator[Any]:
+    """What comes in until the other side has said all."""
+    while True:
+        request = await context.read()
+        if request is grpc.aio.EOF:  # type: ignore[attr-defined]
+            return
+        yield request

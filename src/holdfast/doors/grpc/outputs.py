@@ -20,9 +20,7 @@ PART_BYTES_MAX: Final = 1 << 20
 _CUT: Final = Refused("TIER-001", "the stream ended before it said so", "send the output again", "InvalidRequest")
 
 
-async def put_output(
-    at: AgentDesk, requests: AsyncIterator[pb.PutOutputRequest]
-) -> pb.PutOutputResponse | Refused:
+async def put_output(at: AgentDesk, requests: AsyncIterator[pb.PutOutputRequest]) -> pb.PutOutputResponse | Refused:
     """One output. Whatever happens before its end was told and its digest checked, nothing of it is kept."""
     at.check_owner()
     first = await anext(requests, None)

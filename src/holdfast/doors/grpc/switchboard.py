@@ -16,6 +16,7 @@ from holdfast.core.event import Event
 from holdfast.core.lease.acts import JobAssigned, LeaseClosed
 from holdfast.core.lease.record import Lease
 from holdfast.core.proof.decide import ProofAccepted
+from holdfast.core.provider.record import provider_id
 from holdfast.core.refusal import Refused, Unavailable
 from holdfast.core.state import State
 from holdfast.core.values import EventNo, LeaseId, ProviderId
@@ -39,8 +40,8 @@ class Over(msgspec.Struct, frozen=True):
 class Seat:
     """One connected agent: what is to be told it, in order."""
 
-    def __init__(self, provider_id: ProviderId) -> None:
-        self.provider_id = provider_id
+    def __init__(self, public: bytes) -> None:
+        self.public, self.provider_id = public, provider_id(public)
         self.waiting: asyncio.Queue[Any] = asyncio.Queue()
         """`Recorded` events, messages, and at last `Over`."""
         self.leases: set[LeaseId] = set()

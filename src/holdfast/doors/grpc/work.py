@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Callable
-from typing import Any, Final
-
-import grpc
-import structlog
+from collections.abc import Callable
+from typing import Final
 
 from holdfast.core import law
 from holdfast.core.job.record import Job
@@ -20,10 +17,9 @@ from holdfast.core.lease.acts import AckLease, DeclineLease, JobAssigned, LeaseC
 from holdfast.core.lease.record import Lease
 from holdfast.core.proof.decide import ProofAccepted
 from holdfast.core.provider.acts import Beat
-from holdfast.core.provider.record import provider_id
 from holdfast.core.refusal import Refused
 from holdfast.core.values import LeaseId, ProviderId
-from holdfast.doors.grpc.agentdesk import ANSWER_S, NONCE_BYTES, AgentDesk
+from holdfast.doors.grpc.agentdesk import NONCE_BYTES, AgentDesk, first_of, not_registered, requests_of
 from holdfast.doors.grpc.handling import Context
 from holdfast.doors.grpc.switchboard import Over, Seat, Switchboard, is_news
 from holdfast.engine import read
@@ -36,7 +32,6 @@ ACTS_MAX: Final = 1_024
 """In one message."""
 BODY_BYTES_MAX: Final = 256 << 10
 PROOF_INVALID: Final = "PROOF_INVALID"
-_log = structlog.get_logger()
 
 _COMMANDS: Final[dict[str, Callable[[acts.Act, ProviderId], law.Command]]] = {
     "ack": lambda act, by: AckLease(LeaseId(act.lease_id), by),
@@ -74,11 +69,12 @@ class WorkDesk:
         request = await first_of(context)
         if request is None or request.WhichOneof("message") != "open":
             return Refused("PRV-003", "a stream of work begins with Open", "answer the challenge", "InvalidRequest")
-        id_ = provider_id(request.open.public)
-        signed = acts.to_sign_open(nonce, id_)
-        if no := await self._at.why_not_signed(request.open.public, signed, request.open.signature):
+        seat = Seat(request.open.public)
+        signed = acts.to_sign_open(nonce, seat.provider_id)
+        if no := await self._at.why_not_signed(seat.public, signed, request.open.signature):
             return no
-        return Seat(id_) if await self._at.engine.ask(lambda state: id_ in state.providers) else not_registered(id_)
+        is_known = await self._at.engine.ask(lambda state: seat.provider_id in state.providers)
+        return seat if is_known else not_registered(seat.provider_id)
 
     async def _speak(self, seat: Seat, context: Context) -> Refused | None:
         leases = await self.board.take_seat(seat)
@@ -176,7 +172,7 @@ class _Hearing:
         said = request.acts
         if len(said.body) > BODY_BYTES_MAX:
             return Refused("PRV-003", f"a body of {len(said.body)} bytes", f"at most {BODY_BYTES_MAX}", "TooLarge")
-        if no := await self._at.why_not_signed(self._public, acts.to_sign_acts(said.body), said.signature):
+        if no := await self._at.why_not_signed(self._seat.public, acts.to_sign_acts(said.body), said.signature):
             return no
         asked = acts.read_acts(said.body)
         if isinstance(asked, Refused):
@@ -186,10 +182,6 @@ class _Hearing:
         self._count = asked.count
         outcomes = await self._decided(asked.acts)
         return pb.WorkResponse(acts_done=pb.ActsDone(count=asked.count, outcomes=map(_outcome, outcomes)))
-
-    @property
-    def _public(self) -> bytes:
-        return self._at.engine.state.providers[self._seat.provider_id].public
 
     def _why_not_new(self, asked: acts.Acts) -> Refused | None:
         """PRV-003: acts are for this stream and for once."""
@@ -231,29 +223,3 @@ async def _ended(over: Over, context: Context) -> Refused | None:
     if isinstance(over.because, Exception):
         raise over.because
     return over.because
-
-
-# ------------------------------------------------------------------------------------------------ both kinds of streams
-
-
-def not_registered(id_: ProviderId) -> Refused:
-    return Refused("PRV-001", f"no provider {id_.hex()}", "register first", "NotFound")
-
-
-async def first_of(context: Context) -> Any:
-    """The answer to the challenge; None where the stream ended, Refused is for who takes too long."""
-    try:
-        async with asyncio.timeout(ANSWER_S):
-            request = await context.read()
-    except TimeoutError:
-        return None
-    return None if request is grpc.aio.EOF else request  # type: ignore[attr-defined]
-
-
-async def requests_of(context: Context) -> AsyncIterator[Any]:
-    """What comes in until the other side has said all."""
-    while True:
-        request = await context.read()
-        if request is grpc.aio.EOF:  # type: ignore[attr-defined]
-            return
-        yield request

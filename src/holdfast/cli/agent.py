@@ -1,0 +1,144 @@
+"""`holdfast agent`: a provider's process, which takes work from a node, does it and hands it in."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from holdfast.adapters.clock import MachineClock
+from holdfast.adapters.keys.secretfile import read_public, read_secret
+from holdfast.adapters.keys.signing import SigningKey
+from holdfast.agent.executors import built_in
+from holdfast.agent.settings import AgentSettings, Tls, faults, host_of
+from holdfast.cli import Command, verb
+from holdfast.cli.speak import BAD_INPUT, log_as, told
+from holdfast.config import Log, LogFormat, LogLevel
+from holdfast.core.policy.knobs import DAY_MS, SECOND_MS
+from holdfast.core.provider.record import ProviderStatus, provider_id
+from holdfast.core.refusal import Refused, Unavailable
+from holdfast.doors.loopback import is_loopback
+
+if TYPE_CHECKING:
+    from holdfast.agent.client import Standing
+    from holdfast.agent.runner import Agent
+
+KEY: Final = "keys/agent.pem"
+app = verb()
+
+
+@app.command(cls=Command)
+def agent(
+    node: Annotated[str, typer.Option(metavar="HOST:PORT", help="The node's gRPC door.")],
+    data: Annotated[Path, typer.Option(help="Folder of the agent's key, work and evidence; its own, not the node's.")],
+    name: Annotated[str, typer.Option(help="What people call this provider.")],
+    account: Annotated[str, typer.Option(help="Where fees go and the stake comes from.")],
+    model: Annotated[list[str], typer.Option(help="A model to offer, once for each: echo, sleep.")],
+    slots: Annotated[int, typer.Option(help="Jobs that are worked on at a time.")] = 4,
+    price: Annotated[int, typer.Option(help="For a unit of work, in the smallest unit of money.")] = 1,
+    region: Annotated[str, typer.Option(help="Where it runs, as jobs may ask for it.")] = "",
+    attest_days: Annotated[int, typer.Option(help="What it says of itself holds this long; renewed in time.")] = 30,
+    timeout_s: Annotated[int, typer.Option(help="An execution that takes longer has failed.")] = 1_800,
+    drain_s: Annotated[int, typer.Option(help="When told to stop, let running work finish for this long.")] = 20,
+    ca: Annotated[
+        Path | None, typer.Option(help="The authority that signed the node's certificate; turns TLS on.")
+    ] = None,
+    certificate: Annotated[Path | None, typer.Option(help="What the agent shows where the node asks for it.")] = None,
+    key: Annotated[Path | None, typer.Option(help="The key of that certificate.")] = None,
+    allow_plain: Annotated[
+        bool, typer.Option("--allow-plain", help="Speak without TLS to another machine: only where something adds it.")
+    ] = False,
+    log_level: Annotated[LogLevel, typer.Option(help="How much it says on standard error.")] = LogLevel.INFO,
+    log_format: Annotated[LogFormat, typer.Option(help="For people or for machines.")] = LogFormat.TEXT,
+) -> None:
+    """Run a provider's agent until Ctrl-C or SIGTERM: take work, do it, keep its evidence until the node has it.
+
+    Its key is made at the first start in DATA/keys/agent.pem; whoever has it is this provider. The agent says its
+    provider id, and what is missing before it gets work: usually a stake, `holdfast provider stake ID AMOUNT`.
+
+    It may be killed at any point: at the next start it goes on with what is in DATA. When told to stop it takes no more
+    work, finishes what runs within --drain-s, gives the rest back, and delivers its evidence.
+    """
+    log_as(Log(level=log_level, format=log_format))
+    settings = AgentSettings(
+        node=node,
+        data=data,
+        name=name,
+        account=account,
+        models=tuple(model),
+        slots=slots,
+        price=price,
+        region=region,
+        attested_ms=attest_days * DAY_MS,
+        execution_ms_max=timeout_s * SECOND_MS,
+        drain_ms=drain_s * SECOND_MS,
+    )
+    with told():
+        tls = _tls(ca, certificate, key)
+        made = _assembled(settings, tls, allow_plain=allow_plain)
+        print(f"provider {made.id.hex()}", flush=True)
+        asyncio.run(_until_told(made))
+
+
+def _assembled(settings: AgentSettings, tls: Tls | None, *, allow_plain: bool) -> Agent:
+    """The agent, or every fault of its settings on standard error and exit code 2."""
+    executors = built_in(settings.models)
+    wrong = [*faults(settings), *([executors] if isinstance(executors, Refused) else [])]
+    if not wrong and tls is None and not allow_plain and not is_loopback(host_of(settings.node)):
+        says = f"node: {settings.node} is another machine and there is no TLS"
+        wrong.append(Refused("SEC-001", says, "name the node's authority with --ca, or say --allow-plain", "BadConfig"))
+    if wrong or isinstance(executors, Refused):
+        for fault in wrong:
+            print(f"holdfast: {fault}", file=sys.stderr)
+        raise typer.Exit(BAD_INPUT)
+    from holdfast.agent.runner import Agent  # noqa: PLC0415 - the settings are judged before anything heavy is loaded
+
+    try:
+        settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as fault:
+        says = f"{settings.data}: {fault.strerror}"
+        raise Unavailable("SEC-001", says, "choose a folder that can be written") from fault
+    signer = SigningKey.load_or_create(settings.data / KEY)
+    said = _Saying(settings.data, provider_id(signer.public))
+    return Agent(settings, executors, signer, MachineClock(), secrets.randbelow, tls=tls, on_standing=said.standing)
+
+
+def _tls(ca: Path | None, certificate: Path | None, key: Path | None) -> Tls | None:
+    """Files to bytes; TLS is on as soon as one is named."""
+    if ca is None and certificate is None and key is None:
+        return None
+    if (certificate is None) != (key is None):
+        print("holdfast: SEC-001: --certificate and --key are given together", file=sys.stderr)
+        raise typer.Exit(BAD_INPUT)
+    return Tls(
+        read_public(ca) if ca is not None else None,
+        read_public(certificate) if certificate is not None else None,
+        read_secret(key) if key is not None else None,
+    )
+
+
+async def _until_told(made: Agent) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    await made.run(stop)
+
+
+class _Saying:
+    """Says on standard output how the provider stands, when that changes."""
+
+    def __init__(self, data: Path, id_: bytes) -> None:
+        self._data, self._id = data, id_.hex()
+
+    def standing(self, now: Standing) -> None:
+        if now.status == ProviderStatus.ACTIVE:
+            print(f"active, with {now.stake} at stake: work may come", flush=True)
+            return
+        print(f"known to the node as {now.status}, with {now.stake} of {now.stake_min} at stake", flush=True)
+        if now.missing:
+            print(f"  to get work: holdfast provider stake {self._id} {now.missing}", flush=True)

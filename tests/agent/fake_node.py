@@ -1,0 +1,355 @@
+"""A small node for agents: real gRPC on a loopback port, leases and evidence in memory, and faults on demand.
+
+It outlives its server: `stop` and `start` are a restart of the node, which has forgotten nothing it has acked. Every
+signature is checked, so that an agent which passes here has signed what the wire says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import grpc
+import msgspec
+from tests.postgres.server import free_port
+
+from holdfast.adapters.keys.signing import verify
+from holdfast.core.canon import canonical
+from holdfast.core.proof.envelope import Body, read_body, signed_bytes
+from holdfast.core.provider.record import provider_id
+from holdfast.core.result.ids import result_digest
+from holdfast.wire import acts
+from holdfast.wire.gen.holdfast.evidence.v1 import evidence_pb2 as ev
+from holdfast.wire.gen.holdfast.evidence.v1 import evidence_pb2_grpc
+from holdfast.wire.gen.holdfast.provider.v1 import provider_pb2 as pb
+from holdfast.wire.gen.holdfast.provider.v1 import provider_pb2_grpc
+
+NONCE = b"n" * 32
+EOF: Any = grpc.aio.EOF  # type: ignore[attr-defined]
+
+
+class Lease(msgspec.Struct):
+    """A lease as the node has it."""
+
+    id: bytes
+    payload: dict[str, Any]
+    t_start_ms: int
+    t_ms: int
+    is_acked: bool = False
+    renewals: int = 0
+    submitted: bytes = b""
+    over: str = ""
+    """Why it is not live any more."""
+
+
+class FakeNode:
+    """What the node knows, whether its server is up or not."""
+
+    def __init__(self) -> None:
+        self.port = free_port()
+        self.status, self.stake, self.heartbeat_ms = "ACTIVE", 10_000, 60_000
+        self.leases: dict[bytes, Lease] = {}
+        self.registrations: list[acts.Registration] = []
+        self.acts: list[acts.Act] = []
+        self.evidence: dict[str, list[bytes]] = {}
+        """Durable lines by session."""
+        self.outputs: dict[bytes, bytes] = {}
+        self.submissions: Counter[bytes] = Counter()
+        self.hellos: list[ev.Hello] = []
+        self.records_in = self.duplicates = 0
+        self.open_streams: set[str] = set()
+        self.largest_flight = 0
+        self.judges = True
+        """Gives a verdict as soon as a result is handed in."""
+        self.credit = 1 << 20
+        self.accepts = True
+        # Faults, each for as long as the test says.
+        self.cut_work_after: int | None = None
+        self.cut_evidence_after: int | None = None
+        self.lose_acks = 0
+        self.answer_hello: Callable[[int], int] = lambda mark: mark
+        self.answer_records: Callable[[int], int] = lambda mark: mark
+        self.refuse_uploads = 0
+        self.refuse_output: tuple[str, str] | None = None
+        self.is_mute = False
+        """Takes evidence and says nothing."""
+        self._streams: dict[bytes, asyncio.Queue[pb.WorkResponse]] = {}
+        self._server: Any = None
+
+    # ------------------------------------------------------------------------------------ up and down
+
+    async def start(self) -> None:
+        server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+        provider_pb2_grpc.add_ProviderServiceServicer_to_server(_Provider(self), server)  # type: ignore[no-untyped-call]
+        evidence_pb2_grpc.add_EvidenceServiceServicer_to_server(_Evidence(self), server)  # type: ignore[no-untyped-call]
+        assert server.add_insecure_port(f"127.0.0.1:{self.port}") == self.port
+        await server.start()
+        self._server = server
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            await self._server.stop(0)
+            self._server = None
+            self._streams.clear()
+
+    # ------------------------------------------------------------------------------------ what a test does
+
+    def offer(self, prompt: str, model: str = "echo", t_ms: int = 600_000, **params: int) -> bytes:
+        """Give a lease; the agent hears of it now, or when it connects."""
+        lease_id = hashlib.sha256(prompt.encode()).digest()
+        payload = {"kind": "AI", "spec": {"model": model, "prompt": prompt, "params": params}}
+        self.leases[lease_id] = Lease(lease_id, payload, now_ms(), t_ms)
+        self.tell(pb.WorkResponse(offer=self.offer_of(self.leases[lease_id])))
+        return lease_id
+
+    def lose(self, lease_id: bytes, reason: str = "LEASE_EXPIRED") -> None:
+        self.leases[lease_id].over = reason
+        self.tell(pb.WorkResponse(lost=pb.Lost(lease_id=lease_id, reason=reason)))
+
+    def judge(self, lease_id: bytes, *, is_accepted: bool = True) -> None:
+        self.leases[lease_id].over = "JUDGED"
+        self.tell(pb.WorkResponse(verdict=pb.Verdict(lease_id=lease_id, is_accepted=is_accepted, reason="x")))
+
+    def tell(self, message: pb.WorkResponse) -> None:
+        for stream in self._streams.values():
+            stream.put_nowait(message)
+
+    @property
+    def connected(self) -> int:
+        return len(self._streams)
+
+    def hang_up(self) -> None:
+        """End all work streams."""
+        for stream in self._streams.values():
+            stream.put_nowait(pb.WorkResponse())
+
+    # ------------------------------------------------------------------------------------ what a test reads
+
+    def told(self, lease_id: bytes) -> list[str]:
+        """The types of all records of a lease, sessions in order."""
+        return [each["payload_type"] for each in self.records() if lease_id.hex() in str(each["payload"])]
+
+    def records(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for _, lines in sorted(self.evidence.items()) for line in lines]
+
+    def acts_of(self, lease_id: bytes) -> list[str]:
+        return [act.act for act in self.acts if act.lease_id == lease_id]
+
+    def delivered(self) -> dict[bytes, int]:
+        """How often each lease's completion is in the evidence."""
+        found = [each for each in self.records() if each["payload_type"] == "LEASE_COMPLETED"]
+        return dict(Counter(bytes.fromhex(each["payload"]["lease_id"]) for each in found))
+
+    # ------------------------------------------------------------------------------------ rules
+
+    def offer_of(self, lease: Lease) -> pb.Offer:
+        deadline = lease.t_start_ms + lease.t_ms + lease.renewals * lease.t_ms // 2
+        return pb.Offer(
+            lease_id=lease.id,
+            task_id=lease.id[::-1],
+            kind="AI",
+            payload=canonical(lease.payload),
+            t_start_ms=lease.t_start_ms,
+            t_deadline_ms=deadline,
+            renew_by_ms=deadline - lease.t_ms * 4 // 10,
+            ack_by_ms=lease.t_start_ms + 5_000,
+            time_ms=now_ms(),
+            proof="attested",
+            is_acked=lease.is_acked,
+            is_submitted=bool(lease.submitted),
+            renewals=lease.renewals,
+        )
+
+    def act(self, act: acts.Act) -> pb.ActOutcome:
+        self.acts.append(act)
+        if act.act == "beat":
+            return pb.ActOutcome(is_done=True)
+        lease = self.leases.get(act.lease_id)
+        if lease is None or lease.over:
+            return pb.ActOutcome(name="LeaseLost", rule="LEA-005", says="the lease is over")
+        if lease.submitted:
+            return pb.ActOutcome(name="Refused", rule="RCV-001", says="it waits for the verdict")
+        match act.act:
+            case "ack":
+                lease.is_acked = True
+            case "decline":
+                lease.over = act.reason
+            case "renew":
+                if act.renewal != lease.renewals + 1:
+                    return pb.ActOutcome(name="InvalidParams", rule="LEA-004", says="out of turn")
+                if lease.renewals >= 4:
+                    return pb.ActOutcome(name="Refused", rule="LEA-004", says="often enough")
+                lease.renewals += 1
+        return pb.ActOutcome(is_done=True)
+
+    def take(self, line: bytes, public: bytes) -> None:
+        """A record that is durable now; some change state."""
+        record = json.loads(line)
+        payload = record["payload"]
+        if record["payload_type"] == "LEASE_COMPLETED":
+            self._complete(payload, public)
+        if record["payload_type"] == "LEASE_FAILED":
+            lease_id = bytes.fromhex(payload["lease_id"])
+            signed = acts.to_sign_failure(lease_id, payload["reason"])
+            assert verify(public, signed, bytes.fromhex(payload["signature"]))
+            self.leases[lease_id].over = "PROVIDER_FAIL"
+
+    def _complete(self, payload: dict[str, Any], public: bytes) -> None:
+        raw = bytes.fromhex(payload["body"])
+        signed = signed_bytes(payload["type"], payload["method"], raw)
+        assert verify(public, signed, bytes.fromhex(payload["signature"]))
+        body = read_body(raw)
+        assert isinstance(body, Body)
+        assert body.provider == provider_id(public)
+        lease = self.leases[body.lease_id]
+        if lease.over or lease.submitted:
+            return
+        assert body.output_digest in self.outputs, "the node must hold the bytes before"
+        lease.submitted = body.output_digest
+        self.submissions[lease.id] += 1
+        if self.judges:
+            self.judge(lease.id, is_accepted=self.accepts)
+
+
+class _Provider(provider_pb2_grpc.ProviderServiceServicer):
+    def __init__(self, node: FakeNode) -> None:
+        self._node = node
+
+    async def GetChallenge(self, _: Any, __: Any) -> pb.GetChallengeResponse:  # noqa: N802
+        return pb.GetChallengeResponse(nonce=NONCE, chain_id=1337, time_ms=now_ms())
+
+    async def Register(self, request: pb.RegisterRequest, _: Any) -> pb.RegisterResponse:  # noqa: N802
+        told = acts.read_registration(request.body)
+        assert isinstance(told, acts.Registration)
+        assert verify(told.public, acts.to_sign_registration(request.body), request.signature)
+        self._node.registrations.append(told)
+        node = self._node
+        return pb.RegisterResponse(
+            provider_id=provider_id(told.public), status=node.status, stake=node.stake, stake_min=10_000
+        )
+
+    async def Work(self, requests: AsyncIterator[pb.WorkRequest], context: Any) -> None:  # noqa: N802
+        node = self._node
+        nonce = hashlib.sha256(str(time.time_ns()).encode()).digest()
+        await context.write(pb.WorkResponse(challenge=pb.Challenge(nonce=nonce)))
+        opened = (await context.read()).open
+        id_ = provider_id(opened.public)
+        assert verify(opened.public, acts.to_sign_open(nonce, id_), opened.signature)
+        out = node._streams[nonce] = asyncio.Queue()
+        welcome = pb.Welcome(provider_id=id_, status=node.status, time_ms=now_ms(), heartbeat_ms=node.heartbeat_ms)
+        out.put_nowait(pb.WorkResponse(welcome=welcome))
+        for lease in node.leases.values():
+            if not lease.over:
+                out.put_nowait(pb.WorkResponse(offer=node.offer_of(lease)))
+        hearing = asyncio.create_task(self._hear(context, nonce, opened.public, out))
+        try:
+            while (message := await out.get()).WhichOneof("message"):
+                await context.write(message)
+                await _count_down(node, "cut_work_after", context)
+        finally:
+            node._streams.pop(nonce, None)
+            hearing.cancel()
+
+    async def _hear(self, context: Any, nonce: bytes, public: bytes, out: asyncio.Queue[pb.WorkResponse]) -> None:
+        count = 0
+        while (request := await context.read()) is not EOF:
+            body = request.acts.body
+            assert verify(public, acts.to_sign_acts(body), request.acts.signature)
+            told = acts.read_acts(body)
+            assert isinstance(told, acts.Acts)
+            assert (told.nonce, told.count) == (nonce, count + 1)
+            count = told.count
+            outcomes = [self._node.act(act) for act in told.acts]
+            out.put_nowait(pb.WorkResponse(acts_done=pb.ActsDone(count=count, outcomes=outcomes)))
+        out.put_nowait(pb.WorkResponse())
+
+    async def PutOutput(self, requests: AsyncIterator[pb.PutOutputRequest], context: Any) -> Any:  # noqa: N802
+        node = self._node
+        header, parts, is_whole = pb.OutputHeader(), list[bytes](), False
+        async for request in requests:
+            match request.WhichOneof("message"):
+                case "header":
+                    header = request.header
+                case "part":
+                    parts.append(request.part)
+                case "end":
+                    is_whole = True
+        assert is_whole
+        if node.refuse_output is not None:
+            name, rule = node.refuse_output
+            trailers = (("holdfast-name", name), ("holdfast-rule", rule))
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "no", trailers)
+        if node.refuse_uploads:
+            node.refuse_uploads -= 1
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "not now")
+        raw = b"".join(parts)
+        assert (len(raw), result_digest(raw)) == (header.size, header.digest)
+        signed = acts.to_sign_output(header.lease_id, header.digest, header.size)
+        assert verify(header.public, signed, header.signature)
+        node.outputs[header.digest] = raw
+        return pb.PutOutputResponse(digest=header.digest, size=header.size)
+
+
+class _Evidence(evidence_pb2_grpc.EvidenceServiceServicer):
+    def __init__(self, node: FakeNode) -> None:
+        self._node = node
+
+    async def Stream(self, requests: AsyncIterator[ev.StreamRequest], context: Any) -> None:  # noqa: N802
+        node = self._node
+        await context.write(ev.StreamResponse(challenge=ev.Challenge(nonce=NONCE)))
+        hello = (await context.read()).hello
+        signed = acts.to_sign_hello(NONCE, hello.channel_id, hello.session_id)
+        assert verify(hello.public, signed, hello.signature)
+        assert hello.channel_id == provider_id(hello.public).hex()
+        node.hellos.append(hello)
+        lines = node.evidence.setdefault(hello.session_id, [])
+        node.open_streams.add(hello.session_id)
+        try:
+            await self._ack(context, node.answer_hello(len(lines)))
+            while (request := await context.read()) is not EOF:
+                await self._records(request.records, lines, hello.public, context)
+                await _count_down(node, "cut_evidence_after", context)
+        finally:
+            node.open_streams.discard(hello.session_id)
+
+    async def _records(self, told: ev.Records, lines: list[bytes], public: bytes, context: Any) -> None:
+        node = self._node
+        node.records_in += len(told.lines)
+        node.largest_flight = max(node.largest_flight, sum(map(len, told.lines)))
+        for sequence, line in enumerate(told.lines, told.first_sequence):
+            assert json.loads(line)["sequence"] == sequence
+            if sequence <= len(lines):
+                assert lines[sequence - 1] == line, "the same sequence is the same record, byte for byte"
+                node.duplicates += 1
+            else:
+                assert sequence == len(lines) + 1, "no gap"
+                lines.append(line)
+                node.take(line, public)
+        if node.lose_acks:
+            node.lose_acks -= 1
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "the ack was lost")
+        await self._ack(context, node.answer_records(len(lines)))
+
+    async def _ack(self, context: Any, mark: int) -> None:
+        if not self._node.is_mute:
+            ack = ev.Ack(acked_sequence=mark, credit_bytes=self._node.credit)
+            await context.write(ev.StreamResponse(ack=ack))
+
+
+async def _count_down(node: FakeNode, name: str, context: Any) -> None:
+    """Cut the stream when so many messages have passed."""
+    left = getattr(node, name)
+    if left is None:
+        return
+    setattr(node, name, left - 1 if left > 1 else None)
+    if left <= 1:
+        await context.abort(grpc.StatusCode.UNAVAILABLE, "cut")
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,80 @@
+"""An agent in this process, quick to try again, and what a test asks of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgspec
+from tests.agent.fake_node import FakeNode
+
+from holdfast.adapters.clock import MachineClock
+from holdfast.adapters.keys.signing import SigningKey
+from holdfast.agent.executors import BUILT_IN, Executor, Registry
+from holdfast.agent.runner import Agent
+from holdfast.agent.settings import AgentSettings
+from holdfast.core.values import Kind
+from holdfast.spool import SpoolPolicy
+
+SIGNER = SigningKey.from_seed(b"oak" + bytes(29))
+PATIENCE_S = 20.0
+
+
+def settings_for(node: FakeNode, data: Path, **told: Any) -> AgentSettings:
+    quick = AgentSettings(
+        node=f"127.0.0.1:{node.port}",
+        data=data,
+        name="oak",
+        account="oak",
+        models=("echo", "sleep"),
+        retry_base_ms=5,
+        retry_cap_ms=50,
+        drain_ms=5_000,
+        flush_ms=5_000,
+        call_ms=5_000,
+    )
+    return msgspec.structs.replace(quick, **told)
+
+
+def made(
+    node: FakeNode,
+    data: Path,
+    executors: Mapping[tuple[Kind, str], Executor] | None = None,
+    policy: SpoolPolicy | None = None,
+    **told: Any,
+) -> Agent:
+    registry = Registry({**BUILT_IN, **(executors or {})})
+    draw = Random(5).randrange
+    return Agent(settings_for(node, data, **told), registry, SIGNER, MachineClock(), draw, spool_policy=policy)
+
+
+@asynccontextmanager
+async def working(node: FakeNode, data: Path, **told: Any) -> AsyncIterator[Agent]:
+    """An agent that works, and is stopped in the end without much patience."""
+    agent = made(node, data, **told)
+    await agent.start()
+    try:
+        yield agent
+    finally:
+        agent.settings = msgspec.structs.replace(agent.settings, drain_ms=0, flush_ms=0)
+        await agent.stop()
+
+
+async def comes(is_so: Callable[[], object], what: str = "") -> None:
+    """Wait until it is so; no test waits for time to pass."""
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while not is_so():
+                await asyncio.sleep(0.005)
+    except TimeoutError:
+        raise AssertionError(f"it never came: {what}") from None
+
+
+def folders(data: Path) -> list[str]:
+    """Leases that are on disk."""
+    work = data / "work"
+    return sorted(entry.name for entry in work.iterdir() if entry.is_dir()) if work.exists() else []

@@ -1,0 +1,139 @@
+"""What must hold after any crash: what was promised before it, compared with what a reopened spool says and does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from holdfast.spool.names import QUARANTINE, SPOOL
+
+_NUMBER = re.compile(rb'"sequence":(\d+),')
+_TOKEN = re.compile(rb'"payload":\{"n":(\d+)\}')
+LAST_WORD = b'"reason":"EVIDENCE_SPOOL_FULL"'
+
+
+class Broken(AssertionError):
+    """A law that does not hold: which one, and what was seen."""
+
+    def __init__(self, law: str, says: str) -> None:
+        super().__init__(f"{law}: {says}")
+        self.law, self.says = law, says
+
+
+class Promises:
+    """What the spool has said so far, over all its lives. It only grows."""
+
+    def __init__(self) -> None:
+        self.spooled = 0
+        """Reported as spooled, by a ticket or by the spool's own count."""
+        self.lines: dict[int, bytes] = {}
+        """Offered for sending."""
+        self.tokens: dict[int, tuple[int, ...]] = {}
+        """What was emitted under a sequence; more than one where a ticket failed and its number came again."""
+        self.ack_told = 0
+        self.ack_stored = 0
+        self.final = ""
+        """`asked`: it was to be closed as final; `said`: it was."""
+        self.openings = 0
+        self.emitted = 0
+
+    def copied(self) -> Promises:
+        other = Promises()
+        other.__dict__.update(self.__dict__)
+        other.lines, other.tokens = dict(self.lines), dict(self.tokens)
+        return other
+
+    def key(self) -> tuple[object, ...]:
+        """Two promises with one key ask the same of a disk."""
+        lines = hash(tuple(self.lines.items()))
+        return self.spooled, self.ack_told, self.ack_stored, self.final, lines, hash(tuple(self.tokens.items()))
+
+    @property
+    def highest(self) -> int:
+        """No new record may have a number up to here."""
+        return max(self.spooled, self.ack_stored, max(self.lines, default=0))
+
+
+def sequence_of(line: bytes) -> int:
+    found = _NUMBER.search(line)
+    return int(found[1]) if found else -1
+
+
+def offered(promises: Promises, first: int, lines: list[bytes]) -> None:
+    """All that a spool would send now: in order, without gaps, exactly once, and as it was emitted."""
+    if first - 1 > promises.ack_told:
+        raise Broken("nothing is let go before its ack", f"records begin at {first}, acked is {promises.ack_told}")
+    for wanted, line in enumerate(lines, first):
+        sequence = sequence_of(line)
+        if sequence != wanted:
+            raise Broken("records are in order, without gaps, each once", f"record {sequence} where {wanted} should be")
+        _same(promises, sequence, line)
+    last = first + len(lines) - 1
+    if last < promises.spooled:
+        raise Broken("what was spooled is there", f"record {promises.spooled} was spooled, the last one is {last}")
+
+
+def _same(promises: Promises, sequence: int, line: bytes) -> None:
+    known = promises.lines.get(sequence)
+    if known is not None:
+        if known != line:
+            says = f"record {sequence} was offered as {known[-60:]!r}, is now {line[-60:]!r}"
+            raise Broken("a record is the same bytes for ever", says)
+        return
+    found, tokens = _TOKEN.search(line), promises.tokens.get(sequence, ())
+    if found is None:
+        if LAST_WORD not in line:
+            raise Broken("only what was emitted is there", f"record {sequence} is {line[-90:]!r}")
+        return
+    allowed = tokens[-1:] if sequence <= promises.spooled else tokens
+    if int(found[1]) not in allowed:
+        raise Broken("only what was emitted is there", f"record {sequence} holds {int(found[1])}, not {allowed}")
+
+
+def acked(promises: Promises, told: int) -> None:
+    if told < promises.ack_stored:
+        raise Broken("an ack never goes back", f"{promises.ack_stored} was stored, {told} is")
+    if told > promises.ack_told:
+        raise Broken("an ack is never more than the receiver said", f"{promises.ack_told} was told, {told} is stored")
+
+
+def numbered(promises: Promises, sequence: int, expected: int) -> None:
+    if sequence <= promises.highest:
+        raise Broken("no number is used twice", f"{sequence} is given out again, {promises.highest} was used")
+    if sequence != expected:
+        raise Broken("records are in order, without gaps, each once", f"{sequence} is given out, {expected} is next")
+
+
+def finality(promises: Promises, is_finished: bool, last: bytes) -> None:
+    if promises.final == "said" and not is_finished:
+        raise Broken("final stays final", "the session takes records again")
+    if not promises.final and is_finished and b'"CHANNEL_TERMINATED"' not in last:
+        raise Broken("only a final session is final", "nobody has closed it as final")
+
+
+def kept_or_quarantined(before: Iterable[tuple[str, bytes]], after: dict[str, bytes]) -> None:
+    """Recovery leaves every record file as it was, up to a place from which on its bytes are in a quarantine file."""
+    apart = [raw.rstrip(b"\0") for name, raw in after.items() if name.endswith(QUARANTINE)]
+    for name, raw in before:
+        if name.endswith(QUARANTINE) and after.get(name) != raw:
+            raise Broken("a torn tail is quarantined", f"{name} has changed")
+        if not name.endswith(SPOOL):
+            continue
+        if name not in after:
+            raise Broken("a torn tail is quarantined", f"{name} is gone")
+        was, now = raw.rstrip(b"\0"), after[name].rstrip(b"\0")
+        rest = was[len(now) :]
+        if not was.startswith(now):
+            raise Broken("a torn tail is quarantined", f"{name} was changed in place")
+        if rest and rest not in apart and rest.strip(b"\0"):
+            raise Broken("a torn tail is quarantined", f"{len(rest)} bytes of {name} are gone")
+
+
+def below_the_cap(most_used: int, cap: int) -> None:
+    if most_used > cap:
+        raise Broken("the cap holds", f"{most_used} bytes were in the folder, the cap is {cap}")
+
+
+def reserve(held: int, size: int) -> None:
+    if held != size:
+        raise Broken("the reserve is there", f"it has {held} bytes, not {size}")

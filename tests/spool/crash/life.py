@@ -1,0 +1,188 @@
+"""A spool's life on a simulated disk, step by step: every promise it makes is noted, every law is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import NamedTuple
+
+from tests.spool.crash import laws
+from tests.spool.crash.cuts import contents
+from tests.spool.crash.disk import ROOT, SimulatedDisk
+from tests.spool.crash.laws import Broken, Promises
+from tests.spool.spools import StandingClock
+
+from holdfast.spool import Corrupt, Mode, Refused, Spool, SpoolPolicy, Ticket, Unavailable
+from holdfast.spool.names import RESERVE
+
+CHANNEL, SESSION = "c", "s"
+
+
+class Setup(NamedTuple):
+    """Which layout, which limits."""
+
+    name: str
+    segment_bytes: int | None = None
+    policy: SpoolPolicy = SpoolPolicy(channel_bytes_max=1 << 20, reserve_bytes=64)
+    mode: Mode = Mode.GROUP
+    window: int = 1 << 18
+    capacity: int | None = None
+
+
+class Cut(Exception):
+    """The power fails here."""
+
+
+class Life:
+    """One spool from opening to whatever ends it, on a disk that may have had others before."""
+
+    def __init__(self, setup: Setup, disk: SimulatedDisk, promises: Promises) -> None:
+        self.setup, self.disk, self.promises = setup, disk, promises
+        self.spool: Spool | None = None
+        self.tickets: list[Ticket] = []
+        self._last_given = 0
+        self.is_strict = True
+        """The disk has not failed in this life: whatever goes wrong is the spool's fault."""
+        self.point: Callable[[], None] = lambda: None
+        disk.point = self._at_a_point
+
+    def _at_a_point(self) -> None:
+        self.note()
+        self.point()
+
+    # -------------------------------------------------------------------------------------------- promises
+
+    def note(self) -> None:
+        """What the spool says right now, also in the middle of a step."""
+        promises, spool = self.promises, self.spool
+        if spool is None:
+            return
+        promises.spooled = max(promises.spooled, spool.spooled_sequence)
+        while self.tickets and self.tickets[0].is_durable:
+            promises.spooled = max(promises.spooled, self.tickets.pop(0).sequence)
+        promises.ack_stored = max(promises.ack_stored, spool.keeper.acked.reached)
+
+    def look(self) -> None:
+        """All that would be sent now, against everything that was promised; from now on it is promised, too."""
+        spool = self.spool
+        assert spool is not None
+        self.note()
+        first = spool.first_available
+        try:
+            lines = list(spool.replay(first - 1))
+        except Corrupt as hole:
+            raise Broken("a sound spool replays", str(hole)) from hole
+        laws.offered(self.promises, first, lines)
+        laws.acked(self.promises, spool.acked_sequence)
+        laws.below_the_cap(self.disk.most_used, self.setup.policy.channel_bytes_max)
+        if first + len(lines) - 1 > max(self.promises.spooled, first - 1):
+            raise Broken("only what is spooled is offered", f"{first + len(lines) - 1} was offered")
+        self.promises.lines.update(zip(range(first, first + len(lines)), lines, strict=True))
+
+    # -------------------------------------------------------------------------------------------- deeds
+
+    def open(self) -> None:
+        """Open it, and hold the laws of recovery against what is found."""
+        before = self.disk.content()
+        try:
+            spool = self._opened()
+        except Unavailable as fault:
+            if self.disk.capacity is not None:  # the medium is full and it says so; with room again it must open
+                self.disk.capacity = None
+                self.disk.kill()
+                return self.open()
+            if self.is_strict:
+                raise Broken("it opens", str(fault)) from fault
+            return None
+        if isinstance(spool, Refused):
+            raise Broken("it opens", str(spool))
+        if spool.damage:
+            raise Broken("a crash is no damage", spool.damage)
+        self.spool, self.tickets, self._last_given = spool, [], 0
+        laws.kept_or_quarantined(before, dict(self.disk.content()))
+        return self.look()
+
+    def _opened(self) -> Spool | Refused:
+        setup, promises = self.setup, self.promises
+        promises.openings += 1
+        return Spool.open(
+            CHANNEL,
+            SESSION,
+            root=ROOT,
+            policy=setup.policy,
+            mode=setup.mode,
+            segment_bytes=setup.segment_bytes,
+            disk=self.disk,
+            clock=StandingClock(),
+            chance=lambda length: blake2b(b"%d" % promises.openings, digest_size=length).digest(),
+            threads=False,
+            window=setup.window,
+        )
+
+    def _look_at_the_reserve(self) -> None:
+        """Whoever may emit knows that the last word has its place, unless what was there before left none."""
+        sizes = {name: len(inode.live) for name, inode in self.disk.names.items()}
+        held, policy = sizes.pop(f"{SESSION}{RESERVE}", 0), self.setup.policy
+        if self.is_strict and sum(sizes.values()) + policy.reserve_bytes <= policy.channel_bytes_max:
+            laws.reserve(held, policy.reserve_bytes)
+
+    def emit(self, count: int = 1, payload_type: str = "BLOCK_START") -> bool:
+        """Hand records over without waiting; False where one was refused."""
+        spool, promises = self.spool, self.promises
+        if spool is None:
+            return False
+        for _ in range(count):
+            promises.emitted += 1
+            expected = max(spool.spooled_sequence, spool.acked_sequence, self._last_given) + 1
+            ticket = spool.emit(payload_type, {"n": promises.emitted})
+            is_finished = isinstance(ticket, Refused) and ticket.name == "SessionFinished"
+            laws.finality(promises, is_finished, promises.lines.get(spool.spooled_sequence, b""))
+            if isinstance(ticket, Refused):
+                return False
+            laws.numbered(promises, ticket.sequence, expected)
+            self._look_at_the_reserve()
+            self._last_given = ticket.sequence
+            known = promises.tokens.get(ticket.sequence, ())
+            promises.tokens[ticket.sequence] = (*known, promises.emitted)
+            self.tickets.append(ticket)
+        return True
+
+    def step(self) -> None:
+        if self.spool is not None:
+            self.spool.step()
+            self.note()
+
+    def ack(self, sequence: int) -> None:
+        if self.spool is None or sequence > self.spool.spooled_sequence:
+            return
+        self.promises.ack_told = max(self.promises.ack_told, sequence)
+        self.spool.ack(sequence)
+        self.step()
+
+    def close(self, *, final: bool = False) -> None:
+        spool, self.spool = self.spool, None
+        if spool is None:
+            return
+        if final:
+            self.promises.final = self.promises.final or "asked"
+        try:
+            refused = spool.close(final=final)
+        except Unavailable:
+            if self.is_strict:
+                raise
+            return
+        self.promises.spooled = max(self.promises.spooled, spool.spooled_sequence)
+        if final and refused is None:
+            self.promises.final = "said"
+
+    def kill(self) -> None:
+        """The process dies, the machine goes on."""
+        self.spool = None
+        self.disk.kill()
+
+    def cut(self, which: float) -> None:
+        """The power fails; of all that it may leave it leaves this."""
+        found = list(contents(self.disk, 3))
+        self.spool = None
+        self.disk = SimulatedDisk(found[int(which * (len(found) - 1))], self.disk.capacity)
+        self.disk.point = self._at_a_point

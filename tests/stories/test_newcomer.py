@@ -1,0 +1,114 @@
+"""With the README alone: its commands, as they stand there, from an empty folder to a chain verified without a node."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.postgres.server import free_port
+from tests.rules import ROOT
+from tests.storage.stores import Place
+from tests.stories.node import HOLDFAST, on_postgres
+
+WITHIN_S = 120
+BLOCK = re.compile(r"^```bash\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+"""Only blocks that say `bash` are run; the others show what one sees."""
+READY = "for _ in $(seq 300); do holdfast status > /dev/null 2>&1 && break; done\n"
+SEALED = """
+tip() { holdfast chain head | awk '/^height/ {print $2}'; }
+for was in $(tip); do for _ in $(seq 300); do [ "$(tip)" -gt "$was" ] && break; done; done
+"""
+"""What a newcomer does by looking at the clock, the test does by looking at the node."""
+FAST = {"HOLDFAST_POLICY__CHAIN__BLOCK_MS": "1000", "HOLDFAST_POLICY__CHAIN__FINALITY_DEPTH": "900"}
+
+pytestmark = pytest.mark.skipif(shutil.which("curl") is None, reason="the README uses curl")
+
+
+def blocks() -> list[str]:
+    """The commands of the README, block by block."""
+    return BLOCK.findall((ROOT / "README.md").read_text("utf-8"))
+
+
+def script(ports: tuple[int, int]) -> str:
+    """The same as one script that says where each block begins and which command failed."""
+    parts = ["trap 'echo \"FAILED ($?): $BASH_COMMAND\"' ERR\n"]
+    for number, block in enumerate(blocks()):
+        text = block.replace("holdfast init", f"holdfast init --http {ports[0]} --grpc {ports[1]}")
+        text = text.replace(":8451", f":{ports[0]}")
+        text = re.sub(r"^(holdfast up .*)$", rf"\1\n{READY}", text, flags=re.MULTILINE)
+        text = re.sub(r"^sleep .*$", SEALED.strip(), text, flags=re.MULTILINE)
+        parts.append(f'echo "BLOCK {number}"\n{text}')
+    return "".join(parts)
+
+
+def walked(folder: Path, environ: dict[str, str]) -> list[str]:
+    """What each block printed; nothing that it started goes on."""
+    path = f"{HOLDFAST.parent}{os.pathsep}{os.environ['PATH']}"
+    run = subprocess.Popen(
+        ["bash", "-c", script((free_port(), free_port()))],
+        cwd=folder,
+        env=os.environ | {"PATH": path} | FAST | environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        said, _ = run.communicate(timeout=WITHIN_S)
+    finally:
+        with_its_children(run.pid)
+        run.wait()
+    return re.split(r"^BLOCK \d+\n", said, flags=re.MULTILINE)
+
+
+def with_its_children(group: int) -> None:
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except ProcessLookupError:
+        pass  # all have ended by themselves, as they should
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.rule("RPC-001", "SEC-001", "CHN-001", "CHN-003", "CHN-006", "JOB-002", "JOB-006", "EVT-001")
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_the_readme_leads_from_nothing_to_a_chain_that_is_verified_without_a_node(place: Place, store: str) -> None:
+    environ = on_postgres(place.address) if store == "postgres" else {}
+    before, start, key, job, receipt, events, back, check = walked(place.folder, environ)
+    everything = "".join((before, start, key, job, receipt, events, back, check))
+    assert "FAILED" not in everything, everything
+    assert "all well" in start
+    assert "my laptop" in key
+    assert '"caller":"alice"' in job
+    task = next(word for word in receipt.split() if len(word) == 64)
+    assert job.count("QUEUED") == 2
+    shown, account = receipt.split("{\n", 1)
+    assert "admitted in block" in shown
+    assert json.loads("{" + account) == {"owner": "alice", "available": 800, "held": 200, "pending": 0}
+    told, streamed = events.split("retry: 2000", 1)
+    lines = [json.loads(line) for line in told.splitlines() if line.startswith("{")]
+    assert [line["type"] for line in lines] == ["OwnershipTaken", "JobCancelled"]
+    assert lines[1]["event"]["id"] == task
+    assert streamed.count("event: JobAdmitted") == 2
+    assert f"back in the open block: JobCancelled {task}" in back
+    assert f"the refund of job {task}: done again in the open block" in back
+    assert "ORPHANED" not in back, "the list is of before"
+    assert re.search(r"computed again, [1-9]\d* orphaned", check)
+    assert re.search(r"whole: \d+ blocks of chain 1337, 3 transactions, every link and signature is good", check)
+    assert f"true: admission of {task}" in check
+    assert check.count("as named") == 2
+
+
+def test_every_block_of_the_readme_is_run_and_every_verb_in_it_exists() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert len(blocks()) == 7
+    listed = subprocess.run([str(HOLDFAST), "--help"], capture_output=True, text=True, check=True).stdout
+    verbs = set(re.findall(r"^(?:HOLDFAST_TOKEN=\S+ |echo .*\| )?holdfast ([a-z]+)", text, flags=re.MULTILINE))
+    assert {"init", "up", "key", "job", "events", "chain"} <= verbs
+    assert {verb for verb in verbs if f"\n  {verb} " not in listed} == set()
