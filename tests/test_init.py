@@ -175,6 +175,29 @@ def test_a_folder_that_cannot_be_made_is_named() -> None:
     assert Path("file").read_bytes() == b"mine"
 
 
+def tls(*args: str) -> tuple[int, str, str]:
+    done = subprocess.run([str(HOLDFAST), "tls", *args], capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_certificates_are_renewed_and_given_to_clients_by_the_same_authority() -> None:
+    assert init("--tls", "old.example.org")[0] == 0
+    keys = Path("holdfast-data/keys")
+    authority = (keys / "ca.pem").read_bytes()
+    code, _, refused = tls("server", "new.example.org")
+    assert (code, "server.pem is there already" in refused) == (1, True)
+    for name in ("server.pem", "server.key"):
+        (keys / name).rename(keys / f"old-{name}")
+    assert tls("server", "new.example.org", "--days", "5")[0] == 0
+    assert "new.example.org" in describe_file(keys / "server.pem").names
+    assert tls("client", "oak")[0] == 0
+    assert describe_file(keys / "client-oak.pem").issuer == describe_file(keys / "ca.pem").subject
+    assert (keys / "ca.pem").read_bytes() == authority
+    listed = tls("list")[1].splitlines()
+    assert [line.split()[0] for line in listed] == ["FILE", "ca.pem", "client-oak.pem", "old-server.pem", "server.pem"]
+    assert tls("client", "../oak")[0] == 2
+
+
 def test_a_struct_is_compared_field_by_field() -> None:
     """The comparison above is worth something: two settings that differ anywhere are not equal."""
     config = load(None, {}, {})

@@ -96,6 +96,18 @@ def test_whatever_is_taken_back_every_transaction_is_in_one_active_block_in_its_
     assert not life.state.chain.open.txs
 
 
+@pytest.mark.rule("CHN-004")
+def test_what_was_taken_back_waits_before_what_is_newer() -> None:
+    state = done(rich(), asked(1), START_MS)  # event 2
+    sealed(state)
+    done(state, asked(2), START_MS)  # event 4
+    sealed(state)
+    done(state, asked(3), START_MS)  # event 6
+    done(state, RollBack(Height(0)), START_MS)
+    assert [tx.number for tx in state.chain.open.txs] == [2, 4, 6]
+    assert sealed(state).header.tx_count == 3
+
+
 @pytest.mark.rule("CHN-003")
 def test_blocks_are_taken_back_from_the_tip_down_the_open_one_first() -> None:
     state = done(rich(), asked(1), START_MS)

@@ -19,6 +19,7 @@ from holdfast.adapters.keys.signing import SigningKey, verify
 from holdfast.adapters.warm import WarmFolder
 from holdfast.core import law
 from holdfast.core.escrow.acts import Mint
+from holdfast.core.event import Event
 from holdfast.core.lease.record import Lease
 from holdfast.core.match.decide import Match
 from holdfast.core.proof.decide import Judge
@@ -27,13 +28,13 @@ from holdfast.core.provider.acts import Stake
 from holdfast.core.provider.record import provider_id
 from holdfast.core.queue.acts import Enqueue, JobAdmitted
 from holdfast.core.queue.decide import prepare
-from holdfast.core.refusal import Refused
 from holdfast.core.result import result_digest
 from holdfast.core.values import AccountId, Amount, HoldId, LeaseId, TaskId, Tier
 from holdfast.doors.desk import Desk
 from holdfast.doors.grpc.agentdesk import AgentDesk
 from holdfast.doors.grpc.evidence import EvidenceService, evidence_service
 from holdfast.doors.grpc.provider import ProviderService, provider_service
+from holdfast.doors.records import stored_lines
 from holdfast.engine.loop import Engine
 from holdfast.engine.outcome import Accepted
 from holdfast.spool.record import Encoder
@@ -45,6 +46,7 @@ from holdfast.wire.gen.holdfast.provider.v1 import provider_pb2 as pb
 from holdfast.wire.gen.holdfast.provider.v1 import provider_pb2_grpc
 
 PATIENCE_S = 10.0
+EOF: Any = grpc.aio.EOF  # type: ignore[attr-defined]
 ALICE = AccountId("alice")
 
 
@@ -97,6 +99,10 @@ class House:
 
     def lease(self, lease_id: bytes) -> Lease | None:
         return self.engine.state.leases.by_id.get(LeaseId(lease_id))
+
+    def batches(self) -> list[list[Event]]:
+        """The whole journal."""
+        return [law.unpack(batch) for batch in self.world.disk.batches]
 
     def pass_time(self, ms: int) -> None:
         self.world.clock.monotonic += ms
@@ -242,12 +248,13 @@ class HandStream:
     async def any(self) -> Any:
         async with asyncio.timeout(PATIENCE_S):
             message = await self.call.read()
-        assert message is not grpc.aio.EOF, "the stream has ended"
+        assert message is not EOF, "the stream has ended"
         return message
 
     def signed(self, *said: Act, **told: Any) -> pb.WorkRequest:
         self.count += 1
-        body = acts.pack(acts.Acts(**({"nonce": self.nonce, "count": self.count, "acts": list(said)} | told)))
+        fields: dict[str, Any] = {"nonce": self.nonce, "count": self.count, "acts": list(said)}
+        body = acts.pack(acts.Acts(**(fields | told)))
         signature = self.hand.key.sign(acts.to_sign_acts(body))
         return pb.WorkRequest(acts=pb.SignedActs(body=body, signature=signature))
 
@@ -285,7 +292,7 @@ class HandEvidence:
     async def read(self, kind: str) -> Any:
         async with asyncio.timeout(PATIENCE_S):
             message = await self.call.read()
-        assert message is not grpc.aio.EOF, "the stream has ended"
+        assert message is not EOF, "the stream has ended"
         assert message.WhichOneof("message") == kind, message
         return message
 
@@ -300,6 +307,10 @@ class HandEvidence:
     async def refused(self, first: int, lines: list[bytes]) -> epb.Refusal:
         await self.send(first, lines)
         return (await self.read("refusal")).refusal  # type: ignore[no-any-return]
+
+    async def kept(self) -> list[bytes]:
+        """What the node holds of this session."""
+        return [line async for line in stored_lines(self.hand.house.engine, self.channel, self.session)]
 
     def lines(self, first: int, *records: tuple[str, dict[str, Any]]) -> list[bytes]:
         """Lines as the spool writes them, without their ends."""
@@ -325,7 +336,3 @@ async def until(is_so: Any) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not is_so():
             await asyncio.sleep(0.005)
-
-
-def is_refused(outcome: pb.ActOutcome | Refused, name: str) -> bool:
-    return (not isinstance(outcome, pb.ActOutcome) or not outcome.is_done) and outcome.name == name

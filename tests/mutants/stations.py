@@ -16,7 +16,7 @@ STATIONS: Final = [
         LINK,
         "    chain.open.txs = gone.txs + chain.open.txs\n",
         "    chain.open.txs = chain.open.txs + gone.txs\n",
-        f"{CHAIN_TESTS} -k whatever_is_taken_back",
+        f"{CHAIN_TESTS} -k before_what_is_newer",
     ),
     Mutant(
         "a rollback leaves what the open block did",
@@ -51,7 +51,7 @@ STATIONS: Final = [
         BLOCKS,
         "        EventNo(head.last_event + 1),\n        last_event,\n",
         "        EventNo(max(1, head.last_event)),\n        last_event,\n",
-        "tests/core/test_headers.py -k naive_reader",
+        "tests/core/test_headers.py -k names_the_events",
     ),
     Mutant(
         "a header leaves its last event out",

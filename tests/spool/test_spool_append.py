@@ -24,7 +24,7 @@ from tests.spool.spools import (
     v01_line,
 )
 
-from holdfast.spool import Corrupt, Mode, Refused, Spool, SpoolPolicy, Ticket
+from holdfast.spool import Corrupt, Mode, Refused, Spool, SpoolPolicy, Ticket, undelivered
 
 
 @layouts
@@ -156,6 +156,19 @@ def test_what_was_spooled_survives_a_process_that_never_closed(tmp_path: Path, s
     assert (again.spooled_sequence, again.acked_sequence) == (10, 4)
     assert sequences(again.replay()) == [5, 6, 7, 8, 9, 10]
     again.close()
+
+
+@pytest.mark.rule("SP-CRASH-001")
+def test_sessions_that_were_not_wholly_delivered_are_listed_oldest_first(tmp_path: Path) -> None:
+    assert undelivered(tmp_path, CHANNEL) == []
+    for number, (session, ack) in enumerate([("z-1", 2), ("c-2", 3), ("b-3", 0), ("a-4", 1)]):
+        spool = opened(tmp_path, session)
+        spool._clock.now_ms += number * 1_000  # type: ignore[attr-defined]
+        emitted(spool, 3)
+        acked(spool, ack)
+        spool.close()
+    found = undelivered(tmp_path, CHANNEL)
+    assert [(one.place.session, one.acked, one.last) for one in found] == [("z-1", 2, 3), ("b-3", 0, 3), ("a-4", 1, 3)]
 
 
 @layouts

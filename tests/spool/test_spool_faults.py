@@ -11,6 +11,7 @@ from tests.spool.spools import (
     SESSION,
     Fault,
     FaultyDisk,
+    acked,
     emitted,
     folder,
     layouts,
@@ -21,6 +22,7 @@ from tests.spool.spools import (
 )
 
 from holdfast.spool import Spool, Ticket, Unavailable
+from holdfast.spool import keeper as keeping
 
 SPOOL = ".spool.jsonl"
 
@@ -156,3 +158,31 @@ def test_what_a_failed_file_holds_beyond_its_successors_first_record_does_not_co
     assert next(again.replay(2)) in spool_files(tmp_path)[1].read_bytes()
     again.close()
     assert not list(folder(tmp_path).glob("*.quarantine"))
+
+
+@pytest.mark.rule("SP-RET-002")
+def test_what_follows_a_failed_file_is_let_go_of_when_it_was_delivered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeping, "COMPACT_BYTES", 1_000)
+    disk = FaultyDisk()
+    spool = opened(tmp_path, disk=disk)
+    emitted(spool, 2)
+    disk.faults.append(Fault("sync", where=SPOOL))
+    for last in range(12, 102, 10):
+        emitted(spool, 10)
+        acked(spool, last - 3)
+        assert replayed(spool, last - 3) == [last - 2, last - 1, last]
+    assert len(spool_files(tmp_path)) < 4
+    assert sum(path.stat().st_size for path in spool_files(tmp_path)) < 10_000
+    spool.close()
+
+
+@pytest.mark.rule("SP-002")
+def test_in_mode_os_a_file_is_synced_before_the_next_segment_is_begun(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    spool = opened(tmp_path, disk=disk, mode="os", segment_bytes=1_000)
+    emitted(spool, 7)
+    first, second = (path.name for path in spool_files(tmp_path)[:2])
+    assert ("sync", first) in disk.calls[: disk.calls.index(("create", second))][-4:]
+    spool.close()

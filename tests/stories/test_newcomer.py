@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -20,12 +21,10 @@ WITHIN_S = 120
 BLOCK = re.compile(r"^```bash\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 """Only blocks that say `bash` are run; the others show what one sees."""
 READY = "for _ in $(seq 300); do holdfast status > /dev/null 2>&1 && break; done\n"
-SEALED = """
-tip() { holdfast chain head | awk '/^height/ {print $2}'; }
-for was in $(tip); do for _ in $(seq 300); do [ "$(tip)" -gt "$was" ] && break; done; done
-"""
+SEALED = "for _ in $(seq 300); do holdfast chain head | grep -q ' 0 transactions so far' && break; done"
 """What a newcomer does by looking at the clock, the test does by looking at the node."""
-FAST = {"HOLDFAST_POLICY__CHAIN__BLOCK_MS": "1000", "HOLDFAST_POLICY__CHAIN__FINALITY_DEPTH": "900"}
+CHAIN = {"HOLDFAST_POLICY__CHAIN__BLOCK_MS": "3000", "HOLDFAST_POLICY__CHAIN__FINALITY_DEPTH": "900"}
+"""Like a newcomer's, only that a slow machine takes nothing away from it."""
 
 pytestmark = pytest.mark.skipif(shutil.which("curl") is None, reason="the README uses curl")
 
@@ -42,7 +41,7 @@ def script(ports: tuple[int, int]) -> str:
         text = block.replace("holdfast init", f"holdfast init --http {ports[0]} --grpc {ports[1]}")
         text = text.replace(":8451", f":{ports[0]}")
         text = re.sub(r"^(holdfast up .*)$", rf"\1\n{READY}", text, flags=re.MULTILINE)
-        text = re.sub(r"^sleep .*$", SEALED.strip(), text, flags=re.MULTILINE)
+        text = re.sub(r"^sleep .*$", SEALED, text, flags=re.MULTILINE)
         parts.append(f'echo "BLOCK {number}"\n{text}')
     return "".join(parts)
 
@@ -53,7 +52,7 @@ def walked(folder: Path, environ: dict[str, str]) -> list[str]:
     run = subprocess.Popen(
         ["bash", "-c", script((free_port(), free_port()))],
         cwd=folder,
-        env=os.environ | {"PATH": path} | FAST | environ,
+        env=os.environ | {"PATH": path} | CHAIN | environ,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         stdin=subprocess.DEVNULL,
@@ -69,10 +68,8 @@ def walked(folder: Path, environ: dict[str, str]) -> list[str]:
 
 
 def with_its_children(group: int) -> None:
-    try:
+    with suppress(ProcessLookupError):  # all have ended by themselves, as they should
         os.killpg(group, signal.SIGKILL)
-    except ProcessLookupError:
-        pass  # all have ended by themselves, as they should
 
 
 @pytest.mark.timeout(180)
@@ -87,18 +84,18 @@ def test_the_readme_leads_from_nothing_to_a_chain_that_is_verified_without_a_nod
     assert "my laptop" in key
     assert '"caller":"alice"' in job
     task = next(word for word in receipt.split() if len(word) == 64)
-    assert job.count("QUEUED") == 2
+    assert re.search(rf"{task} +AI +QUEUED +alice +100 ", job)
     shown, account = receipt.split("{\n", 1)
     assert "admitted in block" in shown
     assert json.loads("{" + account) == {"owner": "alice", "available": 800, "held": 200, "pending": 0}
     told, streamed = events.split("retry: 2000", 1)
     lines = [json.loads(line) for line in told.splitlines() if line.startswith("{")]
-    assert [line["type"] for line in lines] == ["OwnershipTaken", "JobCancelled"]
+    assert [line["type"] for line in lines] == ["OwnershipTaken", "FeeRaised"]
     assert lines[1]["event"]["id"] == task
     assert streamed.count("event: JobAdmitted") == 2
     assert f"back in the open block: JobCancelled {task}" in back
     assert f"the refund of job {task}: done again in the open block" in back
-    assert "ORPHANED" not in back, "the list is of before"
+    assert "SEALED" in back
     assert re.search(r"computed again, [1-9]\d* orphaned", check)
     assert re.search(r"whole: \d+ blocks of chain 1337, 3 transactions, every link and signature is good", check)
     assert f"true: admission of {task}" in check

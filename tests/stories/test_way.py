@@ -19,14 +19,17 @@ from tests.stories.test_kill import folded
 
 from holdfast.adapters.keys.signing import verify
 from holdfast.client import Client
+from holdfast.core import law
 from holdfast.core.chain.blocks import signed_of
 from holdfast.core.chain.header import genesis_signed, why_not_next
 from holdfast.core.escrow.books import broken_laws as broken_money
+from holdfast.core.evidence.marks import EvidenceTaken
 from holdfast.core.job.record import JobState
 from holdfast.core.queue.books import broken_laws as broken_queue
 from holdfast.core.state import State, digest
-from holdfast.core.values import ChainId
+from holdfast.core.values import BatchNo, ChainId
 from holdfast.engine.headers import read_values
+from holdfast.ports import Journal
 
 PATIENCE_S = 60.0
 JOBS = counts(200, 1_000)
@@ -146,7 +149,8 @@ async def everything_adds_up(network: Network, client: Client, receipts: list[An
     signed = read_values(proof["block"], "the proof", proof["chain_id"])
     assert verify(signed.header.proposer, signed.hash, signed.signature)
     for agent in network.agents:
-        assert agent.stop() == 0, agent.log()[-2_000:]
+        assert await agent.stop() == 0, agent.log()[-2_000:]
+        assert "has not acked everything" not in agent.log()
     last = (await client.status())["event"]
     seen: Counter[tuple[str, str]] = Counter()
     numbers = []
@@ -163,6 +167,33 @@ async def everything_adds_up(network: Network, client: Client, receipts: list[An
     assert await network.node.stop() == 0
     where = Place(network.node.data, network.place.server) if network.store == "sqlite" else network.place
     sound(await folded(JOURNALS[network.store](where)()), receipts)
+    stored = await stored_evidence(JOURNALS[network.store](where)())
+    for agent in network.agents:
+        evidence_is_complete(agent, stored)
+    finished = sum(raw.count(b'"LEASE_COMPLETED"') for raw in stored.values())
+    assert finished >= len(receipts)
+
+
+async def stored_evidence(journal: Journal) -> dict[tuple[str, str], bytes]:
+    """All lines that the node holds, by channel and session, in the order in which it took them."""
+    lines: dict[tuple[str, str], list[bytes]] = {}
+    async for batch in journal.read(BatchNo(0)):
+        for event in law.unpack(batch):
+            if isinstance(event, EvidenceTaken):
+                raw = event.payload.inline or await journal.attachment(batch.number, event.payload.digest)
+                assert raw is not None
+                known = lines.setdefault((event.channel, event.session), [])
+                assert event.first == 1 + sum(part.count(b"\n") for part in known)
+                known.append(raw)
+    await journal.close()
+    return {key: b"".join(parts) for key, parts in lines.items()}
+
+
+def evidence_is_complete(agent: AgentProcess, stored: dict[tuple[str, str], bytes]) -> None:
+    """Whatever the agent still has on its disk, the node has, byte for byte."""
+    for file in (agent.data / "spool").glob("*/*.spool.jsonl"):
+        session = file.name.removesuffix(".spool.jsonl")
+        assert stored[file.parent.name, session] == file.read_bytes()
 
 
 def sound(state: State, receipts: list[Any]) -> None:

@@ -151,7 +151,8 @@ class Arriving:
         return await _in_thread(self._keep)
 
     async def drop(self) -> None:
-        await _in_thread(self._drop)
+        """It is done also where whoever asks for it is cancelled, which is when it is mostly asked for."""
+        await asyncio.shield(asyncio.ensure_future(_in_thread(self._drop)))
 
     # ------------------------------------------------------------------------------------ in a thread
 

@@ -21,6 +21,7 @@ VERBS: Final = {
     "up": "run a node",
     "status": "how a running node is",
     "key": "let people and programs in over the network",
+    "tls": "certificates for the doors",
     "job": "hand work to the queue and look after it",
     "result": "what came out of a job, and a proof of it",
     "verify": "check a result's proof offline",

@@ -1,4 +1,4 @@
-"""`holdfast demo`: half a minute in which a node is killed under load, and a proof that nothing confirmed was lost."""
+"""`holdfast demo`: less than a minute in which an agent and a node are killed, and a proof that no job was lost."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from holdfast.cli import Command, verb
 from holdfast.cli.demonstration.acts import perform
 from holdfast.cli.demonstration.board import Screen
 from holdfast.cli.demonstration.children import Children, Trouble
+from holdfast.cli.demonstration.pace import WHOLE_S, Pace
 from holdfast.cli.demonstration.plain import PlainScreen
 from holdfast.cli.demonstration.stage import Stage
 from holdfast.cli.speak import BAD_INPUT
@@ -35,27 +36,31 @@ SOCKET_PATH_MAX: Final = 107
 @app.command(cls=Command)
 def demo(
     data: Annotated[Path | None, typer.Option(help="An empty or new folder. [default: a temporary one]")] = None,
-    seconds: Annotated[float, typer.Option(min=1, max=600, help="How long, roughly.")] = 25,
+    seconds: Annotated[float, typer.Option(min=1, max=600, help="How long, roughly.")] = WHOLE_S,
     store: Annotated[str, typer.Option(help="sqlite, or postgres with HOLDFAST_POSTGRES__DSN set.")] = "sqlite",
-    keep: Annotated[bool, typer.Option("--keep", help="Leave the node running at the end, and its data.")] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Leave node and agents running at the end, and the data.")
+    ] = False,
 ) -> None:
-    """Play with sample money on this machine: several clients, a node, kill -9 in mid-load, and the proof.
+    """Forty jobs on this machine, with sample money: a node, three agents, kill -9 of both, and the proof.
 
-    Exit code 0 means: nothing confirmed was lost, nothing was done twice, and the journal gives the same state.
+    Exit code 0 means: every receipt was honoured with one result, nothing was done twice, all bytes and all money are
+    there, and the journal gives the same state.
     """
     made = data is None or not data.exists()
-    told = _told(store)
+    pace = Pace.of(seconds)
+    told = _told(store, pace)
     folder = _folder(data)
     config = replace(told, data=folder / "node")
-    code = _run(folder, config, seconds, keep)
+    code = _run(folder, config, pace, keep)
     if code == 0 and not keep:
         _remove(folder, config, whole=made)
     raise typer.Exit(code)
 
 
-def _run(folder: Path, config: Config, seconds: float, keep: bool) -> int:
+def _run(folder: Path, config: Config, pace: Pace, keep: bool) -> int:
     children = Children(folder)
-    stage = Stage(folder, config, seconds, children, _screen())
+    stage = Stage(folder, config, pace, children, _screen())
     try:
         with children, asyncio.Runner() as runner:
             runner.run(_perform(stage, keep))
@@ -83,7 +88,9 @@ async def _perform(stage: Stage, keep: bool) -> None:
     await perform(stage)
     if keep:
         await stage.start_node()
-        stage.board.closing = _kept(stage, stage.children.let_go("node"))
+        for name in stage.board.seats:
+            stage.start_agent(name)
+        stage.board.closing = _kept(stage, [stage.children.let_go(name) for name in ("node", *stage.board.seats)])
     else:
         stage.board.closing = _finished(stage)
 
@@ -91,10 +98,11 @@ async def _perform(stage: Stage, keep: bool) -> None:
 # ------------------------------------------------------------------------------------------------ where
 
 
-def _told(store: str) -> Config:
+def _told(store: str, pace: Pace) -> Config:
     """Of the user's settings only the server counts; on it the demo has a schema of its own."""
     environ = {name: value for name, value in os.environ.items() if name.startswith("HOLDFAST_POSTGRES__DSN")}
-    flags = {"store": store, "postgres.schema": f"holdfast_demo_{os.getpid()}_{int(time.time())}"}
+    place = {"store": store, "postgres.schema": f"holdfast_demo_{os.getpid()}_{int(time.time())}"}
+    flags = {**pace.settings(), **place}
     found = load(Path(os.devnull), environ, flags)
     faults = found if isinstance(found, list) else [no] if (no := why_not_stored(found)) else []
     for fault in faults:
@@ -163,16 +171,18 @@ def _program() -> str:
     return "holdfast" if shutil.which("holdfast") else sys.argv[0]
 
 
-def _look(data: str) -> list[str]:
-    return [f"  {_program()} account list --data {data}", f"  {_program()} events --data {data} --limit 5"]
+def _look(data: str, task_id: str) -> list[str]:
+    return [f"  {_program()} job list --data {data}", f"  {_program()} job show {task_id} --data {data}"]
 
 
-def _kept(stage: Stage, pid: int) -> list[str]:
+def _kept(stage: Stage, pids: list[int]) -> list[str]:
+    task_id = stage.board.notes[-1].task_id
     return [
         "Look for yourself:",
-        *_look(str(stage.data)),
-        f"The node runs on. Stop it and let its data go: kill {pid} && rm -r {stage.folder}",
-        *([f"Its journal and tables are{_and_schema(stage.config)[4:]}."] if _and_schema(stage.config) else []),
+        *_look(str(stage.data), task_id),
+        f"  {_program()} verify {stage.folder / 'proof.json'}",
+        f"Node and agents run on. Stop them: kill {' '.join(map(str, pids))}; then: rm -r {stage.folder}",
+        *([f"The journal and the tables are{_and_schema(stage.config)[4:]}."] if _and_schema(stage.config) else []),
     ]
 
 
@@ -180,8 +190,8 @@ def _finished(stage: Stage) -> list[str]:
     if not stage.board.is_good:
         return []
     return [
-        "Look for yourself, with a node that stays:",
+        "Look for yourself, with a node and agents that stay:",
         f"  {_program()} demo --store {stage.config.store} --keep --data look",
-        *_look("look/node"),
+        *_look("look/node", "TASK_ID"),
         "This run's folder is removed.",
     ]

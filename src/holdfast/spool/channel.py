@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.core.policy.knobs import SpoolPolicy
 from holdfast.core.refusal import Refused
-from holdfast.spool.disk import Disk, Entry
+from holdfast.spool.disk import Disk, Entry, RealDisk
 from holdfast.spool.log import Segment, segments_of
 from holdfast.spool.names import FINAL, QUARANTINE, SPOOL, Place, parse
 from holdfast.spool.record import CHANNEL_TERMINATED
@@ -88,6 +88,24 @@ def sessions(disk: Disk, folder: Path) -> list[str]:
     kinds = {SPOOL, FINAL}
     named = (parse(entry.name) for entry in disk.files(folder))
     return sorted({one.session for one in named if one is not None and one.kind in kinds and not one.is_temp})
+
+
+def undelivered(root: Path | str, channel: str, disk: Disk | None = None) -> list[Standing]:
+    """The sessions of a channel that the receiver does not wholly have, oldest first, for replay (SP-CRASH-001).
+
+    Their last record's time orders them: one that is still written to comes last. Nothing is locked or changed.
+    """
+    disk, folder = disk or RealDisk(), Path(root) / channel
+    try:
+        found = [standing(disk, Place(folder, channel, session)) for session in sessions(disk, folder)]
+    except FileNotFoundError:
+        return []
+    waiting = [one for one in found if one.last > one.acked and one.segments]
+    return sorted(waiting, key=lambda one: (_last_utc(one), one.place.session))
+
+
+def _last_utc(found: Standing) -> str:
+    return found.tail.last_seen.emitted_utc if found.tail is not None and found.tail.last_seen is not None else ""
 
 
 def reclaim(disk: Disk, folder: Path, now_ms: int, *, but: str) -> int:

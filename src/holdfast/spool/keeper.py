@@ -82,10 +82,21 @@ class Keeper:
         while len(view := self._log.view.segments) > 1 and view[1].first - 1 <= self.acked.reached:
             self._log.drop_first()
             freed = True
+        self._maybe_rotate()
         if not self._begin_compaction():
             self.answered.reach(self.asked)
         if freed:
             self._writer.must_measure = True
+            self._outbox.writer.give()
+
+    def _maybe_rotate(self) -> None:
+        """A segment that grows, because a file had to be left behind, is followed by another; then it can be dropped.
+
+        It cannot be compacted: its name says its first record.
+        """
+        tape = self._log.tape
+        if tape is not None and not tape.segment.is_plain and not tape.unfilled and self._is_half_acked(tape):
+            self._writer.must_rotate = True
             self._outbox.writer.give()
 
     def _begin_compaction(self) -> bool:
@@ -104,13 +115,17 @@ class Keeper:
         return True
 
     def _is_worth_it(self, tape: Tape) -> bool:
-        view = self._log.view
-        gone = min(self.acked.reached + 1, view.spooled) - tape.segment.first
-        if gone <= 0:
+        if self._gone(tape) <= 0:
             return False
-        if self.asked > self.answered.reached or self._outbox.wanted_bytes or self.is_full:
-            return True
-        return tape.end >= COMPACT_BYTES and gone * 2 >= view.spooled - tape.segment.first
+        is_wanted = self.asked > self.answered.reached or self._outbox.wanted_bytes or self.is_full
+        return bool(is_wanted) or self._is_half_acked(tape)
+
+    def _is_half_acked(self, tape: Tape) -> bool:
+        return tape.end >= COMPACT_BYTES and self._gone(tape) * 2 >= self._log.view.spooled - tape.segment.first
+
+    def _gone(self, tape: Tape) -> int:
+        """How many of its records are acked, but for the last one."""
+        return min(self.acked.reached + 1, self._log.view.spooled) - tape.segment.first
 
     def _copied(self, tape: Tape, keep_from: int) -> Swap | None:
         """Copy what stays, byte for byte, into a temp file and sync it, while the writer goes on in the old one.

@@ -157,8 +157,15 @@ class Writer:
         """Begin a new segment where there is none yet or the next record does not fit into this one."""
         room = self._log.room_in_tape()
         if room is not None and room < self._outbox.first_bytes():
-            self._log.seal_tape()
+            self._seal()
             self._begin_segment(self._outbox.first_bytes())
+
+    def _seal(self) -> None:
+        """The name of the next segment says that everything before it is durable: so it must be, in any mode."""
+        if self._mode is Mode.OS and self._log.tape is not None:
+            self._log.disk.sync(self._log.tape.handle)
+            self._durable = self._log.view.spooled
+        self._log.seal_tape()
 
     def _begin_segment(self, needed: int) -> None:
         """As large as the layout says, if the cap has room for it, and in any case large enough."""
@@ -172,7 +179,7 @@ class Writer:
         """Begin a segment though this one has room, so that it can go. If that fails, the next commit finds out."""
         self.must_rotate = False
         try:
-            self._log.seal_tape()
+            self._seal()
             self._begin_segment(0)
         except OSError:
             self._log.leave_tape()

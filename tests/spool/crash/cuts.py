@@ -31,16 +31,10 @@ def contents(disk: SimulatedDisk, tears: int) -> Iterator[Content]:
 
 def _namings(disk: SimulatedDisk) -> Iterator[dict[str, Inode]]:
     """The folder with every choice of the changes that are not certain."""
-    if not disk.changes:
-        yield disk.base
-        return
-    unsure = [change for change in disk.changes if change.fate is not Fate.CERTAIN]
-    for taken in _subsets(len(unsure)):
-        kept: set[int] = {id(unsure[index]) for index in taken}
+    for taken in _subsets(len(disk.changes)):
         names = dict(disk.base)
-        for change in disk.changes:
-            if change.fate is Fate.CERTAIN or id(change) in kept:
-                change.on(names)
+        for index in taken:
+            disk.changes[index].on(names)
         yield names
 
 

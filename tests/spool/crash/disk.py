@@ -3,6 +3,9 @@
 A file is what was durable once plus the changes since, in order; so is a folder. A sync that returns makes what is
 pending certain. A sync that fails makes it *lost*: it may be on the medium or not, for ever, and no later sync, which
 would succeed, changes that; only writing the bytes anew does. Reads show everything, certain or not.
+
+Names are milder, as the seam says: after a failed `sync_folder` they stay uncertain until one returns. File systems
+keep names in a journal, and one that failed to write its journal takes no more changes.
 """
 
 from __future__ import annotations
@@ -68,10 +71,10 @@ class Inode:
 class Naming:
     """One change of names: `name` means `inode` from now on (None: nothing), and `gone` means nothing."""
 
-    __slots__ = ("fate", "gone", "inode", "name")
+    __slots__ = ("gone", "inode", "name")
 
     def __init__(self, name: str, inode: Inode | None, gone: str = "") -> None:
-        self.name, self.inode, self.gone, self.fate = name, inode, gone, Fate.PENDING
+        self.name, self.inode, self.gone = name, inode, gone
 
     def on(self, names: dict[str, Inode]) -> None:
         names.pop(self.gone, None)
@@ -244,20 +247,14 @@ class SimulatedDisk:
 
     def sync_folder(self, path: Path) -> None:
         fault = self._fails("sync_folder")
-        if path == ROOT:
-            self.is_named = self.is_named or (self.is_there and fault is None)
-        else:
-            self._settle_names(Fate.CERTAIN if fault is None else Fate.LOST)
         if fault is not None:
             self._raise(fault)
+        if path == ROOT:
+            self.is_named = self.is_there
+        else:
+            while self.changes:
+                self.changes.pop(0).on(self.base)
         self._changed()
-
-    def _settle_names(self, fate: Fate) -> None:
-        for change in self.changes:
-            if change.fate is Fate.PENDING:
-                change.fate = fate
-        while self.changes and self.changes[0].fate is Fate.CERTAIN:
-            self.changes.pop(0).on(self.base)
 
     # -------------------------------------------------------------------------------------------- the rest
 
@@ -286,9 +283,7 @@ class SimulatedDisk:
         other.names = {name: _twin(inode, twins) for name, inode in self.names.items()}
         for change in self.changes:
             inode = None if change.inode is None else _twin(change.inode, twins)
-            twin = Naming(change.name, inode, change.gone)
-            twin.fate = change.fate
-            other.changes.append(twin)
+            other.changes.append(Naming(change.name, inode, change.gone))
         return other
 
     def content(self) -> Content:

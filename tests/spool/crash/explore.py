@@ -84,6 +84,7 @@ def _compact(life: Life) -> None:
 
 
 DEEDS: dict[str, Callable[[Life], None]] = {
+    "o": Life.open,
     "E": _emit(1),
     "B": _emit(3),
     "A": lambda life: life.ack(life.spool.spooled_sequence if life.spool else 0),
@@ -120,27 +121,19 @@ class Explorer:
 
     # -------------------------------------------------------------------------------------------- one history
 
-    def history(self, word: str) -> int:
-        """Run it, crashing at every point of its last deed. How many changing calls had been made before that."""
+    def history(self, word: str) -> None:
+        """Run it, crashing at every point of its last deed."""
         life = self._lived(word[:-1])
-        before = life.disk.calls
         life.point = lambda: self._crash(life, self.tears, 1)
         DEEDS[word[-1]](life)
-        life.look() if life.spool is not None else None
+        life.look()
         self._crash(life, self.tears, 1)
-        return before
 
-    def _lived(self, word: str, faults: tuple[Fault, ...] = ()) -> Life:
-        disk = SimulatedDisk(None, self.setup.capacity)
-        disk.faults = faults
-        life = Life(self.setup, disk, Promises())
-        life.is_strict = not faults
-        if not word and not faults:
-            life.point = lambda: self._crash(life, self.tears, 1)
-        life.open()
+    def _lived(self, word: str) -> Life:
+        life = Life(self.setup, SimulatedDisk(None, self.setup.capacity), Promises())
         for letter in word:
             DEEDS[letter](life)
-            life.look() if life.spool is not None else None
+            life.look()
         return life
 
     # -------------------------------------------------------------------------------------------- one fault
@@ -167,10 +160,10 @@ class Explorer:
         if life.spool is None:
             life.kill()
             life.open()
-        life.look() if life.spool is not None else None
+        life.look()
         if life.emit():
             life.step()
-        life.look() if life.spool is not None else None
+        life.look()
         self._crash(life, 1, 0)
 
     # -------------------------------------------------------------------------------------------- one crash
@@ -189,7 +182,7 @@ class Explorer:
     def _killed(self, life: Life, key: bytes, tears: int) -> None:
         disk = life.disk
         unsure = [(one.verb, one.at, int(one.fate)) for inode in disk.names.values() for one in inode.changes]
-        names = [(one.name, one.gone, int(one.fate)) for one in disk.changes]
+        names = [(one.name, one.gone) for one in disk.changes]
         if not unsure and not names:
             return  # the same as a power cut
         digest = blake2b(repr((unsure, names)).encode() + _digest(disk.content()), digest_size=12).digest()
@@ -216,7 +209,7 @@ class Explorer:
             life.step()
             if life.tickets:
                 raise Broken("a reopened spool goes on", "a new record is not spooled")
-        life.look() if life.spool is not None else None
+        life.look()
 
 
 def _digest(content: Content) -> bytes:
@@ -229,6 +222,6 @@ def _digest(content: Content) -> bytes:
 
 def words(alphabet: str, length: int) -> Iterable[str]:
     """All histories up to this length, short ones first; after the end of a session nothing new begins."""
-    for size in range(1, length + 1):
+    for size in range(length + 1):
         for letters in product(alphabet, repeat=size):
-            yield "".join(letters)
+            yield "o" + "".join(letters)

@@ -65,7 +65,8 @@ class Life:
     def look(self) -> None:
         """All that would be sent now, against everything that was promised; from now on it is promised, too."""
         spool = self.spool
-        assert spool is not None
+        if spool is None:
+            return
         self.note()
         first = spool.first_available
         try:

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, Protocol
 
 from holdfast.cli.demonstration.faults import Fault
 from holdfast.cli.demonstration.history import History
-from holdfast.cli.demonstration.jobs import COUNT, Job
+from holdfast.cli.demonstration.jobs import Job
 from holdfast.cli.demonstration.notebook import Note, Said
 from holdfast.cli.demonstration.spools import behind
 from holdfast.cli.demonstration.verdict import judge
@@ -147,13 +147,14 @@ class Board:
     def custody(self) -> list[Row]:
         """The hand-offs, each thing on its way from left to right."""
         seen = self.history
+        asked = sum(note.said is Said.ASKED for note in self.notes)
         taken = sum(bool(job.leases) for job in seen.jobs.values())
         accepted = sum(bool(job.accepted) for job in seen.jobs.values())
         waiting = sum(not job.accepted and job.lease is None for job in seen.jobs.values())
         under_way = sum(self.behind(name) for name in self.seats)
         submitted = sum(lease.submitted_ms is not None for lease in seen.live())
         return [
-            Row("1 job", "you → queue", waiting, COUNT - self.submitted if self.act == 1 else 0, taken),
+            Row("1 job", "you → queue", waiting, asked - self.submitted, taken),
             Row("2 work", "queue → provider", 0, len(list(seen.live())), accepted),
             Row("3 evidence", "spool → node", 0, under_way, sum(seen.marks.values())),
             Row("4 result", "provider → ledger", 0, submitted + accepted - self.finished, self.finished),

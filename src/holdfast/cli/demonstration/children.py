@@ -9,15 +9,16 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final
 
 from holdfast.config import Config
 
-STOP_S: Final = 10.0
-_HOLDFAST: Final = (sys.executable, "-c", "from holdfast.cli import main; main()")
+STOP_S: Final = 20.0
+RUN_S: Final = 60.0
+HOLDFAST: Final = (sys.executable, "-c", "from holdfast.cli import main; main()")
 
 
 class Trouble(Exception):
@@ -41,16 +42,20 @@ class Children:
         for name in list(self._running):
             self._wait(name)
 
-    def start_node(self, config: Config) -> int:
-        command = [*_HOLDFAST, "up", "--data", str(config.data), "--store", config.store]
+    def start_node(self, config: Config, settings: Mapping[str, object]) -> int:
+        """`settings` are those that differ from what a node does by itself, by their names."""
+        command = [*HOLDFAST, "up", "--data", str(config.data), "--store", config.store]
         told = config.postgres
         secret = {"HOLDFAST_POSTGRES__DSN": told.dsn.reveal()} if told.dsn is not None else {}
-        place = {"HOLDFAST_POSTGRES__SCHEMA": told.schema, "HOLDFAST_POSTGRES__ALLOW_UNSAFE": f"{told.allow_unsafe}"}
-        chain = {"HOLDFAST_POLICY__CHAIN__BLOCK_MS": "500", "HOLDFAST_POLICY__CHAIN__FINALITY_DEPTH": "6"}
-        return self._start("node", command, secret | place | chain)
+        place = {"postgres.schema": told.schema, "postgres.allow_unsafe": told.allow_unsafe}
+        return self._start("node", command, secret | _environ(place | dict(settings)))
 
-    def start_customer(self, name: str, *args: str) -> int:
-        return self._start(name, [sys.executable, "-m", "holdfast.cli.demonstration.customer", *args])
+    def start_agent(self, name: str, node: str, models: Sequence[str]) -> int:
+        """A provider with one slot, paid to an account of its own name; its folder is beside the node's."""
+        place = ["--node", node, "--data", str(self._folder / name)]
+        who = ["--name", name, "--account", name, "--slots", "1", "--price", "3"]
+        offers = [word for model in models for word in ("--model", model)]
+        return self._start(name, [*HOLDFAST, "agent", *place, *who, *offers])
 
     def kill(self, name: str) -> int:
         """kill -9: no goodbye, nothing flushed. Returns whom it hit."""
@@ -77,14 +82,20 @@ class Children:
             if child.poll() is not None:
                 raise Trouble(f"{name} ended by itself with code {child.returncode}\n{self._last_words(name)}")
 
+    def run(self, *words: str) -> subprocess.CompletedProcess[bytes]:
+        """One of the product's own commands, to its end, with what it said."""
+        environ = {**_others(), "NO_COLOR": "1"}
+        command = [*HOLDFAST, *words]
+        return subprocess.run(  # noqa: S603 - our own program
+            command, cwd=self._folder, env=environ, capture_output=True, check=False, timeout=RUN_S
+        )
+
     def _start(self, name: str, command: list[str], settings: Mapping[str, str] | None = None) -> int:
-        # Neither the user's settings nor a holdfast.toml of the working directory belong to the demo's node.
-        environ = {key: value for key, value in os.environ.items() if not key.startswith("HOLDFAST_")}
         with self._log(name).open("ab") as log:
             self._running[name] = subprocess.Popen(  # noqa: S603 - our own program
                 command,
                 cwd=self._folder,
-                env={**environ, "NO_COLOR": "1", **(settings or {})},
+                env={**_others(), "NO_COLOR": "1", **(settings or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -106,3 +117,13 @@ class Children:
     def _last_words(self, name: str) -> str:
         words = self._log(name).read_text("utf-8", errors="replace").splitlines()[-8:]
         return "\n".join([f"the end of {self._log(name)}:", *words])
+
+
+def _others() -> dict[str, str]:
+    """Neither the user's settings nor a holdfast.toml of the working directory belong to the demo's processes."""
+    return {key: value for key, value in os.environ.items() if not key.startswith("HOLDFAST_")}
+
+
+def _environ(settings: Mapping[str, object]) -> dict[str, str]:
+    """Settings by name as the environment has them."""
+    return {f"HOLDFAST_{name.replace('.', '__').upper()}": f"{value}" for name, value in settings.items()}

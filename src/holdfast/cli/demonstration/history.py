@@ -92,8 +92,8 @@ class History:
         self.beats: dict[str, int] = {}
         self.marks: dict[str, int] = {}
         """Evidence: how far each session has come."""
-        self.resumed: dict[str, tuple[int, int]] = {}
-        """The first records of each session that this owner took."""
+        self.resumed: dict[str, int] = {}
+        """The first record of each session that this owner took."""
         self.totals: Counter[str] = Counter()
         self._leases: dict[str, Lease] = {}
 
@@ -113,6 +113,9 @@ class History:
 
     def live(self) -> Iterator[Lease]:
         return (lease for job in self.jobs.values() if (lease := job.lease) is not None)
+
+    def name_of(self, provider: str) -> str:
+        return self.names.get(provider, provider[:8])
 
     def live_of(self, name: str) -> list[Lease]:
         """What a provider has in its hands, by the provider's name."""
@@ -185,7 +188,7 @@ class History:
         key = f"{event['channel']}/{session}"
         self.gaps += first != self.marks.get(key, 0) + 1
         self.marks[key] = last
-        self.resumed.setdefault(key, (first, last))
+        self.resumed.setdefault(key, first)
 
 
 _TAKE: Final[dict[str, Callable[[History, Fields], None]]] = {
@@ -211,7 +214,7 @@ _TAKE: Final[dict[str, Callable[[History, Fields], None]]] = {
 
 async def follow(data: Path, into: History) -> AsyncGenerator[int, None]:
     """Fill a history from the living node, event by event, as long as it lives."""
-    async with aclosing(cast(AsyncGenerator[Any, None], Client(data).follow(into.last))) as events:
+    async with aclosing(cast(AsyncGenerator[Any, None], Client(data, patience_s=0.0).follow(into.last))) as events:
         async for event in events:
             into.take(event["number"], event["time_ms"], event["type"], event["event"])
             yield into.last

@@ -25,7 +25,7 @@ class Kind(NamedTuple):
 
 
 def _echo(number: int, _: Pace) -> dict[str, Any]:
-    return {"model": "echo", "prompt": f"hello {number}"}
+    return {"model": "echo", "prompt": f"hi {number}"}
 
 
 def _nap(number: int, pace: Pace) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def _nap_ms(number: int, pace: Pace) -> int:
 
 
 ECHO: Final = Kind(
-    "echo", "echo", _echo, lambda _, __: 0, lambda number, _: canonical(f"hello {number}"), lambda raw: str(decode(raw))
+    "echo", "echo", _echo, lambda _, __: 0, lambda number, _: canonical(f"hi {number}"), lambda raw: str(decode(raw))
 )
 NAP: Final = Kind(
     "nap", "sleep", _nap, _nap_ms, lambda number, _: canonical(f"nap {number}"), lambda raw: str(decode(raw))

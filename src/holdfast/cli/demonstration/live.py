@@ -144,7 +144,7 @@ def _providers(board: Board) -> Table:
     mark, says = board.node
     head = Text(f"block {board.history.head}", DIM) if board.history.head else Text()
     table.add_row(Text(f"{mark.glyph} ", mark.colour).append("node", "bold"), Text(says, mark.colour), head)
-    table.add_row("", "", Text("not acked yet", DIM))
+    table.add_row("", Text("work, and its lease", DIM), Text("not acked", DIM))
     for seat in board.seats.values():
         table.add_row(*_seat(board, seat))
     return table
@@ -157,8 +157,8 @@ def _seat(board: Board, seat: Seat) -> tuple[Text, Text, Text]:
         lease = leases[0]
         job = board.job_of(lease.task_id)
         left_s = lease.deadline_ms / 1000 - time.time()
-        what = f"{job.number} {job.kind.name}" if job is not None else lease.task_id[:8]
-        says = f"job {what}  lease {max(0.0, left_s):.1f} s"
+        what = f"job {job.number} {job.kind.name}" if job is not None else lease.task_id[:8]
+        says = f"{what}, {max(0.0, left_s):.1f} s"
         mark = mark if mark is Mark.STUCK else Mark.IN_FLIGHT
     behind = board.behind(seat.name)
     kept = Text(f"{behind} ", DIM).append(Mark.IN_FLIGHT.glyph, Mark.IN_FLIGHT.colour) if behind else Text()

@@ -25,8 +25,8 @@ class Pace(msgspec.Struct, frozen=True):
     def of(cls, seconds: float) -> Pace:
         """Never so short that a busy machine misses a deadline without anything being broken."""
         scale = min(1.0, seconds / WHOLE_S)
-        shortest = (2_500, 250, 200, 800)
-        told = (int(whole * scale) for whole in (5_000, 1_000, 500, 2_000))
+        shortest = (2_500, 250, 200, 600)
+        told = (int(whole * scale) for whole in (5_000, 1_000, 500, 1_600))
         return cls(seconds, *map(max, shortest, told))
 
     def __str__(self) -> str:

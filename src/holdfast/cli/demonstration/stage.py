@@ -1,54 +1,50 @@
-"""What an act works with: the node, the clients, the board, and waiting that watches over all of them."""
+"""What an act works with: the node, the agents, the board, and waiting that watches over all of them."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
-from hashlib import sha3_256
+from itertools import chain
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
-from msgspec.structs import replace
 
-from holdfast.cli.demonstration import history
-from holdfast.cli.demonstration.board import CUSTOMERS, Board, Mark, News, Screen, Seat
+from holdfast.cli.demonstration import history, spools
+from holdfast.cli.demonstration.board import Board, Mark, News, Screen
 from holdfast.cli.demonstration.children import Children, Trouble
-from holdfast.cli.demonstration.customer import REQUESTER
 from holdfast.cli.demonstration.history import History
-from holdfast.cli.demonstration.notebook import Note, Notebook, Reader, Said
-from holdfast.cli.demonstration.verdict import Verdict, judge
+from holdfast.cli.demonstration.jobs import MODELS, all_jobs
+from holdfast.cli.demonstration.notebook import Notebook
+from holdfast.cli.demonstration.pace import Pace
 from holdfast.client import Client, NodeRefused, NodeUnreachable
 from holdfast.config import Config
 
 T = TypeVar("T")
-FAULTS: Final = 3
 PATIENCE_S: Final = 60.0
 """For anything that must happen: a slow machine may take its time, a stuck one is reported."""
 TICK_S: Final = 0.04
-JUDGE_EVERY_S: Final = 1.0
-PAUSE_MS: Final = 6
-"""Between two commands of one client: enough load to be in the middle of it, and a picture one can read."""
-MINTED: Final = 10_000_000
+JUDGE_EVERY_S: Final = 0.4
+PORTS: Final = range(20_000, 32_768)
+"""Below the range from which the system gives out its own."""
 
 
 class Stage:
-    """One run. `seconds` is its rough length: pauses are shares of it, waiting is as long as it takes."""
+    """One run. Pauses are shares of its rough length, waiting is as long as it takes."""
 
-    def __init__(self, folder: Path, config: Config, seconds: float, children: Children, screen: Screen) -> None:
+    def __init__(self, folder: Path, config: Config, pace: Pace, children: Children, screen: Screen) -> None:
         self.folder, self.config, self.data, self.children = folder, config, config.data, children
-        self._seconds, self._screen = seconds, screen
-        (folder / "notes").mkdir()
-        bank, *seats = (Seat(name, Reader(self._notes_of(name))) for name in ("bank", *CUSTOMERS))
-        self.board = Board(folder, seats, bank, FAULTS)
+        self.pace, self._screen = pace, screen
+        self.notebook = Notebook(folder / "receipts.jsonl")
+        self.board = Board(folder, str(pace), all_jobs(pace), notes=self.notebook.notes)
+        self.port = free_port()
         self.recovered_s: list[float] = []
-        self._history, self._judged = History(), 0.0
+        self._looked = 0.0
         self._witness: asyncio.Task[None] | None = None
-
-    def _notes_of(self, name: str) -> Path:
-        return self.folder / "notes" / f"{name}.jsonl"
 
     # ------------------------------------------------------------------------------------ the screen
 
@@ -66,20 +62,22 @@ class Stage:
 
     async def pause(self, share: float) -> None:
         """Let it run, or let it be read, for a share of the whole length."""
-        end = time.monotonic() + share * self._seconds
+        end = time.monotonic() + share * self.pace.seconds
         while time.monotonic() < end:
             await self.tick()
 
-    async def until(self, condition: Callable[[], bool], what: str) -> None:
+    async def until(self, condition: Callable[[], T | None], what: str) -> T:
+        """Wait for something that must come, and return it."""
         end = time.monotonic() + PATIENCE_S
-        while not condition():
+        while not (found := condition()):
             if time.monotonic() > end:
                 raise Trouble(f"{what}: not within {PATIENCE_S:g} s")
             await self.tick()
+        return found
 
     async def within(self, work: Awaitable[T], what: str) -> T:
         """One thing that must end: as long as it may take here, and never for ever."""
-        patience_s = PATIENCE_S + self._seconds
+        patience_s = PATIENCE_S + self.pace.seconds
         try:
             return await asyncio.wait_for(work, patience_s)
         except TimeoutError:
@@ -87,22 +85,19 @@ class Stage:
 
     async def tick(self) -> None:
         self.children.check_alive()
-        self.board.read()
-        seen, board = self._history, self.board
-        if not board.checks and time.monotonic() - self._judged >= JUDGE_EVERY_S:
-            self._judged = time.monotonic()
-            self.show_verdict(judge((note for note in board.notes if note.event <= seen.last), seen))
-        board.held, board.pending, board.final = seen.open, seen.pending, seen.final
-        board.events, board.faults = seen.last, max(0, seen.epochs - 1)
-        if board.node[0] is Mark.CONFIRMED:
-            board.node = (Mark.CONFIRMED, f"up, epoch {seen.epochs}")
-        self._screen.show(board)
+        if time.monotonic() - self._looked >= JUDGE_EVERY_S:
+            self._looked = time.monotonic()
+            await self.look_at_spools()
+            if not self.board.checks:
+                self.board.judge()
+        self._screen.show(self.board)
         await asyncio.sleep(TICK_S)
 
-    # ------------------------------------------------------------------------------------ the store
+    # ------------------------------------------------------------------------------------ what is stored
 
-    def show_verdict(self, verdict: Verdict) -> None:
-        self.board.lost, self.board.twice = len(verdict.lost), len(verdict.twice)
+    async def look_at_spools(self) -> None:
+        for seat in self.board.seats.values():
+            seat.spooled = await asyncio.to_thread(spools.spooled, self.folder / seat.name)
 
     def watch(self) -> None:
         """Follow the node's events; after a fault its whole history is read again, from the first event."""
@@ -110,21 +105,21 @@ class Stage:
 
     async def stop_watching(self, end: History) -> None:
         """From now on this is what the store says."""
-        self._history = end
         if self._witness is not None:
             self._witness.cancel()
             with suppress(asyncio.CancelledError):
                 await self._witness
+        self.board.history = end
 
     async def _watch(self) -> None:
         while True:
             fresh = History()
             # A node that dies may break off in the middle of a line.
-            with suppress(OSError, NodeRefused, msgspec.DecodeError):
+            with suppress(OSError, NodeRefused, NodeUnreachable, msgspec.DecodeError):
                 async with aclosing(history.follow(self.data, fresh)) as numbers:
                     async for number in numbers:
-                        if number >= self._history.last:
-                            self._history = fresh
+                        if number >= self.board.history.last:
+                            self.board.history = fresh
             await asyncio.sleep(TICK_S)
 
     # ------------------------------------------------------------------------------------ the players
@@ -132,37 +127,40 @@ class Stage:
     async def start_node(self) -> float:
         """Returns how long it took from the start of the process to its first answer."""
         begun = time.monotonic()
-        pid = self.children.start_node(self.config)
+        door = {"grpc.enabled": True, "grpc.port": self.port}
+        pid = self.children.start_node(self.config, {**self.pace.settings(), **door})
         self.board.node = (Mark.IN_FLIGHT, f"starting, pid {pid}")
         while time.monotonic() - begun < PATIENCE_S:
             with suppress(NodeUnreachable):
                 async with Client(self.data, patience_s=0) as node:
                     await node.status()
-                self.board.node = (Mark.CONFIRMED, "up")
+                self.board.node = (Mark.CONFIRMED, f"up, pid {pid}")
                 return time.monotonic() - begun
             await self.tick()
         raise Trouble(f"the node did not answer within {PATIENCE_S:g} s; see {self.folder / 'node.log'}")
 
-    async def mint(self) -> Note:
-        id_ = sha3_256(b"holdfast demo mint").digest()
-        asked = Note(Said.ASKED, "mint", id_.hex(), MINTED)
-        with Notebook(self._notes_of("bank")) as book:
-            book.write(asked)
-            async with Client(self.data) as node:
-                answer = await self.within(node.mint(id_, REQUESTER, MINTED), "the node mints")
-            book.write(note := replace(asked, said=Said.CONFIRMED, event=answer["event"]))
-        return note
+    def start_agent(self, name: str) -> int:
+        pid = self.children.start_agent(name, f"127.0.0.1:{self.port}", MODELS)
+        self.board.seats[name].state = (Mark.CONFIRMED, f"up, pid {pid}")
+        return pid
 
-    def start_customers(self) -> None:
-        for name in CUSTOMERS:
-            self.children.start_customer(name, str(self.data), name, str(self._notes_of(name)), str(PAUSE_MS))
+    async def ask(self, method: str, **params: object) -> Any:
+        """One question to the node, with an answer."""
+        async with Client(self.data, PATIENCE_S) as node:
+            return await self.within(node.call(method, **params), f"the node answers {method}")
 
-    async def stop_customers(self) -> None:
-        for name in CUSTOMERS:
-            await asyncio.to_thread(self.children.stop, name)
-        self.board.read()
+    async def stop_agents(self) -> None:
+        """Each finishes, delivers and ends well."""
+        await asyncio.gather(*(asyncio.to_thread(self.children.stop, name) for name in self.board.seats))
+        for seat in self.board.seats.values():
+            seat.state = (Mark.LET_GO, "stopped")
 
-    async def until_all_go_on(self, more: int = 1) -> None:
-        """Every client has had so many further confirmations."""
-        wanted = [(seat, seat.confirmed + more) for seat in self.board.seats]
-        await self.until(lambda: all(seat.confirmed >= count for seat, count in wanted), "every client gets an answer")
+
+def free_port() -> int:
+    """A loopback port for the node; not the first one, so that two demos at once look in different places."""
+    first = os.getpid() * 7 % len(PORTS)
+    for port in chain(PORTS[first:], PORTS[:first]):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise Trouble(f"no free port on 127.0.0.1 from {PORTS.start} to {PORTS.stop - 1}")

@@ -42,7 +42,7 @@ def _is_kept(note: Note, history: History, *, is_over: bool) -> bool:
 
 
 def _nobody_asked_for(notes: list[Note], history: History) -> list[str]:
-    """Asking again must never make a second job: of those that no receipt names, each request without one explains one."""
+    """Asking again must make no second job: a request without a receipt explains one job that no receipt names."""
     named = {note.task_id for note in notes if note.said is Said.CONFIRMED}
     unanswered = len({note.number for note in notes}) - len(named)
     return [id_ for id_ in history.jobs if id_ not in named][max(0, unanswered) :]

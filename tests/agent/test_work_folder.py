@@ -1,0 +1,147 @@
+"""The work folder: what a crash leaves at any point is a lease to go on with, or nothing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.agent import work
+from holdfast.agent.work import Outcome, Taken, WorkFolder
+from holdfast.core.refusal import Unavailable
+
+LEASE = bytes(range(32))
+TAKEN = Taken(LEASE, LEASE[::-1], "AI", 2, b"\xa0", "attested", 1_700)
+OUTCOME = Outcome("LEASE_COMPLETED", {"lease_id": LEASE.hex(), "type": 1})
+
+
+def opened(path: Path) -> list[work.Found]:
+    folder = WorkFolder(path / "work")
+    try:
+        return folder.open()
+    finally:
+        folder.close()
+
+
+async def test_everything_that_was_kept_is_found_again(tmp_path: Path) -> None:
+    folder = WorkFolder(tmp_path / "work")
+    assert folder.open() == []
+    await folder.keep_offer(TAKEN)
+    await folder.keep_output(LEASE, b"out")
+    await folder.keep_outcome(LEASE, OUTCOME)
+    folder.close()
+    assert opened(tmp_path) == [work.Found(TAKEN, True, OUTCOME)]
+
+
+async def test_what_was_let_go_is_gone(tmp_path: Path) -> None:
+    folder = WorkFolder(tmp_path / "work")
+    folder.open()
+    await folder.keep_offer(TAKEN)
+    await folder.keep_output(LEASE, b"out")
+    await folder.remove(LEASE)
+    await folder.remove(LEASE)
+    folder.close()
+    assert opened(tmp_path) == []
+    assert [entry.name for entry in (tmp_path / "work").iterdir()] == [".lock"]
+
+
+class Crash(BaseException):
+    pass
+
+
+@pytest.mark.rule("EVD-006")
+async def test_a_crash_at_any_call_leaves_a_whole_lease_or_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every call to the system in turn is the last one; what is then on disk is as it was before or after a step."""
+    seen: set[tuple[bool, bool, bool]] = set()
+    for last in range(100):
+        data = tmp_path / str(last)
+        folder = WorkFolder(data / "work")
+        folder.open()
+        with monkeypatch.context() as patch:
+            crash_after(patch, last)
+            has_crashed = False
+            try:
+                folder._begin(TAKEN)
+                work._replace(data / "work" / LEASE.hex() / "output", b"out" * 1_000)
+                work._replace(data / "work" / LEASE.hex() / "outcome", b'{"payload_type":"x","payload":{}}')
+                work._remove(data / "work" / LEASE.hex())
+            except Crash:
+                has_crashed = True
+        folder.close()
+        found = opened(data)
+        if found:
+            assert found[0].taken == TAKEN
+            if found[0].has_output:
+                assert (data / "work" / LEASE.hex() / "output").read_bytes() == b"out" * 1_000
+            assert found[0].outcome in (None, Outcome("x", {}))
+            seen.add((True, found[0].has_output, found[0].outcome is not None))
+        if not has_crashed:
+            break
+    assert found == []
+    assert seen == {(True, False, False), (True, True, False), (True, True, True)}
+
+
+def crash_after(patch: pytest.MonkeyPatch, last: int) -> None:
+    """Count the calls that change the disk; the one after the last raises."""
+    calls = [0]
+
+    def counted(real: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if calls[0] >= last:
+                raise Crash
+            calls[0] += 1
+            return real(*args, **kwargs)
+
+        return call
+
+    patch.setattr(os, "fsync", counted(os.fsync))
+    for name in ("mkdir", "replace", "unlink", "rmdir"):
+        patch.setattr(Path, name, counted(getattr(Path, name)))
+
+
+async def test_files_are_synced_before_they_get_their_name_and_folders_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = WorkFolder(tmp_path / "work")
+    folder.open()
+    done: list[str] = []
+    real_sync, real_replace = os.fsync, Path.replace
+
+    def sync(file: int) -> None:
+        done.append(f"sync {Path(f'/proc/self/fd/{file}').readlink().name}")
+        real_sync(file)
+
+    def replace(self: Path, target: Path) -> Path:
+        done.append(f"rename to {target.name}")
+        return real_replace(self, target)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(Path, "replace", replace)
+    await folder.keep_offer(TAKEN)
+    await folder.keep_output(LEASE, b"out")
+    lease = LEASE.hex()
+    offer = ["sync offer.tmp", "rename to offer", f"sync {lease}", "sync work"]
+    assert done == [*offer, "sync output.tmp", "rename to output", f"sync {lease}"]
+    folder.close()
+
+
+async def test_a_damaged_offer_is_told_and_not_guessed_around(tmp_path: Path) -> None:
+    folder = WorkFolder(tmp_path / "work")
+    folder.open()
+    await folder.keep_offer(TAKEN)
+    folder.close()
+    (tmp_path / "work" / LEASE.hex() / "offer").write_bytes(b"{")
+    with pytest.raises(Unavailable, match="offer"):
+        opened(tmp_path)
+
+
+async def test_a_disk_that_fails_is_unavailable(tmp_path: Path) -> None:
+    folder = WorkFolder(tmp_path / "work")
+    folder.open()
+    with pytest.raises(Unavailable, match="No such file"):
+        await folder.keep_output(LEASE, b"out")
+    folder.close()
