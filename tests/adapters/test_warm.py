@@ -225,14 +225,18 @@ async def test_a_disk_that_is_full_or_fails_is_named_and_nothing_is_kept(
     arriving: Arriving = await warm.receive((result_digest(b"out"), 3))
     failing(monkeypatch, call, code, is_arriving)
     with pytest.raises(Unavailable) as caught:
-        await arriving.write(b"out")
-        await arriving.keep()
+        await _written_and_kept(arriving)
     assert (caught.value.rule, hint in caught.value.hint) == ("TIER-001", True)
     monkeypatch.undo()
     with pytest.raises(Unavailable):  # a write or a sync that failed is never taken for one that did not
         await arriving.keep()
     await arriving.drop()
     assert files(folder) == []
+
+
+async def _written_and_kept(arriving: Arriving) -> None:
+    await arriving.write(b"out")
+    await arriving.keep()
 
 
 async def test_a_name_that_cannot_be_made_durable_does_not_count_until_it_is(
@@ -264,7 +268,7 @@ async def test_a_task_that_is_cancelled_while_it_drops_drops_all_the_same(warm: 
 
 
 async def test_a_task_that_is_cancelled_while_it_writes_leaves_nothing_open(warm: WarmFolder, folder: Path) -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before = _open_files()
     for _ in range(50):
         arriving = await warm.receive()
         task = asyncio.create_task(arriving.write(os.urandom(200_000)))
@@ -273,4 +277,8 @@ async def test_a_task_that_is_cancelled_while_it_writes_leaves_nothing_open(warm
         await asyncio.gather(task, return_exceptions=True)
         await arriving.drop()
     assert files(folder) == []
-    assert len(os.listdir("/proc/self/fd")) <= before + 2
+    assert _open_files() <= before + 2
+
+
+def _open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))

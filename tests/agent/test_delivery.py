@@ -48,7 +48,7 @@ async def test_a_record_is_on_disk_before_the_node_sees_it(
         take(self, line, public)
 
     monkeypatch.setattr(FakeNode, "take", look)
-    async with working(node, tmp_path):
+    async with working(node, tmp_path, slots=20):
         await all_done(node, [node.offer(f"job {n}") for n in range(20)])
     assert unspooled == []
 

@@ -79,7 +79,7 @@ def test_empty_blocks_are_blocks() -> None:
 
 @pytest.mark.rule("CHN-003", "CHN-004", "ESC-002")
 @given(lives, depths)
-@settings(max_examples=counts(150, 3_000))
+@settings(max_examples=counts(150, 1_500))
 def test_whatever_is_taken_back_every_transaction_is_in_one_active_block_in_its_order(
     history: list[Step], depth: int
 ) -> None:
@@ -273,7 +273,7 @@ def test_folding_the_journal_computes_every_header_again(history: list[Step], de
 
 @pytest.mark.rule("CHN-006", "ENG-003")
 @given(lives, lives, depths)
-@settings(max_examples=counts(100, 1_500))
+@settings(max_examples=counts(100, 800))
 def test_a_snapshot_in_the_middle_lives_on_like_the_original(past: list[Step], future: list[Step], depth: int) -> None:
     life = lived(final_after(depth), past)
     tip = Tip(last=life.state.last_event)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 from pathlib import Path
 
 import pytest
@@ -183,6 +184,8 @@ def test_in_mode_os_a_file_is_synced_before_the_next_segment_is_begun(tmp_path: 
     disk = FaultyDisk()
     spool = opened(tmp_path, disk=disk, mode="os", segment_bytes=1_000)
     emitted(spool, 7)
-    first, second = (path.name for path in spool_files(tmp_path)[:2])
-    assert ("sync", first) in disk.calls[: disk.calls.index(("create", second))][-4:]
+    before, after = spool_files(tmp_path)[:2]
+    assert ("sync", before.name) in disk.calls[: disk.calls.index(("create", after.name))]
+    record = json.loads(after.read_bytes().splitlines()[0])
+    assert record["durable"] == record["sequence"] - 1 == before.read_bytes().count(b"\n")
     spool.close()

@@ -10,16 +10,25 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.storage.stores import Place
+from tests.stories.telling import holdfast
 
+from holdfast.cli.demonstration.board import Board, Check
+from holdfast.cli.demonstration.faults import AgentKilled, NodeKilled
 from holdfast.cli.demonstration.history import History
+from holdfast.cli.demonstration.jobs import COUNT, all_jobs
 from holdfast.cli.demonstration.notebook import Note, Said
-from holdfast.cli.demonstration.verdict import judge
+from holdfast.cli.demonstration.pace import Pace
+from holdfast.cli.demonstration.verdict import Verdict, judge
 
 HOLDFAST = (sys.executable, "-c", "from holdfast.cli import main; main()")
-ID, OTHER = "aa" * 32, "bb" * 32
+QUICK = ("--seconds", "8")
+A, B = "aa" * 32, "bb" * 32
+OAK, FIR = "0a" * 32, "0f" * 32
+FIGURES = r"^submitted (\d+)  finished (\d+)  lost (\d+)  done twice (\d+)  faults survived (\d+) of (\d+)"
 
 
 def start(*options: str, **environ: str) -> subprocess.Popen[str]:
@@ -42,27 +51,57 @@ def folder_in(says: str) -> Path:
 # ------------------------------------------------------------------------------------------------ the whole
 
 
-@pytest.mark.rule("ENG-002", "ENG-003")
-@pytest.mark.parametrize("store", ["postgres", "sqlite"])
-def test_nothing_confirmed_is_lost_or_done_twice_when_the_node_is_killed(place: Place, store: str) -> None:
-    environ = {"HOLDFAST_POSTGRES__DSN": place.address.dsn} if store == "postgres" else {}
-    demo = start("--seconds", "4", "--store", store, **environ)
+@pytest.mark.timeout(240)
+@pytest.mark.rule("ENG-002", "ENG-003", "LEA-005", "RTY-002", "EVD-002", "RES-008")
+def test_an_agent_and_the_node_are_killed_and_every_job_has_one_result(place: Place) -> None:
+    demo = start(*QUICK, "--store", "postgres", HOLDFAST_POSTGRES__DSN=place.address.dsn)
     says, _ = demo.communicate(timeout=240)
     assert demo.returncode == 0, says
-    last = re.findall(r"^sent (\d+)  confirmed (\d+)  lost (\d+)  done twice (\d+)  faults survived (\d+)", says, re.M)[
-        -1
-    ]
-    sent, confirmed, lost, twice, faults = map(int, last)
-    assert sent >= confirmed > 0
-    assert (lost, twice) == (0, 0)
-    assert faults >= 1
-    assert "\x1b" not in says, "a pipe gets no control codes"
-    assert "▲ " not in says.split("the proof")[1]
+    all_is_well(says)
     assert not folder_in(says).exists(), "a good run leaves nothing behind"
-    if store == "postgres":
-        left = "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'holdfast_demo%'"
-        assert place.server().psql(left) == "0", "nor on the server"
-        assert "s3cret" not in says
+    left = "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'holdfast_demo%'"
+    assert place.server().psql(left) == "0", "nor on the server"
+    assert "s3cret" not in says
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.rule("ENG-002", "ENG-003", "LEA-005", "RTY-002", "EVD-002", "RES-008")
+def test_a_demo_that_is_kept_can_be_looked_at_and_stopped_as_it_says(tmp_path: Path) -> None:
+    demo = start(*QUICK, "--keep", "--data", str(tmp_path / "d"))
+    says, _ = demo.communicate(timeout=240)
+    found = re.search(r"Stop them: kill ([\d ]+);", says)
+    pids = [int(pid) for pid in found[1].split()] if found else []
+    try:
+        assert demo.returncode == 0, says
+        all_is_well(says)
+        assert len(pids) == 4, "a node and three agents"
+        jobs = holdfast("job", "list", "--json", "--data", tmp_path / "d" / "node").json["rows"]
+        assert [job["state"] for job in jobs] == ["COMPLETED"] * COUNT
+        assert holdfast("verify", tmp_path / "d" / "proof.json").code == 0
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGTERM)
+    wait_for(lambda: not any(is_alive(pid) for pid in pids), "all four end")
+
+
+def all_is_well(says: str) -> None:
+    submitted, finished, lost, twice, survived, faults = map(int, re.findall(FIGURES, says, re.M)[-1])
+    assert (submitted, finished, lost, twice) == (COUNT, COUNT, 0, 0)
+    assert survived == faults == 2
+    assert "5 s leases" in says.splitlines()[0], "shortened times are said on the first line"
+    assert "\x1b" not in says, "a pipe gets no control codes"
+    assert "▲ " not in says.split("jobs done twice")[1], "no check fails"
+    for sentence in SENTENCES:
+        assert sentence in says
+
+
+SENTENCES = (
+    "You handed over 40 jobs and got 40 receipts. The queue holds them now.",
+    "A result counts only when a block holds its proof.",
+    "ash is gone. Its job is not.",
+    "The agents kept every record until the node said: I have it.",
+    "Do not believe the demo: check it.",
+)
 
 
 @pytest.mark.rule("SEC-001")
@@ -84,16 +123,33 @@ def test_a_demo_on_postgresql_without_a_server_starts_nothing_and_says_what_it_n
     assert "geheim" not in says
 
 
-def test_ctrl_c_ends_the_demos_own_processes_and_says_where_the_data_is(tmp_path: Path) -> None:
-    demo = start("--seconds", "60", "--data", str(tmp_path / "d"))
-    wait_for(lambda: list((tmp_path / "d" / "notes").glob("oak.jsonl")), "a client notes something")
-    children = children_of(demo.pid)
-    assert len(children) == 5, "a node and four clients"
-    demo.send_signal(signal.SIGINT)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
+def test_ctrl_c_ends_the_demos_own_processes_and_says_where_the_data_is(tmp_path: Path, number: signal.Signals) -> None:
+    demo, children = playing(tmp_path / "d")
+    demo.send_signal(number)
     says, _ = demo.communicate(timeout=60)
     assert demo.returncode == 130, says
     assert f"The data lies in {tmp_path / 'd'}" in says
-    assert [pid for pid in children if Path(f"/proc/{pid}").exists()] == []
+    assert [pid for pid in children if is_alive(pid)] == []
+
+
+def test_a_process_that_ends_by_itself_fails_the_demo_with_its_last_words(tmp_path: Path) -> None:
+    demo, children = playing(tmp_path / "d")
+    os.kill(max(children), signal.SIGTERM)
+    says, _ = demo.communicate(timeout=60)
+    assert demo.returncode == 1, says
+    assert "fir ended by itself" in says
+    assert "the end of " in says
+    assert [pid for pid in children if is_alive(pid)] == []
+
+
+def playing(folder: Path) -> tuple[subprocess.Popen[str], list[int]]:
+    """A demo whose node and agents all run."""
+    demo = start("--seconds", "60", "--data", str(folder))
+    wait_for(lambda: (folder / "fir" / "spool").exists(), "the last agent is there")
+    children = children_of(demo.pid)
+    assert len(children) == 4, "a node and three agents"
+    return demo, children
 
 
 def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
@@ -126,65 +182,141 @@ def children_of(pid: int) -> list[int]:
     return found
 
 
+def is_alive(pid: int) -> bool:
+    """Whether it runs; one that has ended and that nobody has asked after does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 # ------------------------------------------------------------------------------------------------ the judge can say no
 
 
-def confirmed(kind: str, id_: str = ID, amount: int = 100, event: int = 1) -> Note:
-    return Note(Said.CONFIRMED, kind, id_, amount, event)
+def receipt(number: int = 1, task_id: str = A, event: int = 1) -> Note:
+    return Note(Said.CONFIRMED, number, task_id, event)
 
 
-def store(*events: tuple[str, dict[str, object]]) -> History:
+def store(*events: tuple[str, dict[str, Any]]) -> History:
     history = History()
     for number, (kind, event) in enumerate(events, start=1):
-        history.take(number, kind, event)
+        history.take(number, 1_000 + number, kind, event)
     return history
 
 
-RESERVED = ("Reserved", {"id": ID, "owner": "alice", "amount": 100})
-CHARGED = ("Charged", {"id": ID, "height": 1, "payee": "bob", "charged": 40})
-REFUNDED = ("Refunded", {"id": ID, "height": 1})
+def admitted(id_: str = A) -> tuple[str, dict[str, Any]]:
+    return "JobAdmitted", {"id": id_, "max_fee": 100, "enqueue_ms": 1_001}
 
 
-def test_what_is_there_once_is_neither_lost_nor_done_twice() -> None:
-    verdict = judge([confirmed("reserve"), confirmed("charge", amount=40, event=2)], store(RESERVED, CHARGED))
-    assert (verdict.confirmed, verdict.lost, verdict.twice, verdict.is_good) == (2, [], [], True)
+def leased(lease_id: str, provider: str = OAK, attempt: int = 0, id_: str = A) -> tuple[str, dict[str, Any]]:
+    names = {"lease_id": lease_id, "job_id": id_, "provider_id": provider, "attempt": attempt}
+    return "JobAssigned", names | {"t_start_ms": 1_002, "t_deadline_ms": 6_002}
+
+
+def accepted(lease_id: str, provider: str = OAK, id_: str = A) -> tuple[str, dict[str, Any]]:
+    names = {"task_id": id_, "lease_id": lease_id, "provider_id": provider, "digest": "dd" * 32, "size": 5}
+    return "ProofAccepted", names | {"payee": "oak", "charged": 3, "method": "attested", "ended_ms": 1_003}
+
+
+def closed(lease_id: str) -> tuple[str, dict[str, Any]]:
+    return "LeaseClosed", {"id": lease_id, "reason": "LEASE_EXPIRED", "at_ms": 6_002, "not_before_ms": 6_500}
+
+
+OWNED = ("OwnershipTaken", {"outage_ms": 0})
+SEALED = ("BlockSealed", {"height": 1, "time_ms": 1_004})
+FAILED = ("JobFailed", {"id": A, "reason": "ATTEMPTS_EXHAUSTED"})
+DONE = (admitted(), leased("l1"), accepted("l1"), SEALED)
+
+
+def verdict_at_the_end(*notes: Note, events: tuple[tuple[str, dict[str, Any]], ...]) -> Verdict:
+    return judge(notes, store(*events), is_over=True)
+
+
+@pytest.mark.rule("JOB-006")
+def test_a_job_that_was_taken_in_once_and_has_one_proof_in_a_block_is_neither_lost_nor_done_twice() -> None:
+    verdict = verdict_at_the_end(receipt(), events=DONE)
+    assert (verdict.receipts, verdict.lost, verdict.twice, verdict.is_good) == (1, [], [], True)
 
 
 @pytest.mark.parametrize(
-    "note",
+    ("note", "events"),
     [
-        confirmed("reserve", OTHER),
-        confirmed("reserve", amount=99),
-        confirmed("reserve", event=2),
-        confirmed("charge", amount=100),
-        confirmed("mint"),
-        Note(Said.CONFIRMED, "finalize", "1", event=1),
+        (receipt(task_id=B), DONE),
+        (receipt(event=2), DONE),
+        (receipt(), (admitted(), leased("l1"))),
+        (receipt(), (admitted(), leased("l1"), accepted("l1"))),
+        (receipt(), (admitted(), FAILED)),
+        (receipt(), ()),
     ],
-    ids=["unknown id", "another amount", "another event", "another deed", "not minted", "not final"],
+    ids=["unknown job", "another event", "no proof", "in no sealed block", "ended without a result", "empty store"],
 )
-def test_a_confirmation_that_the_store_does_not_know_is_lost(note: Note) -> None:
-    verdict = judge([confirmed("reserve"), note], store(RESERVED))
+def test_a_receipt_that_the_store_does_not_honour_is_a_lost_job(
+    note: Note, events: tuple[tuple[str, dict[str, Any]], ...]
+) -> None:
+    verdict = verdict_at_the_end(note, events=events)
     assert verdict.lost == [note]
     assert not verdict.is_good
 
 
 @pytest.mark.parametrize(
-    ("events", "twice"),
+    "events",
     [
-        ((RESERVED, RESERVED), [("reserve", ID)]),
-        ((RESERVED, CHARGED, CHARGED), [("settle", ID)]),
-        ((RESERVED, CHARGED, REFUNDED), [("settle", ID)]),
+        (admitted(), leased("l1"), accepted("l1"), accepted("l1"), SEALED),
+        (admitted(), leased("l1"), accepted("l1"), leased("l2", FIR, 1), accepted("l2", FIR), SEALED),
+        (admitted(), admitted(), leased("l1"), accepted("l1"), SEALED),
     ],
-    ids=["reserved twice", "charged twice", "charged and refunded"],
+    ids=["the same proof twice", "two proofs", "taken in twice"],
 )
-def test_an_id_to_which_one_thing_happened_twice_is_seen(
-    events: tuple[tuple[str, dict[str, object]], ...], twice: list[tuple[str, str]]
-) -> None:
-    verdict = judge([confirmed("reserve")], store(*events))
-    assert verdict.twice == twice
+def test_a_job_that_was_done_twice_is_seen(events: tuple[tuple[str, dict[str, Any]], ...]) -> None:
+    verdict = verdict_at_the_end(receipt(), events=events)
+    assert verdict.twice == [A]
     assert not verdict.is_good
 
 
-def test_what_was_only_asked_or_refused_is_no_confirmation() -> None:
-    notes = [Note(Said.ASKED, "reserve", OTHER, 100), Note(Said.REFUSED, "reserve", OTHER, 100)]
-    assert judge(notes, store(RESERVED)).confirmed == 0
+@pytest.mark.rule("JOB-002")
+def test_asking_again_that_made_a_second_job_is_seen() -> None:
+    notes = [Note(Said.ASKED, 1), receipt()]
+    assert judge(notes, store(*DONE, admitted(B))).twice == [B]
+
+
+def test_a_request_whose_answer_never_came_may_have_made_its_job() -> None:
+    notes = [Note(Said.ASKED, 1), receipt(), Note(Said.ASKED, 2)]
+    verdict = judge(notes, store(*DONE, admitted(B)))
+    assert verdict.is_good
+    assert verdict.receipts == 1
+
+
+def test_a_job_that_still_waits_is_not_lost_while_the_demo_runs() -> None:
+    assert judge([receipt()], store(admitted())).is_good
+
+
+def test_a_killed_agent_is_survived_only_when_another_one_finished_its_job() -> None:
+    fault = AgentKilled("l1", A, OAK)
+    retried = (admitted(), leased("l1"), closed("l1"), leased("l2", FIR, 1))
+    assert not fault.is_survived(store(*retried))
+    assert fault.is_survived(store(*retried, accepted("l2", FIR)))
+    assert not fault.is_survived(store(*DONE)), "it finished the job itself: nothing was killed in mid-job"
+
+
+def test_a_killed_node_is_survived_only_when_a_proof_was_accepted_by_its_successor() -> None:
+    fault = NodeKilled(after_event=2)
+    assert not fault.is_survived(store(OWNED, admitted()))
+    assert not fault.is_survived(store(OWNED, admitted(), OWNED))
+    assert fault.is_survived(store(OWNED, admitted(), OWNED, leased("l1"), accepted("l1")))
+
+
+def test_one_bad_check_is_enough_for_the_demo_to_fail(tmp_path: Path) -> None:
+    board = Board(tmp_path, "", all_jobs(Pace.of(40)))
+    assert not board.is_good, "nothing checked is nothing proven"
+    board.checks = [Check("one", "", is_good=True)]
+    assert board.is_good
+    board.checks.append(Check("two", "", is_good=False))
+    assert not board.is_good
+
+
+def test_evidence_that_does_not_follow_its_mark_is_a_gap() -> None:
+    def taken(first: int, last: int) -> tuple[str, dict[str, Any]]:
+        return "EvidenceTaken", {"channel": "c", "session": "s", "first": first, "last": last}
+
+    assert store(taken(1, 3), taken(4, 4)).gaps == 0
+    assert store(taken(1, 3), taken(5, 5)).gaps == 1

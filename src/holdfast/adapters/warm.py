@@ -69,7 +69,8 @@ class WarmFolder:
         with self._opening:  # the second of two waits, and finds it done: what the first receives is no leftover
             if self._is_open:
                 return
-            self._incoming.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._incoming.mkdir(mode=0o700, exist_ok=True)
             for left in self._incoming.glob(f"*{_TEMP}"):
                 left.unlink(missing_ok=True)
             for folder in (self._incoming, self._path, self._path.parent):

@@ -13,7 +13,7 @@ from typing import Any, Final
 import structlog
 
 from holdfast.agent.backoff import Backoff
-from holdfast.agent.dial import Broken, Dial, Fault, read_from, said
+from holdfast.agent.dial import Broken, Dial, Fault, read_from, said, write_to
 from holdfast.agent.settings import Signer
 from holdfast.core.refusal import Corrupt, Refused, Unavailable
 from holdfast.ports import Clock
@@ -62,6 +62,8 @@ class Delivery:
                 _log.info("evidence waits", session=self.session, because=said(fault))
             except Corrupt as hole:
                 self._be_stuck(str(hole))
+            except Exception:  # evidence is never given up because of a fault of ours
+                _log.exception("evidence waits", session=self.session)
             if not (until_delivered and self.is_delivered):
                 await self._backoff.pause(clock)
 
@@ -78,7 +80,7 @@ class Delivery:
             first = await read_from(call)
             if first.WhichOneof("message") != "challenge":
                 raise Broken("the node did not begin with a challenge")
-            await call.write(pb.StreamRequest(hello=self._hello(first.challenge.nonce)))
+            await write_to(call, pb.StreamRequest(hello=self._hello(first.challenge.nonce)))
             begin = self._begin(_ack_in(await read_from(call)))
             if begin is not None and not (until_delivered and self.is_delivered):
                 await _Sending(self, call, *begin).run(until_delivered=until_delivered)
@@ -169,7 +171,7 @@ class _Sending:
             await self._room.wait()
         self._sent = first + len(lines) - 1
         self._flying.append((self._sent, size))
-        await self._call.write(pb.StreamRequest(records=pb.Records(first_sequence=first, lines=lines)))
+        await write_to(self._call, pb.StreamRequest(records=pb.Records(first_sequence=first, lines=lines)))
 
     def _may_fly(self, size: int) -> bool:
         """Within the credit; alone also beyond it, since a record that is larger would never get through."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -53,10 +54,21 @@ class Dial:
 
 async def read_from(call: Any) -> Any:
     """The next message of a stream; Broken where it has ended in good order, gRPC's error where not."""
-    message = await call.read()
+    try:
+        message = await call.read()
+    except asyncio.InvalidStateError as fault:  # it has ended before, while nobody read
+        raise Broken(str(fault)) from fault
     if message is _EOF:
         raise Broken("the node has ended the stream")
     return message
+
+
+async def write_to(call: Any, message: Any) -> None:
+    """The other way; Broken where the stream has ended meanwhile."""
+    try:
+        await call.write(message)
+    except asyncio.InvalidStateError as fault:
+        raise Broken(str(fault)) from fault
 
 
 def refusal_of(fault: Fault) -> Refused | None:

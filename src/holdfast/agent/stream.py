@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from holdfast.agent.dial import Broken, Dial, read_from
+from holdfast.agent.dial import Broken, Dial, read_from, write_to
 from holdfast.agent.settings import Signer
 from holdfast.wire import acts
 from holdfast.wire.acts import Act
@@ -87,7 +87,7 @@ class WorkStream:
             raise Broken("the node did not begin with a challenge")
         self._nonce = first.challenge.nonce
         signature = self._signer.sign(acts.to_sign_open(self._nonce, self._id))
-        await call.write(pb.WorkRequest(open=pb.Open(public=self._signer.public, signature=signature)))
+        await write_to(call, pb.WorkRequest(open=pb.Open(public=self._signer.public, signature=signature)))
 
     async def _send_forever(self, call: Any) -> None:
         while True:
@@ -102,7 +102,7 @@ class WorkStream:
             self._sent[self._count] = [answer for _, answer in taken]
             body = acts.pack(acts.Acts(self._nonce, self._count, [act for act, _ in taken]))
             signature = self._signer.sign(acts.to_sign_acts(body))
-            await call.write(pb.WorkRequest(acts=pb.SignedActs(body=body, signature=signature)))
+            await write_to(call, pb.WorkRequest(acts=pb.SignedActs(body=body, signature=signature)))
 
     def _hear(self, message: pb.WorkResponse) -> None:
         listener = self._listener

@@ -13,6 +13,7 @@ import typer
 from holdfast.cli import verb
 from holdfast.cli.asking import Asked, Ca, Data, Json, Place, TokenFile, Url, ask, run
 from holdfast.cli.columns import print_json, print_record, print_table, when
+from holdfast.cli.custody import custody
 from holdfast.cli.durations import milliseconds
 from holdfast.cli.speak import given, refuse
 from holdfast.client import NodeUnreachable
@@ -195,21 +196,9 @@ def _print_job(found: dict[str, Any]) -> None:
             "payload": msgspec.json.encode(found["payload"]).decode(),
         }
     )
-    print("so far:")
-    for line in _so_far(job):
-        print(f"  {line}")
-
-
-def _so_far(job: dict[str, Any]) -> list[str]:
-    lines = [f"{when(job['enqueue_ms'])}  admitted in block {job['height']}, event {job['event']}"]
-    if job["attempts"]:
-        lines.append(f"{job['attempts']} leases, {job['failures']} failures")
-    if job["ended_ms"] is not None:
-        lines.append(f"{when(job['ended_ms'])}  {job['state']}{': ' + job['reason'] if job['reason'] else ''}")
-    if job["settled_height"] is not None:
-        paid = f"{job['charged']} paid to {job['payee']}" if job["payee"] else "all given back"
-        lines.append(f"money settled in block {job['settled_height']}: {paid}")
-    return lines
+    print("chain of custody:")
+    for each in custody(found):
+        print(f"  {when(each.at_ms):<21} {each.what:<46} {each.proof:<52} {each.rule}")
 
 
 async def _events_of(node: Asked, job: dict[str, Any]) -> list[Any]:
@@ -217,7 +206,7 @@ async def _events_of(node: Asked, job: dict[str, Any]) -> list[Any]:
     assert node.local is not None
     last, told = (await node.call("node.status"))["event"], []
     async for event in node.local.follow(job["event"] - 1):
-        if event["event"].get("id") == job["id"]:
+        if job["id"] in (event["event"].get(name) for name in ("id", "task_id", "job_id")):
             told.append(event)
         if event["number"] >= last:
             break

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from types import TracebackType
 
 import msgspec
 
@@ -34,15 +33,10 @@ class Notebook:
     """Appends notes to a file, each at once, and keeps them at hand."""
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("ab", buffering=0)
+        self._path = path
         self.notes: list[Note] = []
 
-    def __enter__(self) -> Notebook:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._file.close()
-
     def write(self, note: Note) -> None:
-        self._file.write(msgspec.json.encode(note) + b"\n")
+        with self._path.open("ab") as file:
+            file.write(msgspec.json.encode(note) + b"\n")
         self.notes.append(note)

@@ -1,0 +1,119 @@
+"""kill -9 of a real agent at every stage of a lease: the work is delivered, and its completion is told exactly once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+from tests.agent.fake_node import FakeNode
+from tests.agent.house import comes, folders
+from tests.agent.process import POINTS, AgentProcess
+from tests.agent.test_delivery import whole
+from tests.counts import counts
+
+from holdfast.core.canon import canonical
+from holdfast.core.result.ids import result_digest
+
+SEED = 20261116
+Start = Callable[[str], AgentProcess]
+
+
+@pytest.fixture
+def start(node: FakeNode, tmp_path: Path) -> Iterator[Start]:
+    """Start an agent on the test's folder; none outlives the test."""
+    begun: list[AgentProcess] = []
+
+    def start(point: str) -> AgentProcess:
+        begun.append(AgentProcess(node.port, tmp_path / "agent", point))
+        return begun[-1]
+
+    yield start
+    for agent in begun:
+        agent.kill()
+
+
+@pytest.mark.rule("EVD-005", "EVD-006")
+@pytest.mark.parametrize("judges", [True, False], ids=["judged at once", "judged later"])
+@pytest.mark.parametrize("point", [point for point in POINTS if point != "never"])
+async def test_an_agent_killed_at_any_stage_delivers_its_work_once(
+    node: FakeNode, tmp_path: Path, start: Start, point: str, judges: bool
+) -> None:
+    node.judges = judges
+    lease = node.offer("hello")
+    first = start(point)
+    if point == "being removed" and not judges:
+        await comes(lambda: node.submissions[lease])
+        node.judge(lease)
+    assert await first.ended() == -9
+    start("never")
+    await comes(lambda: node.submissions[lease] == 1)
+    if not judges and not node.leases[lease].over:
+        assert folders(tmp_path / "agent") == [lease.hex()]
+        await comes(lambda: node.connected)
+        node.judge(lease)
+    await comes(lambda: not folders(tmp_path / "agent"), "nothing is left of it")
+    await comes(lambda: node.told(lease).count("LEASE_COMPLETED") == 1)
+    assert node.delivered() == {lease: 1}
+    assert node.outputs == {result_digest(canonical("hello")): canonical("hello")}
+    assert node.leases[lease].over == "JUDGED"
+    whole(node)
+
+
+@pytest.mark.rule("EVD-005", "EVD-006")
+async def test_a_lease_that_was_lost_while_the_agent_was_dead_is_dropped(
+    node: FakeNode, tmp_path: Path, start: Start
+) -> None:
+    lease = node.offer("hello")
+    assert await start("output written").ended() == -9
+    node.leases[lease].over = "LEASE_EXPIRED"
+    start("never")
+    await comes(lambda: not folders(tmp_path / "agent"))
+    other = node.offer("other")
+    await comes(lambda: node.submissions[other])
+    assert node.submissions[lease] == 0
+
+
+@pytest.mark.rule("EVD-005")
+async def test_work_that_was_told_reaches_the_node_without_its_agents_leases(
+    node: FakeNode, tmp_path: Path, start: Start
+) -> None:
+    """Nothing was sent: the node took no evidence while the agent lived. The spool is enough."""
+    node.is_mute = True
+    lease = node.offer("hello")
+    assert await start("completion spooled").ended() == -9
+    assert node.told(lease) == []
+    node.is_mute = False
+    start("never")
+    await comes(lambda: node.submissions[lease] == 1)
+    await comes(lambda: not folders(tmp_path / "agent"))
+    whole(node)
+    assert node.delivered() == {lease: 1}
+
+
+@pytest.mark.rule("EVD-005", "EVD-006")
+async def test_an_agent_killed_at_random_delivers_every_lease_once(
+    node: FakeNode, tmp_path: Path, start: Start
+) -> None:
+    random = Random(SEED)
+    leases = [node.offer(f"job {n}", "sleep", ms=random.randrange(80)) for n in range(4)]
+    for round_ in range(counts(6, 60)):
+        agent = start("never")
+        await comes(lambda: node.connected)
+        leases += [node.offer(f"more {round_} {n}", "sleep", ms=random.randrange(80)) for n in range(3)]
+        await asyncio.sleep(random.random() / 5)
+        agent.kill()
+        if random.randrange(3) == 0:
+            await node.stop()
+            await node.start()
+    start("never")
+    taken = [lease for lease in leases if node.leases[lease].over != "FULL"]
+    await comes(lambda: all(node.submissions[lease] == 1 for lease in taken if node.leases[lease].over != "FULL"))
+    await comes(lambda: not folders(tmp_path / "agent"))
+    delivered = {lease for lease in leases if node.leases[lease].over == "JUDGED"}
+    assert len(delivered) >= 4
+    assert node.delivered() == dict.fromkeys(delivered, 1)
+    assert all(node.leases[lease].over in ("JUDGED", "FULL") for lease in leases)
+    whole(node)
