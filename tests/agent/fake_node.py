@@ -63,7 +63,8 @@ class FakeNode:
         self.hellos: list[ev.Hello] = []
         self.records_in = self.duplicates = 0
         self.open_streams: set[str] = set()
-        self.largest_flight = 0
+        self.bytes_unacked = 0
+        """Bytes of lines that came since the last ack went out."""
         self.judges = True
         """Gives a verdict as soon as a result is handed in."""
         self.credit = 1 << 20
@@ -77,17 +78,22 @@ class FakeNode:
         self.refuse_uploads = 0
         self.refuse_output: tuple[str, str] | None = None
         self.is_mute = False
-        """Takes evidence and says nothing."""
+        """Does not even answer a hello."""
+        self.may_ack = asyncio.Event()
+        """While it is not set, records are taken and not acked."""
+        self.may_ack.set()
         self._streams: dict[bytes, asyncio.Queue[pb.WorkResponse]] = {}
         self._server: Any = None
 
     # ------------------------------------------------------------------------------------ up and down
 
-    async def start(self) -> None:
+    async def start(self, tls: grpc.ServerCredentials | None = None) -> None:
         server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
         provider_pb2_grpc.add_ProviderServiceServicer_to_server(_Provider(self), server)  # type: ignore[no-untyped-call]
         evidence_pb2_grpc.add_EvidenceServiceServicer_to_server(_Evidence(self), server)  # type: ignore[no-untyped-call]
-        assert server.add_insecure_port(f"127.0.0.1:{self.port}") == self.port
+        address = f"127.0.0.1:{self.port}"
+        bound = server.add_secure_port(address, tls) if tls is not None else server.add_insecure_port(address)
+        assert bound == self.port
         await server.start()
         self._server = server
 
@@ -309,18 +315,20 @@ class _Evidence(evidence_pb2_grpc.EvidenceServiceServicer):
         node.hellos.append(hello)
         lines = node.evidence.setdefault(hello.session_id, [])
         node.open_streams.add(hello.session_id)
+        late = asyncio.create_task(self._ack_late(context, lines))
         try:
             await self._ack(context, node.answer_hello(len(lines)))
             while (request := await context.read()) is not EOF:
                 await self._records(request.records, lines, hello.public, context)
                 await _count_down(node, "cut_evidence_after", context)
         finally:
+            late.cancel()
             node.open_streams.discard(hello.session_id)
 
     async def _records(self, told: ev.Records, lines: list[bytes], public: bytes, context: Any) -> None:
         node = self._node
         node.records_in += len(told.lines)
-        node.largest_flight = max(node.largest_flight, sum(map(len, told.lines)))
+        node.bytes_unacked += sum(map(len, told.lines))
         for sequence, line in enumerate(told.lines, told.first_sequence):
             assert json.loads(line)["sequence"] == sequence
             if sequence <= len(lines):
@@ -333,10 +341,20 @@ class _Evidence(evidence_pb2_grpc.EvidenceServiceServicer):
         if node.lose_acks:
             node.lose_acks -= 1
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the ack was lost")
-        await self._ack(context, node.answer_records(len(lines)))
+        if node.may_ack.is_set():
+            await self._ack(context, node.answer_records(len(lines)))
+
+    async def _ack_late(self, context: Any, lines: list[bytes]) -> None:
+        """What was held back is acked when it may be."""
+        while True:
+            await self._node.may_ack.wait()
+            if self._node.bytes_unacked:
+                await self._ack(context, len(lines))
+            await asyncio.sleep(0.01)
 
     async def _ack(self, context: Any, mark: int) -> None:
         if not self._node.is_mute:
+            self._node.bytes_unacked = 0
             ack = ev.Ack(acked_sequence=mark, credit_bytes=self._node.credit)
             await context.write(ev.StreamResponse(ack=ack))
 

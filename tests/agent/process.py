@@ -1,4 +1,4 @@
-"""An agent in a process of its own that kills itself, once, at a point the test names: `-m tests.agent.process PORT DATA POINT`.
+"""An agent in a process of its own that kills itself, once, at a point that the test names.
 
 SIGKILL leaves no time for anything: what is on disk at that moment is all that the next process has.
 """

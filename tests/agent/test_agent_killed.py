@@ -18,6 +18,14 @@ from holdfast.core.canon import canonical
 from holdfast.core.result.ids import result_digest
 
 SEED = 20261116
+HANDED_IN = [
+    "outcome decided",
+    "completion emitted",
+    "completion spooled",
+    "completion acked",
+    "being removed",
+]
+"""Points after which a verdict that comes later, or was missed, makes a difference."""
 Start = Callable[[str], AgentProcess]
 
 
@@ -36,8 +44,10 @@ def start(node: FakeNode, tmp_path: Path) -> Iterator[Start]:
 
 
 @pytest.mark.rule("EVD-005", "EVD-006")
-@pytest.mark.parametrize("judges", [True, False], ids=["judged at once", "judged later"])
-@pytest.mark.parametrize("point", [point for point in POINTS if point != "never"])
+@pytest.mark.parametrize(
+    ("point", "judges"),
+    [(point, True) for point in POINTS if point != "never"] + [(point, False) for point in HANDED_IN],
+)
 async def test_an_agent_killed_at_any_stage_delivers_its_work_once(
     node: FakeNode, tmp_path: Path, start: Start, point: str, judges: bool
 ) -> None:

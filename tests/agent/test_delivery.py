@@ -11,7 +11,7 @@ from tests.agent.fake_node import FakeNode
 from tests.agent.house import comes, folders, made, working
 from tests.agent.test_agent_way import WAY
 
-from holdfast.agent.delivery import pieces
+from holdfast.agent.delivery import Delivery, pieces
 from holdfast.agent.runner import Agent
 from holdfast.spool import Batch
 from holdfast.spool.writer import Writer
@@ -20,6 +20,12 @@ from holdfast.spool.writer import Writer
 async def all_done(node: FakeNode, leases: list[bytes]) -> None:
     await comes(lambda: all(node.submissions[lease] for lease in leases), "every lease is handed in")
     await comes(lambda: all(node.told(lease)[-1:] == ["BLOCK_FENCE"] for lease in leases))
+
+
+def live_of(agent: Agent) -> Delivery:
+    live = agent.shipper._live
+    assert live is not None
+    return live
 
 
 def whole(node: FakeNode) -> None:
@@ -78,7 +84,7 @@ async def test_while_the_disk_hangs_nothing_is_sent(
 @pytest.mark.parametrize("messages", [1, 2, 3])
 async def test_streams_that_are_cut_again_and_again_lose_nothing(node: FakeNode, tmp_path: Path, messages: int) -> None:
     leases: list[bytes] = []
-    async with working(node, tmp_path, slots=20):
+    async with working(node, tmp_path, slots=20) as agent:
         for round_ in range(6):
             node.cut_evidence_after, node.cut_work_after = messages, messages + round_ % 3
             leases += [node.offer(f"{round_} {n}") for n in range(3)]
@@ -86,6 +92,8 @@ async def test_streams_that_are_cut_again_and_again_lose_nothing(node: FakeNode,
         node.cut_work_after = None
         await all_done(node, leases)
         await comes(lambda: not folders(tmp_path))
+        await comes(lambda: live_of(agent).is_delivered)
+        assert live_of(agent)._backoff.failures == 0, "progress makes the next pause short again"
     whole(node)
     assert len(node.hellos) > 6
 
@@ -150,8 +158,7 @@ async def test_a_lease_that_ended_while_nobody_listened_is_cleaned_up(node: Fake
 async def spooled(node: FakeNode, agent: Agent, count: int) -> list[bytes]:
     leases = [node.offer(f"job {n} {len(node.leases)}") for n in range(count)]
     await all_done(node, leases)
-    live = agent.shipper._live
-    assert live is not None
+    live = live_of(agent)
     await comes(lambda: live.is_delivered)
     return leases
 
@@ -176,8 +183,7 @@ async def test_a_mark_below_what_is_kept_is_told_and_not_passed_over(
 ) -> None:
     async with working(node, tmp_path) as agent:
         await spooled(node, agent, 3)
-        live = agent.shipper._live
-        assert live is not None
+        live = live_of(agent)
         await live.spool.compact()
         assert live.spool.first_available > 3
         node.answer_hello = lambda mark: 1
@@ -197,8 +203,7 @@ async def test_a_mark_above_what_was_spooled_is_never_stored(node: FakeNode, tmp
     node.answer_hello = lambda mark: mark + 1_000
     async with working(node, tmp_path) as agent:
         lease = node.offer("hello")
-        live = agent.shipper._live
-        assert live is not None
+        live = live_of(agent)
         await comes(lambda: live.stuck)
         assert "above the last spooled" in live.stuck
         assert live.spool.acked_sequence == 0
@@ -214,8 +219,7 @@ async def test_an_ack_above_what_was_sent_breaks_the_stream_and_is_never_stored(
     node.answer_records = lambda mark: mark + 1_000
     async with working(node, tmp_path) as agent:
         lease = node.offer("hello", "sleep", ms=50)
-        live = agent.shipper._live
-        assert live is not None
+        live = live_of(agent)
         await comes(lambda: len(node.hellos) >= 3, "it connects again")
         highest.append(live.spool.acked_sequence)
         assert highest[0] <= live.spool.spooled_sequence
@@ -234,8 +238,7 @@ async def test_an_ack_that_is_lower_than_the_last_changes_nothing(node: FakeNode
         node.answer_records = lambda mark: 0
         other = node.offer("other")
         await all_done(node, [other])
-        live = agent.shipper._live
-        assert live is not None
+        live = live_of(agent)
         assert live.spool.acked_sequence >= 1
     whole(node)
 
@@ -245,16 +248,17 @@ async def test_an_ack_that_is_lower_than_the_last_changes_nothing(node: FakeNode
 
 @pytest.mark.rule("EVD-001")
 async def test_no_more_is_on_its_way_than_the_node_gave_credit_for(node: FakeNode, tmp_path: Path) -> None:
-    node.credit = 1_000
-    await node.stop()
-    agent = made(node, tmp_path)
-    await agent.start()
-    for n in range(200):
-        await agent.shipper.emit("PROGRESS", {"n": n})
-    await node.start()
-    await comes(lambda: len(node.records()) == 200)
-    assert node.largest_flight <= 1_000
-    await agent.stop()
+    node.credit = 2_000
+    node.may_ack.clear()
+    async with working(node, tmp_path) as agent:
+        for n in range(200):
+            await agent.shipper.spool("PROGRESS", {"n": n})
+        await comes(lambda: node.records_in)
+        for _ in range(20):
+            await agent.client.register()  # as many ways there and back as would bring the next records
+        assert 1_000 < node.bytes_unacked <= 2_000
+        node.may_ack.set()
+        await comes(lambda: len(node.records()) == 200)
     whole(node)
 
 
@@ -285,8 +289,7 @@ async def abandoned(node: FakeNode, tmp_path: Path, count: int) -> str:
     for n in range(count):
         await agent.shipper.spool("PROGRESS", {"n": n})
     name = agent.shipper.live_session
-    live = agent.shipper._live
-    assert live is not None
+    live = live_of(agent)
     for each in [live, *agent.shipper._old]:
         await each.spool.aclose()
     await agent._dial.close()
@@ -363,8 +366,7 @@ async def test_sessions_sort_also_where_the_clock_went_back(
 async def test_when_the_session_ends_another_one_takes_over(node: FakeNode, tmp_path: Path) -> None:
     async with working(node, tmp_path) as agent:
         await all_done(node, [node.offer("before")])
-        live = agent.shipper._live
-        assert live is not None
+        live = live_of(agent)
         live.spool._stop_writing("a hole was found")
         await all_done(node, [node.offer("after")])
         assert agent.shipper.live_session > live.session

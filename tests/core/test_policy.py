@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.core.policy import ChainPolicy, Fault, Policy, ResultPolicy, faults
+from holdfast.core.policy import ChainPolicy, Fault, Policy, PriorityPolicy, ResultPolicy, faults
 from holdfast.core.policy.limits import OPTIONAL, ORDERED, RANGES
 from holdfast.core.values import Network
 
@@ -173,3 +173,11 @@ def test_a_policy_is_a_value_that_cannot_be_changed() -> None:
         DEVELOPMENT.chain_id = 2  # type: ignore[misc]
     assert ChainPolicy() == ChainPolicy()
     assert ResultPolicy().audit_window_days is None
+
+
+@pytest.mark.rule("PRI-002")
+def test_weights_whose_keys_would_not_fit_their_column_are_refused() -> None:
+    good = msgspec.structs.replace(DEVELOPMENT, priority=PriorityPolicy(age_ref_ms=200_000))
+    assert faults(good) == []
+    bad = msgspec.structs.replace(DEVELOPMENT, priority=PriorityPolicy(age_ref_ms=100_000))
+    assert [fault.path for fault in faults(bad)] == ["priority.w_age"]

@@ -34,7 +34,7 @@ def sound(way: Way) -> None:
     assert broken_queue(way.state.queue, way.state.ledger) == []
 
 
-@pytest.mark.rule("PRF-003", "RES-002")
+@pytest.mark.rule("PRF-003", "RES-002", "RES-007")
 def test_a_result_is_readable_from_the_block_after_its_own() -> None:
     way, job = walked()
     state = way.state

@@ -184,3 +184,15 @@ async def test_a_key_ends_by_the_later_of_wall_clock_and_last_batch() -> None:
         clock.monotonic += 100
         await house.mint()
         assert isinstance(await identify(house.desk, clock, token), Refused)
+
+
+async def test_a_key_that_is_held_to_some_methods_hands_out_none_that_reaches_further() -> None:
+    narrow = msgspec.structs.replace(OPERATOR, scopes=("key.*", "cap.*"))
+    wide = {"id": ID, "secret": HASH, "role": "operator"}
+    async with node() as house:
+        for scopes in ([], ["account.mint"], ["cap.*", "chain.*"]):
+            assert (await house.no(narrow, "key.make", **wide, scopes=scopes))[0] == "Forbidden"
+        await house.ask(narrow, "key.make", **wide, scopes=["cap.enqueue", "key.*"])
+        await house.ask(narrow, "key.rotate", id=ID, secret="ab" * 32)
+        await house.ask(OPERATOR, "key.make", **(wide | {"id": "f" * 16}))
+        assert (await house.no(narrow, "key.rotate", id="f" * 16, secret="cd" * 32))[0] == "Forbidden"

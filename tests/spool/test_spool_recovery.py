@@ -201,6 +201,17 @@ def test_an_old_senders_file_has_a_torn_tail_only_where_nothing_valid_follows(tm
     spool.close()
 
 
+@pytest.mark.rule("SP-006")
+@pytest.mark.parametrize("window", [1, 1 << 18])
+def test_behind_a_record_with_a_crc_one_without_is_damage(tmp_path: Path, window: int) -> None:
+    lines = written(tmp_path, [1, 1, 1, 1])
+    laid(tmp_path, b"".join([*lines[:2], v01_line(3), lines[3]]))
+    spool = opened(tmp_path, window=window)
+    assert replayed_until_hole(spool) == [1, 2]
+    assert "record 3 is damaged" in spool.damage
+    spool.close()
+
+
 @layouts
 @pytest.mark.rule("SP-ACK-001")
 @pytest.mark.parametrize(

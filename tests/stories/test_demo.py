@@ -88,7 +88,7 @@ def all_is_well(says: str) -> None:
     submitted, finished, lost, twice, survived, faults = map(int, re.findall(FIGURES, says, re.M)[-1])
     assert (submitted, finished, lost, twice) == (COUNT, COUNT, 0, 0)
     assert survived == faults == 2
-    assert "5 s leases" in says.splitlines()[0], "shortened times are said on the first line"
+    assert str(Pace.of(8)) in says.splitlines()[0], "shortened times are said on the first line"
     assert "\x1b" not in says, "a pipe gets no control codes"
     assert "▲ " not in says.split("jobs done twice")[1], "no check fails"
     for sentence in SENTENCES:
@@ -145,8 +145,8 @@ def test_a_process_that_ends_by_itself_fails_the_demo_with_its_last_words(tmp_pa
 
 def playing(folder: Path) -> tuple[subprocess.Popen[str], list[int]]:
     """A demo whose node and agents all run."""
-    demo = start("--seconds", "60", "--data", str(folder))
-    wait_for(lambda: (folder / "fir" / "spool").exists(), "the last agent is there")
+    demo = start("--seconds", "20", "--data", str(folder))
+    wait_for((folder / "fir" / "spool").exists, "the last agent is there")
     children = children_of(demo.pid)
     assert len(children) == 4, "a node and three agents"
     return demo, children

@@ -64,7 +64,7 @@ class State(msgspec.Struct):
     submissions: dict[LeaseId, bytes] = {}
     """Proof envelopes that wait for their verdict."""
     assignments: int = 0
-    """Leases ever given (MAT-005)."""
+    """Leases ever given."""
     results: dict[TaskId, Result] = {}
     """Those that a reorg could still unlink."""
     marks: dict[str, Mark] = {}
@@ -117,7 +117,7 @@ def digest(state: State) -> Digest:
     for name, entries in _later_parts(state):
         if entries:
             parts.append(name + _digest_of(entries))
-    return H("holdfast.state.v1", state.last_event, _pack((totals, state.owner)), *parts)
+    return H("holdfast.state.v1", state.last_event, _pack((totals, _owner(state))), *parts)
 
 
 def _later_parts(state: State) -> tuple[tuple[bytes, Mapping[Any, object]], ...]:
@@ -134,6 +134,12 @@ def _later_parts(state: State) -> tuple[tuple[bytes, Mapping[Any, object]], ...]
         (b"results", state.results),
         (b"marks", state.marks),
     )
+
+
+def _owner(state: State) -> tuple[object, ...] | None:
+    """As it was packed from the beginning: what an owner's event says besides is a matter of that moment."""
+    owner = state.owner
+    return None if owner is None else (1, owner.epoch, owner.owner, owner.door)
 
 
 def _totals(ledger: Ledger) -> tuple[Height, int, int, int]:

@@ -83,12 +83,13 @@ def why_not_allowed(visitor: Visitor, name: str, method: Method) -> Refused | No
     if visitor.role not in method.roles:
         may = ", ".join(sorted(method.roles))
         return Refused("SEC-001", f"{name} is for {may}, this key is a {visitor.role}'s", name="Forbidden")
-    if visitor.scopes and not any(_covers(scope, name) for scope in visitor.scopes):
+    if visitor.scopes and not any(covers(scope, name) for scope in visitor.scopes):
         return Refused("SEC-001", f"{name} is outside of this key's scopes", " ".join(visitor.scopes), "Forbidden")
     return None
 
 
-def _covers(scope: str, name: str) -> bool:
+def covers(scope: str, name: str) -> bool:
+    """Whether a scope lets its holder do this; `group.*` covers what is in the group, and itself."""
     return scope == name or (scope.endswith(".*") and name.startswith(scope[:-1]))
 
 

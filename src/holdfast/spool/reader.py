@@ -122,7 +122,7 @@ class Reader:
         self, file: File, segment: Segment, following: int, last: int, offset: int, end: int
     ) -> tuple[int, int]:
         """Go on behind a hole that an operator has released; raise at any other."""
-        found = seek.next_valid(file, offset, end, end)
+        found = seek.next_valid(file, offset + 1, end, end)  # the line at `offset` is the one that does not fit
         while found is not None and found[1] < following:
             found = seek.next_valid(file, found[0] + 1, end, end)
         until = last if found is None or found[1] > last else found[1] - 1

@@ -77,9 +77,15 @@ def _finish(life: Life) -> None:
     life.open()
 
 
-def _compact(life: Life) -> None:
+def _compact_while_writing(life: Life) -> None:
+    life.emit(2)
+    life.compact()
+
+
+def _ack_again(life: Life) -> None:
+    """An old ack comes late."""
     if life.spool is not None:
-        life.spool.compact()
+        life.spool.ack(1)
         life.step()
 
 
@@ -89,7 +95,9 @@ DEEDS: dict[str, Callable[[Life], None]] = {
     "B": _emit(3),
     "A": lambda life: life.ack(life.spool.spooled_sequence if life.spool else 0),
     "H": lambda life: life.ack(_unacked(life)),
-    "C": _compact,
+    "L": _ack_again,
+    "C": Life.compact,
+    "X": _compact_while_writing,
     "R": _reopen,
     "K": _kill,
     "T": _torn(0.5),
@@ -175,7 +183,7 @@ class Explorer:
         if depth:
             self._killed(life, key, tears)
         for content in contents(life.disk, tears):
-            digest = _digest(content)
+            digest = digest_of(content)
             if self._is_new("power cut" if depth else "second power cut", digest, key):
                 self._revive(SimulatedDisk(content, life.disk.capacity), promises, depth)
 
@@ -185,7 +193,7 @@ class Explorer:
         names = [(one.name, one.gone) for one in disk.changes]
         if not unsure and not names:
             return  # the same as a power cut
-        digest = blake2b(repr((unsure, names)).encode() + _digest(disk.content()), digest_size=12).digest()
+        digest = blake2b(repr((unsure, names)).encode() + digest_of(disk.content()), digest_size=12).digest()
         if self._is_new("kill", digest, key):
             self._revive(disk.copied(), life.promises, 1)
 
@@ -212,7 +220,7 @@ class Explorer:
         life.look()
 
 
-def _digest(content: Content) -> bytes:
+def digest_of(content: Content) -> bytes:
     known = blake2b(digest_size=12)
     for name, raw in content:
         known.update(b"%d %s %d\0" % (len(name), name.encode(), len(raw)))

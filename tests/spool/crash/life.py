@@ -15,13 +15,14 @@ from tests.spool.spools import StandingClock
 from holdfast.spool import Corrupt, Mode, Refused, Spool, SpoolPolicy, Ticket, Unavailable
 from holdfast.spool.names import RESERVE
 
-CHANNEL, SESSION = "c", "s"
+CHANNEL = "c"
 
 
 class Setup(NamedTuple):
     """Which layout, which limits."""
 
     name: str
+    """Also the session's."""
     segment_bytes: int | None = None
     policy: SpoolPolicy = SpoolPolicy(channel_bytes_max=1 << 20, reserve_bytes=64)
     mode: Mode = Mode.GROUP
@@ -108,7 +109,7 @@ class Life:
         promises.openings += 1
         return Spool.open(
             CHANNEL,
-            SESSION,
+            setup.name,
             root=ROOT,
             policy=setup.policy,
             mode=setup.mode,
@@ -123,7 +124,7 @@ class Life:
     def _look_at_the_reserve(self) -> None:
         """Whoever may emit knows that the last word has its place, unless what was there before left none."""
         sizes = {name: len(inode.live) for name, inode in self.disk.names.items()}
-        held, policy = sizes.pop(f"{SESSION}{RESERVE}", 0), self.setup.policy
+        held, policy = sizes.pop(f"{self.setup.name}{RESERVE}", 0), self.setup.policy
         if self.is_strict and sum(sizes.values()) + policy.reserve_bytes <= policy.channel_bytes_max:
             laws.reserve(held, policy.reserve_bytes)
 
@@ -158,6 +159,25 @@ class Life:
             return
         self.promises.ack_told = max(self.promises.ack_told, sequence)
         self.spool.ack(sequence)
+        self.step()
+
+    def compact(self) -> None:
+        """Drop what is acked, and let the writer write while the copy is made, as it would in its own thread."""
+        spool = self.spool
+        if spool is None:
+            return
+        spool.compact()
+        before, outer = self.disk.calls, self.point
+
+        def meanwhile() -> None:
+            outer()
+            if self.disk.verbs[-1] == "create" and self.disk.calls > before:
+                self.point = outer
+                spool.writer.step()
+
+        self.point = meanwhile
+        spool.keeper.step()
+        self.point = outer
         self.step()
 
     def close(self, *, final: bool = False) -> None:

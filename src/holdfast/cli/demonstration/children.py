@@ -16,7 +16,7 @@ from typing import Final
 
 from holdfast.config import Config
 
-STOP_S: Final = 20.0
+STOP_S, ALONE_S = 20.0, 2.0
 RUN_S: Final = 60.0
 HOLDFAST: Final = (sys.executable, "-c", "from holdfast.cli import main; main()")
 
@@ -36,11 +36,15 @@ class Children:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        for child in self._running.values():
-            if child.poll() is None:
-                child.terminate()
-        for name in list(self._running):
-            self._wait(name)
+        """The node last: agents that stop still have something to tell it. Without a node they could only wait."""
+        within_s = STOP_S if "node" in self._running else ALONE_S
+        for names in ([name for name in self._running if name != "node"], ["node"]):
+            running = [name for name in names if name in self._running]
+            for name in running:
+                if self._running[name].poll() is None:
+                    self._running[name].terminate()
+            for name in running:
+                self._wait(name, within_s)
 
     def start_node(self, config: Config, settings: Mapping[str, object]) -> int:
         """`settings` are those that differ from what a node does by itself, by their names."""
@@ -103,10 +107,10 @@ class Children:
             )
         return self._running[name].pid
 
-    def _wait(self, name: str) -> int:
+    def _wait(self, name: str, within_s: float = STOP_S) -> int:
         child = self._running.pop(name)
         try:
-            return child.wait(STOP_S)
+            return child.wait(within_s)
         except subprocess.TimeoutExpired:
             child.kill()
             return child.wait()

@@ -101,7 +101,7 @@ class Leasing(Admitting, Registry, Protocol):
     submissions: dict[LeaseId, bytes]
     """Proof envelopes that wait for their verdict."""
     assignments: int
-    """Leases ever given (MAT-005)."""
+    """Leases ever given."""
 
 
 def due_ms(lease: Lease) -> int:

@@ -169,6 +169,8 @@ def faults(policy: Policy) -> list[Fault]:
     found += _out_of_order(policy, spoiled)
     found += _reorg_cut_off(policy, spoiled)
     found += _contradictions(policy)
+    if not any(path.startswith("priority.") for path in spoiled):
+        found += _keys_too_large(policy)
     return found
 
 
@@ -209,15 +211,18 @@ def _reorg_cut_off(policy: Policy, spoiled: frozenset[str]) -> Iterator[Fault]:
             yield Fault(path, says, f"set it to {-(-finality_ms // unit_ms)} or lower chain.finality_depth", REORG)
 
 
+def _keys_too_large(policy: Policy) -> Iterator[Fault]:
+    """PRI-002: a key is stored in 64 bits, with its sign."""
+    rank = policy.priority
+    highest = (rank.w_fee + rank.w_size + rank.w_tier) * WHOLE + rank.w_age * (AGE_MS_MAX * WHOLE // rank.age_ref_ms)
+    if highest >= 2**63:
+        yield Fault("priority.w_age", "keys of the year 2100 would not fit 64 bits", "lower w_* or raise age_ref_ms")
+
+
 def _contradictions(policy: Policy) -> Iterator[Fault]:
     rank, match = policy.priority, policy.match
     if not any((rank.w_fee, rank.w_age, rank.w_size, rank.w_tier)):
         yield Fault("priority", "all weights are 0: every job would rank the same", "give one of w_* a weight")
-    highest = (rank.w_fee + rank.w_size + rank.w_tier) * WHOLE + rank.w_age * (
-        AGE_MS_MAX * WHOLE // max(1, rank.age_ref_ms)
-    )
-    if highest >= 2**63:
-        yield Fault("priority.w_age", "keys of the year 2100 would not fit 64 bits", "lower w_* or raise age_ref_ms")
     if bool(match.requester_window_ms) != bool(match.requester_window_jobs_max):
         says = "a window needs both a length and a number of jobs"
         yield Fault("match.requester_window_ms", says, "set requester_window_jobs_max too, or both to 0")

@@ -11,7 +11,7 @@ from holdfast.core.act import Act
 from holdfast.core.key import Key, Role
 from holdfast.core.refusal import Refused
 from holdfast.core.values import KeyId, Tier
-from holdfast.doors.desk import EVERYBODY, OPERATORS, READERS, Desk, Method, Visitor, nearest
+from holdfast.doors.desk import EVERYBODY, OPERATORS, READERS, Desk, Method, Visitor, covers, nearest
 from holdfast.doors.methods.money import Done, act, done
 from holdfast.doors.methods.node import Nothing
 
@@ -45,7 +45,7 @@ def shown(found: Key) -> KeyShown:
 
 
 async def _make(desk: Desk, visitor: Visitor, asked: key.MakeKey) -> Done | Refused:
-    if no := _why_not_scopes(asked.scopes):
+    if no := _why_not_scopes(asked.scopes) or _why_not_wider(visitor, asked.scopes):
         return no
     return done(await desk.submit(Act(visitor.name, "key.make", asked)))
 
@@ -58,6 +58,22 @@ def _why_not_scopes(scopes: tuple[str, ...]) -> Refused | None:
         if scope not in METHODS and scope not in groups:
             hint = nearest(scope, [*METHODS, *groups])
             return Refused("SEC-001", f"scopes: no method {scope!r:.80}", hint, "InvalidParams")
+    return None
+
+
+async def _rotate(desk: Desk, visitor: Visitor, asked: key.RotateKey) -> Done | Refused:
+    """A new secret is as good as a new key: it takes as much to hand one out."""
+    scopes = await desk.source.ask(lambda state: tuple(k.scopes.split()) if (k := state.keys.get(asked.id)) else None)
+    if scopes is not None and (no := _why_not_wider(visitor, scopes)):
+        return no
+    return done(await desk.submit(Act(visitor.name, "key.rotate", asked)))
+
+
+def _why_not_wider(visitor: Visitor, scopes: tuple[str, ...]) -> Refused | None:
+    """SEC-001: whoever is held to some methods cannot make a key that may do more."""
+    if visitor.scopes and not (scopes and all(any(covers(own, each) for own in visitor.scopes) for each in scopes)):
+        hint = f"name scopes within {' '.join(visitor.scopes)}"
+        return Refused("SEC-001", "the new key would reach further than this one", hint, "Forbidden")
     return None
 
 
@@ -76,7 +92,7 @@ METHODS: Final[dict[str, Method]] = {
         "Give a key another secret; the one before stays good for a while.",
         key.RotateKey,
         Done,
-        act("key.rotate", lambda asked: asked),
+        _rotate,
         OPERATORS,
         is_write=True,
     ),

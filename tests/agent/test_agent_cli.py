@@ -1,0 +1,177 @@
+"""`holdfast agent` on the command line: it says who it is and what is missing, works, and ends well when told to."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import grpc
+import msgspec
+import pytest
+from tests.agent.fake_node import FakeNode
+from tests.agent.house import comes, folders, settings_for
+from tests.doors.grpc_house import tls_folder
+from tests.stories.agent import free_ports
+from tests.stories.node import HOLDFAST, NodeProcess
+
+from holdfast.adapters.keys.signing import SigningKey
+from holdfast.agent.settings import faults
+from holdfast.client import Client
+from holdfast.core.canon import canonical
+from holdfast.core.provider.record import provider_id
+
+Start = Callable[..., subprocess.Popen[bytes]]
+
+
+def flags(port: int, data: Path, **other: str) -> list[str]:
+    told = {"node": f"127.0.0.1:{port}", "data": str(data), "name": "oak", "account": "oak", "model": "echo"} | other
+    return [word for name, value in told.items() for word in (f"--{name.replace('_', '-')}", value)]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    begun: list[subprocess.Popen[bytes]] = []
+
+    def start(port: int, **other: str) -> subprocess.Popen[bytes]:
+        command = [str(HOLDFAST), "agent", *flags(port, tmp_path / "agent", **other)]
+        with (tmp_path / "out").open("wb") as out, (tmp_path / "log").open("ab") as log:
+            begun.append(subprocess.Popen(command, stdout=out, stderr=log, stdin=subprocess.DEVNULL))
+        return begun[-1]
+
+    yield start
+    for process in begun:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+async def ended(process: subprocess.Popen[bytes]) -> int:
+    return await asyncio.to_thread(process.wait, 30)
+
+
+async def test_an_agent_says_who_it_is_and_what_is_missing(node: FakeNode, tmp_path: Path, start: Start) -> None:
+    node.status, node.stake = "REGISTERED", 4_000
+    agent = start(node.port)
+    out = tmp_path / "out"
+    await comes(lambda: "to get work" in out.read_text())
+    key = SigningKey.load(tmp_path / "agent" / "keys" / "agent.pem")
+    id_ = provider_id(key.public).hex()
+    assert out.read_text().splitlines() == [
+        f"provider {id_}",
+        "known to the node as REGISTERED, with 4000 of 10000 at stake",
+        f"  to get work: holdfast provider stake {id_} 6000",
+    ]
+    node.status, node.stake = "ACTIVE", 10_000
+    await comes(lambda: "active, with 10000 at stake" in out.read_text())
+    agent.send_signal(signal.SIGTERM)
+    assert await ended(agent) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_an_agent_that_is_told_to_stop_finishes_its_work(
+    node: FakeNode, tmp_path: Path, start: Start, number: signal.Signals
+) -> None:
+    agent = start(node.port, model="sleep")
+    lease = node.offer("hello", "sleep", ms=300)
+    await comes(lambda: "EXECUTION_STARTED" in node.told(lease))
+    agent.send_signal(number)
+    assert await ended(agent) == 0
+    assert node.submissions[lease] == 1
+    assert node.records()[-1]["payload_type"] == "CHANNEL_TERMINATED"
+
+
+@pytest.mark.rule("SEC-001")
+async def test_an_agent_speaks_tls_with_a_node_whose_authority_it_knows(tmp_path: Path, start: Start) -> None:
+    pair, node = tls_folder(tmp_path / "tls"), FakeNode()
+    shown = [(pair.key.read_bytes(), pair.certificate.read_bytes())]
+    await node.start(grpc.ssl_server_credentials(shown))
+    try:
+        agent = start(node.port, ca=str(tmp_path / "tls" / "ca.pem"))
+        lease = node.offer("hello")
+        await comes(lambda: node.submissions[lease])
+        agent.send_signal(signal.SIGTERM)
+        assert await ended(agent) == 0
+    finally:
+        await node.stop()
+
+
+async def test_a_second_agent_on_the_same_folder_is_refused(node: FakeNode, tmp_path: Path, start: Start) -> None:
+    start(node.port)
+    await comes(lambda: node.connected)
+    assert await ended(start(node.port)) == 75
+    assert "another agent works in" in (tmp_path / "log").read_text()
+
+
+async def test_a_real_node_gives_work_to_an_agent_with_a_stake(tmp_path: Path, start: Start) -> None:
+    (port,) = free_ports(1)
+    doors = {"HOLDFAST_GRPC__ENABLED": "true", "HOLDFAST_GRPC__PORT": str(port)}
+    quick = {"HOLDFAST_POLICY__CHAIN__BLOCK_MS": "100", "HOLDFAST_POLICY__RESULT__SERVE_BYTES": "true"}
+    node = NodeProcess(tmp_path / "data", "node", doors | quick)
+    try:
+        await node.up()
+        agent, out = start(port, price="3"), tmp_path / "out"
+        await comes(lambda: "to get work: " in out.read_text())
+        command = out.read_text().partition("to get work: holdfast ")[2].split()
+        staking = [str(HOLDFAST), *command, "--mint", "--data", str(node.data)]
+        await asyncio.to_thread(subprocess.run, staking, check=True, stdout=subprocess.DEVNULL)
+        await comes(lambda: "active, with 10000 at stake" in out.read_text())
+        async with Client(node.data) as client:
+            await client.mint(bytes(32), "alice", 1_000)
+            payload = {"kind": "AI", "spec": {"model": "echo", "prompt": "hello"}}
+            receipt = await client.enqueue(payload, 100, "alice", "a key")
+            await client.wait(receipt["task_id"])
+            assert await client.result(receipt["task_id"]) == canonical("hello")
+        await comes(lambda: not folders(tmp_path / "agent"))
+        agent.send_signal(signal.SIGTERM)
+        assert await ended(agent) == 0
+    finally:
+        node.end()
+
+
+# ------------------------------------------------------------------------------------------------ bad settings
+
+
+def refused(*words: str) -> str:
+    environ = os.environ | {"NO_COLOR": "1"}
+    done = subprocess.run([str(HOLDFAST), "agent", *words], check=False, capture_output=True, text=True, env=environ)
+    assert done.returncode == 2, done.stderr
+    return done.stderr
+
+
+@pytest.mark.rule("SEC-001")
+def test_every_fault_of_the_settings_is_named_at_once(tmp_path: Path) -> None:
+    said = refused(*flags(1, tmp_path / "a", node="nowhere", account="A!", model="gpt", slots="0"))
+    for fault in ("node: 'nowhere' is not HOST:PORT", "account: ", "model: no executor gpt", "slots: 0 is not in 1"):
+        assert f"holdfast: SEC-001: {fault}" in said
+    assert not (tmp_path / "a").exists(), "nothing was begun"
+
+
+@pytest.mark.rule("SEC-001")
+def test_work_does_not_cross_a_network_in_plain_text(tmp_path: Path) -> None:
+    assert "there is no TLS" in refused(*flags(1, tmp_path / "a", node="node.example:8452"))
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [
+        ("node", "localhost:1", "localhost:0"),
+        ("node", "[::1]:65535", "[::1]:65536"),
+        ("name", "x" * 64, "x" * 65),
+        ("name", "x", ""),
+        ("slots", 1, 0),
+        ("slots", 10_000, 10_001),
+        ("price", 0, -1),
+        ("region", "x" * 64, "x" * 65),
+        ("models", ("echo",), ()),
+        ("drain_ms", 0, -1),
+        ("retry_base_ms", 1, 0),
+    ],
+)
+def test_settings_are_good_up_to_their_bounds(name: str, good: object, bad: object, tmp_path: Path) -> None:
+    settings = settings_for(FakeNode(), tmp_path)
+    assert list(faults(msgspec.structs.replace(settings, **{name: good}))) == []
+    assert len(list(faults(msgspec.structs.replace(settings, **{name: bad})))) == 1

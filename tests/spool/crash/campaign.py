@@ -1,0 +1,78 @@
+"""Which histories are walked through on which layout: a share every day, many more in full."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from tests.spool.crash.explore import Explorer, words
+from tests.spool.crash.life import Setup
+from tests.spool.crash.rot import Rot
+
+from holdfast.spool import Mode, SpoolPolicy
+
+logging.getLogger("holdfast.spool").setLevel(logging.CRITICAL)  # a full disk is no news here
+
+CAPPED = SpoolPolicy(channel_bytes_max=3_000, reserve_bytes=600)
+ROOMY = SpoolPolicy(channel_bytes_max=1 << 20, reserve_bytes=600)
+PLAIN, SEGMENTS, ONE = Setup("plain"), Setup("segments", 500), Setup("one-segment", 4_096)
+SETUPS = {
+    setup.name: setup
+    for setup in (
+        PLAIN,
+        SEGMENTS,
+        ONE,
+        Setup("always-near-window", None, mode=Mode.ALWAYS, window=64),
+        Setup("capped", None, CAPPED),
+        Setup("capped-segments", 600, CAPPED),
+        Setup("full-disk", None, ROOMY, capacity=2_600),
+        Setup("full-disk-segments", 600, ROOMY, capacity=3_000),
+    )
+}
+COMMON, AT_THE_CAP = "EBAHLCXRKTUF", "EAHCRTOF"
+
+
+class Plan(NamedTuple):
+    """For one setup: which letters, how long the words of crashes and of faults, in how many places a write is torn."""
+
+    letters: str
+    crashes: int
+    faults: int
+    tears: int
+
+
+def plan(setup: Setup, *, full: bool) -> Plan:
+    """Every day all words of two deeds, in full all of three."""
+    letters = COMMON if setup.policy not in (CAPPED, ROOMY) else AT_THE_CAP
+    if full:
+        return Plan(letters, 3, 2, 4)
+    return Plan(letters, 2, 1, 1)
+
+
+def explored(setup: Setup, chosen: Plan) -> Explorer:
+    """All of a plan; a law that does not hold is raised."""
+    explorer = Explorer(setup, chosen.tears)
+    for _, step in steps(explorer, chosen):
+        step()
+    return explorer
+
+
+def steps(explorer: Explorer, chosen: Plan) -> Iterator[tuple[str, Callable[[], object]]]:
+    """Short words first, each with its crashes and its faults."""
+    for word in words(chosen.letters, max(chosen.crashes, chosen.faults)):
+        if len(word) <= chosen.crashes + 1:
+            yield f"crashes in {word}", lambda word=word: explorer.history(word)
+        if len(word) <= chosen.faults + 1:
+            yield f"faults in {word}", lambda word=word: explorer.faults(word)
+
+
+ROTTEN = ("oBEBE", "oBEHE", "oBAXEE", "oTEEB")
+
+
+def rotten(setup: Setup, every: int) -> Rot:
+    """Damage in what each of these histories leaves."""
+    rot = Rot(setup, every)
+    for word in ROTTEN:
+        rot.damaged(word)
+    return rot
