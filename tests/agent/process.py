@@ -27,6 +27,8 @@ from holdfast.agent.shipper import Shipper
 from holdfast.agent.work import WorkFolder
 from holdfast.core.job.spec import Payload
 from holdfast.core.values import Kind
+from holdfast.spool import Ticket
+from holdfast.spool.record import BLOCK_FENCE
 
 REPOSITORY = Path(__file__).parents[2]
 DIED = "died"
@@ -74,12 +76,16 @@ def before(kind: type, name: str, data: Path) -> None:
 
 
 def after_ack(data: Path) -> None:
-    """Die when the completion is acked: when the node has all that is spooled, and that is among it."""
+    """Die when the ack of all that there is to say is on disk: the spool will not know any more what was told."""
     real = Delivery.take_ack
 
     def then(self: Delivery, sequence: int) -> None:
         real(self, sequence)
-        if any(COMPLETED.encode() in line for line in self.spool.replay(0)) and self.is_delivered:
+        told = b"".join(self.spool.replay(0))
+        if COMPLETED.encode() in told and BLOCK_FENCE.encode() in told and self.is_delivered:
+            stored = self.spool.ack(sequence)
+            assert isinstance(stored, Ticket)
+            assert stored.wait(10)
             die(data)
 
     Delivery.take_ack = then  # type: ignore[method-assign]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.agent.fake_node import FakeNode
@@ -178,9 +177,7 @@ async def test_a_node_that_says_less_than_it_had_acked_gets_the_rest_again(node:
 
 
 @pytest.mark.rule("SP-ACK-004")
-async def test_a_mark_below_what_is_kept_is_told_and_not_passed_over(
-    node: FakeNode, tmp_path: Path, caplog: Any
-) -> None:
+async def test_a_mark_below_what_is_kept_is_told_and_not_passed_over(node: FakeNode, tmp_path: Path) -> None:
     async with working(node, tmp_path) as agent:
         await spooled(node, agent, 3)
         live = live_of(agent)
@@ -227,6 +224,21 @@ async def test_an_ack_above_what_was_sent_breaks_the_stream_and_is_never_stored(
         await all_done(node, [lease])
     acks = [file.read_text() for file in (tmp_path / "spool").rglob("*.ack")]
     assert not any("acked_sequence=10" in text for text in acks)
+    whole(node)
+
+
+@pytest.mark.rule("SP-ACK-004")
+async def test_an_ack_of_records_that_wait_for_credit_is_never_stored(node: FakeNode, tmp_path: Path) -> None:
+    """They are spooled, so the spool itself would take it; but they were never sent."""
+    node.credit, node.answer_records = 1_000, lambda mark: mark + 50
+    async with working(node, tmp_path) as agent:
+        for n in range(200):
+            await agent.shipper.spool("PROGRESS", {"n": n})
+        await comes(lambda: len(node.hellos) >= 3)
+        session = agent.shipper.live_session
+        assert live_of(agent).spool.acked_sequence <= len(node.evidence[session]) < 200
+        node.answer_records = lambda mark: mark
+        await comes(lambda: len(node.evidence[session]) == 200, "and nothing is missing in the end")
     whole(node)
 
 
@@ -312,17 +324,21 @@ async def test_older_sessions_are_replayed_oldest_first_beside_the_live_one(node
 
 
 @pytest.mark.rule("EVD-004")
-async def test_an_old_session_that_is_stuck_holds_up_nobody(node: FakeNode, tmp_path: Path) -> None:
+async def test_an_old_session_that_is_stuck_holds_up_nobody(
+    node: FakeNode, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     stuck, good = await abandoned(node, tmp_path, 3), await abandoned(node, tmp_path, 4)
     file = tmp_path / "spool"
     path = next(file.rglob(f"{stuck}.spool.jsonl"))
     lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(lines[0] + b"#" * len(lines[1]) + lines[2])
+    path.write_bytes(lines[0] + b"#" * (len(lines[1]) - 1) + b"\n" + lines[2])
     async with working(node, tmp_path):
         lease = node.offer("hello")
         await all_done(node, [lease])
         await comes(lambda: len(node.evidence.get(good, [])) == 4)
-    assert len(node.evidence[stuck]) <= 1
+    assert len(node.evidence[stuck]) == 1, "up to the hole and no further"
+    assert [hello.session_id for hello in node.hellos].count(stuck) == 1
+    assert "SP-CRASH-002: record 2 is damaged" in capsys.readouterr().out
 
 
 @pytest.mark.rule("EVD-004")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import json
 import stat
@@ -16,6 +17,7 @@ from tests.core.blocks import SEAL
 from tests.core.books import some_id
 from tests.simulated.world import World
 
+import holdfast
 from holdfast.client import Client, NodeRefused, NodeUnreachable
 from holdfast.core.refusal import Corrupt, Refused, Unavailable
 from holdfast.core.state import digest
@@ -140,6 +142,21 @@ async def test_a_failure_inside_gives_nothing_away(engine: Engine) -> None:
     assert raw is not None
     assert error_of(json.loads(raw))[0] == "Internal"
     assert b"swordfish" not in raw
+
+
+def names_in(source: str) -> set[str]:
+    """Names that refusals get in this text: the fourth argument of Refused, or its `name`."""
+    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    refusals = [call for call in calls if getattr(call.func, "id", "") == "Refused"]
+    told = [arg for call in refusals for arg in (*call.args[3:4], *(k.value for k in call.keywords if k.arg == "name"))]
+    return {arg.value for arg in told if isinstance(arg, ast.Constant)}
+
+
+def test_every_name_that_is_written_down_anywhere_has_an_answer() -> None:
+    source = Path(holdfast.__file__).parent
+    used = set().union(*(names_in(path.read_text("utf-8")) for path in source.rglob("*.py")))
+    assert {"NotFound", "Forbidden", "SpoolFull"} <= used
+    assert used - ANSWERS.keys() == set()
 
 
 def test_every_name_a_refusal_uses_has_an_answer() -> None:

@@ -74,7 +74,7 @@ def with_its_children(group: int) -> None:
 
 @pytest.mark.timeout(180)
 @pytest.mark.rule("RPC-001", "SEC-001", "CHN-001", "CHN-003", "CHN-006", "JOB-002", "JOB-006", "EVT-001")
-@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+@pytest.mark.parametrize("store", ["sqlite", pytest.param("postgres", marks=pytest.mark.full)])
 def test_the_readme_leads_from_nothing_to_a_chain_that_is_verified_without_a_node(place: Place, store: str) -> None:
     environ = on_postgres(place.address) if store == "postgres" else {}
     before, start, key, job, receipt, events, back, check = walked(place.folder, environ)

@@ -82,7 +82,7 @@ class Delivery:
                 raise Broken("the node did not begin with a challenge")
             await write_to(call, pb.StreamRequest(hello=self._hello(first.challenge.nonce)))
             begin = self._begin(_ack_in(await read_from(call)))
-            if begin is not None and not (until_delivered and self.is_delivered):
+            if begin is not None:
                 await _Sending(self, call, *begin).run(until_delivered=until_delivered)
         finally:
             call.cancel()

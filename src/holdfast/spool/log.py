@@ -66,6 +66,8 @@ class Log:
         self.tape = tape
         """None before the first segment, and after a failure: then the next record begins a new one."""
         self.segment_bytes = segment_bytes
+        self._is_drop_unsure = False
+        """The last file that was let go could come back in a crash, because the folder's sync failed."""
         self._lock = threading.Lock()
         self.names = threading.Lock()
         """Held while a name changes its file and the view does not say so yet: readers open files under it."""
@@ -146,12 +148,16 @@ class Log:
 
     def drop_first(self) -> None:
         """Let go of the oldest file, which is not the one written to. Oldest first, each for good before the next."""
+        if self._is_drop_unsure:
+            self.disk.sync_folder(self.place.folder)
         with self.names, self._lock:
             segment = self.view.segments[0]
             assert len(self.view.segments) > 1
             self.view = View(self.view.segments[1:], self.view.spooled, self.view.end)
+        self._is_drop_unsure = True
         remove(self.disk, segment.path)
         self.disk.sync_folder(self.place.folder)
+        self._is_drop_unsure = False
 
     def open_for(self, sequence: int) -> tuple[Segment, int, int, Handle | None] | None:
         """The file that holds this spooled record: with its last record, its end and a handle to read it.

@@ -122,8 +122,8 @@ class Reader:
         self, file: File, segment: Segment, following: int, last: int, offset: int, end: int
     ) -> tuple[int, int]:
         """Go on behind a hole that an operator has released; raise at any other."""
-        found = seek.next_valid(file, offset + 1, end, end)  # the line at `offset` is the one that does not fit
-        while found is not None and found[1] < following:
+        found = seek.next_valid(file, offset, end, end)
+        while found is not None and (found[1] < following or found == (offset, following)):
             found = seek.next_valid(file, found[0] + 1, end, end)
         until = last if found is None or found[1] > last else found[1] - 1
         if not self._is_released(following, until):

@@ -14,7 +14,7 @@ from holdfast.spool import Mode, SpoolPolicy
 
 logging.getLogger("holdfast.spool").setLevel(logging.CRITICAL)  # a full disk is no news here
 
-CAPPED = SpoolPolicy(channel_bytes_max=3_000, reserve_bytes=600)
+CAPPED = SpoolPolicy(channel_bytes_max=3_500, reserve_bytes=1_200)
 ROOMY = SpoolPolicy(channel_bytes_max=1 << 20, reserve_bytes=600)
 PLAIN, SEGMENTS, ONE = Setup("plain"), Setup("segments", 500), Setup("one-segment", 4_096)
 SETUPS = {

@@ -84,9 +84,7 @@ def _compact_while_writing(life: Life) -> None:
 
 def _ack_again(life: Life) -> None:
     """An old ack comes late."""
-    if life.spool is not None:
-        life.spool.ack(1)
-        life.step()
+    life.ack(1)
 
 
 DEEDS: dict[str, Callable[[Life], None]] = {

@@ -150,7 +150,10 @@ class Life:
         return True
 
     def step(self) -> None:
+        """Until nothing is left to do."""
         if self.spool is not None:
+            while self.spool.writer.step():
+                self.note()
             self.spool.step()
             self.note()
 

@@ -43,23 +43,25 @@ class Rot(Explorer):
         spool = life._opened()
         if isinstance(spool, Refused):
             raise Broken("it opens", str(spool))
-        lines, is_told = _replayed(spool)
+        lines, is_told = _replayed(spool, truth.ack_told)
         known = _mark(content, truth)
-        for sequence, line in enumerate(lines, truth.ack_told + 1):
-            if truth.lines.get(sequence) != line:
-                raise Broken(LOUD, f"record {hurt} is damaged, {sequence} was replayed as {line[-60:]!r}")
-            if sequence >= hurt > truth.ack_told:
-                raise Broken(LOUD, f"record {hurt} is damaged, {sequence} was replayed")
+        for wanted, line in enumerate(lines, truth.ack_told + 1):
+            if truth.lines.get(wanted) != line or wanted >= hurt > truth.ack_told:
+                raise Broken(LOUD, f"record {hurt} is damaged; where {wanted} should be, {line[-60:]!r} was replayed")
         if truth.ack_told < hurt <= known and not is_told:
             raise Broken(LOUD, f"record {hurt} is damaged, {known} was durable, nobody was told")
         if spool.damage and not isinstance(spool.emit("BLOCK_START", {}), Refused):
             raise Broken(LOUD, "a damaged session takes records")
 
 
-def _replayed(spool: Spool) -> tuple[list[bytes], bool]:
+def _replayed(spool: Spool, receiver_has: int) -> tuple[list[bytes], bool]:
+    """As a sender does it: agree with the receiver, then replay. True where that was told to be impossible."""
     found: list[bytes] = []
+    after = spool.agree(receiver_has)
+    if isinstance(after, Refused):
+        return found, True
     try:
-        found.extend(spool.replay())
+        found.extend(spool.replay(after))
     except Corrupt:
         return found, True
     return found, False

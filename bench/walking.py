@@ -1,0 +1,183 @@
+"""A node and its agents as real processes, jobs handed over to them, and when each job was at which station."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import count
+from typing import Any
+
+import msgspec
+from tests.stories.agent import AgentProcess, free_ports
+from tests.stories.node import NodeProcess, on_postgres
+
+from bench.stores import Spot
+from holdfast.client import Client
+
+PATIENCE_S = 120.0
+BLOCK_MS = 200
+SLOTS = 16
+SETTINGS = {
+    "HOLDFAST_POLICY__CHAIN__BLOCK_MS": str(BLOCK_MS),
+    "HOLDFAST_POLICY__CHAIN__IDLE_BLOCK_MS": "60000",
+    "HOLDFAST_POLICY__CHAIN__FINALITY_DEPTH": "3",
+    "HOLDFAST_GRPC__ENABLED": "true",
+    "HOLDFAST_LOG__LEVEL": "warning",
+}
+PAYLOAD = {"kind": "AI", "spec": {"model": "echo", "prompt": "p" * 128}}
+
+
+class Steps(msgspec.Struct):
+    """One job's way: what the events say in milliseconds, and when we asked and were told, in seconds of our clock."""
+
+    asked_s: float = 0.0
+    enqueued: int = 0
+    leased: int = 0
+    acked: int = 0
+    submitted: int = 0
+    accepted: int = 0
+    height: int = 0
+    readable: int = 0
+    attempts: int = 0
+    told_leased_s: float = 0.0
+    told_readable_s: float = 0.0
+
+
+class Walk(msgspec.Struct):
+    """Some jobs that went the whole way, or at least its first step."""
+
+    took_s: float
+    jobs: list[Steps]
+
+
+class Network:
+    """A node with so many agents on one spot; it keeps its data from one start to the next."""
+
+    def __init__(self, spot: Spot, agents: int) -> None:
+        self._spot, self._names = spot, [f"agent{number}" for number in range(agents)]
+        self.data = spot.folder / "node"
+        self._keys = count()
+        self._is_staked = False
+
+    async def __aenter__(self) -> Network:
+        spot, port = self._spot, free_ports(1)[0]
+        spot.folder.mkdir(parents=True, exist_ok=True)
+        store = {} if spot.address is None else on_postgres(spot.address)
+        self.node = NodeProcess(self.data, "node", SETTINGS | store | {"HOLDFAST_GRPC__PORT": str(port)})
+        self.agents = [AgentProcess(spot.folder / name, name, port, SLOTS) for name in self._names]
+        try:
+            await self._start()
+        except BaseException:
+            self.end()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        try:
+            await asyncio.gather(*(agent.stop() for agent in self.agents))
+            await self.node.stop()
+        finally:
+            self.end()
+
+    def end(self) -> None:
+        for agent in self.agents:
+            agent.end()
+        self.node.end()
+
+    async def _start(self) -> None:
+        await self.node.up()
+        for agent in self.agents:
+            agent.up()
+        async with Client(self.data, PATIENCE_S) as client:
+            if not self._is_staked:
+                await client.mint(bytes(32), "alice", 10**12)
+            found = await self._registered(client, lambda _: True)
+            for number, each in enumerate(found, start=1) if not self._is_staked else ():
+                request = bytes([number]) * 32
+                await client.mint(request, each["provider"]["account"], each["stake_min"])
+                told = {"amount": each["stake_min"], "request": request.hex()}
+                await client.call("provider.stake", provider_id=each["provider"]["id"], **told)
+            self._is_staked = True
+            await self._registered(client, lambda each: each["why_not"] is None)
+
+    async def _registered(self, client: Client, is_ready: Callable[[Any], bool]) -> list[Any]:
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                found: list[Any] = (await client.call("aicf.listProviders"))["providers"]
+                if sum(map(is_ready, found)) == len(self.agents):
+                    return found
+                await asyncio.sleep(0.05)
+
+    # ------------------------------------------------------------------------------------ handing over
+
+    async def enqueue_only(self, callers: int, number: int) -> Walk:
+        """Until every caller has its receipts; nobody works."""
+        began, jobs = time.perf_counter(), dict[str, Steps]()
+        await self._hand_over(callers, number, jobs)
+        return Walk(time.perf_counter() - began, list(jobs.values()))
+
+    async def walk(self, callers: int, number: int) -> Walk:
+        """Until every job is readable, as one who follows the events learns of it."""
+        async with Client(self.data, PATIENCE_S) as client:
+            cursor = (await client.status())["event"]
+            jobs: dict[str, Steps] = {}
+            began = time.perf_counter()
+            following = asyncio.create_task(_follow(client, cursor, jobs, number))
+            try:
+                await self._hand_over(callers, number, jobs)
+                async with asyncio.timeout(PATIENCE_S):
+                    ended = await following
+            finally:
+                following.cancel()
+                with suppress(asyncio.CancelledError):
+                    await following
+        return Walk(ended - began, list(jobs.values()))
+
+    async def one_by_one(self, number: int) -> Walk:
+        """The next job when the last one is readable: nothing waits for anything but its own way."""
+        walks = [await self.walk(1, 1) for _ in range(number)]
+        return Walk(sum(walk.took_s for walk in walks), [job for walk in walks for job in walk.jobs])
+
+    async def _hand_over(self, callers: int, number: int, jobs: dict[str, Steps]) -> None:
+        async def call(share: int) -> None:
+            async with Client(self.data, PATIENCE_S) as client:
+                for _ in range(share):
+                    key, asked_s = f"{id(self)} {time.time_ns()} {next(self._keys)}", time.perf_counter()
+                    receipt = await client.enqueue(PAYLOAD, 100, "alice", key)
+                    jobs.setdefault(receipt["task_id"], Steps()).asked_s = asked_s
+
+        await asyncio.gather(*(call(number // callers) for _ in range(callers)))
+
+
+async def _follow(client: Client, cursor: int, jobs: dict[str, Steps], number: int) -> float:
+    """Note when each job is where, until so many are readable; returns when that was."""
+    leases: dict[str, Steps] = {}
+    head, waiting, readable = (await client.call("chain.head"))["block"]["height"], list[Steps](), 0
+    async for told in client.follow(cursor):
+        event, now_s = told["event"], time.perf_counter()
+        match told["type"]:
+            case "JobAdmitted":
+                jobs.setdefault(event["id"], Steps()).enqueued = event["enqueue_ms"]
+            case "JobAssigned":
+                job = leases[event["lease_id"]] = jobs[event["job_id"]]
+                job.leased, job.told_leased_s, job.attempts = event["t_start_ms"], now_s, event["attempt"] + 1
+            case "LeaseAcked":
+                leases[event["id"]].acked = event["at_ms"]
+            case "CompletionSubmitted":
+                job = leases[event["lease_id"]]
+                job.submitted, job.acked = event["at_ms"], job.acked or event["at_ms"]
+            case "ProofAccepted":
+                job = leases[event["lease_id"]]
+                job.accepted, job.height = event["ended_ms"], head + 1
+                waiting.append(job)
+            case "BlockSealed":
+                head = event["height"]
+                for job in waiting:
+                    job.readable, job.told_readable_s = event["time_ms"], now_s
+                readable += len(waiting)
+                waiting = []
+                if readable >= number:
+                    return now_s
+    raise AssertionError("the events ended")
