@@ -23,6 +23,8 @@ SETTINGS = {
     "HOLDFAST_POLICY__CHAIN__BLOCK_MS": str(BLOCK_MS),
     "HOLDFAST_POLICY__CHAIN__IDLE_BLOCK_MS": "60000",
     "HOLDFAST_POLICY__CHAIN__FINALITY_DEPTH": "3",
+    "HOLDFAST_POLICY__LEASE__AI_MS": "30000",
+    "HOLDFAST_POLICY__PROVIDER__HEARTBEAT_MS": "1000",
     "HOLDFAST_GRPC__ENABLED": "true",
     "HOLDFAST_LOG__LEVEL": "warning",
 }
@@ -87,20 +89,20 @@ class Network:
         self.node.end()
 
     async def _start(self) -> None:
+        """Ready when every agent has been heard of since: before that, leases would wait for their holders."""
         await self.node.up()
-        for agent in self.agents:
-            agent.up()
         async with Client(self.data, PATIENCE_S) as client:
+            began_ms = (await client.status())["time_ms"]
+            for agent in self.agents:
+                agent.up()
             if not self._is_staked:
                 await client.mint(bytes(32), "alice", 10**12)
-            found = await self._registered(client, lambda _: True)
-            for number, each in enumerate(found, start=1) if not self._is_staked else ():
-                request = bytes([number]) * 32
-                await client.mint(request, each["provider"]["account"], each["stake_min"])
-                told = {"amount": each["stake_min"], "request": request.hex()}
-                await client.call("provider.stake", provider_id=each["provider"]["id"], **told)
-            self._is_staked = True
-            await self._registered(client, lambda each: each["why_not"] is None)
+                for number, each in enumerate(await self._registered(client, lambda _: True), start=1):
+                    await _stake(client, each, bytes([number]) * 32)
+                self._is_staked = True
+            await self._registered(
+                client, lambda each: each["why_not"] is None and each["provider"]["heartbeat_ms"] > began_ms
+            )
 
     async def _registered(self, client: Client, is_ready: Callable[[Any], bool]) -> list[Any]:
         async with asyncio.timeout(PATIENCE_S):
@@ -149,6 +151,12 @@ class Network:
                     jobs.setdefault(receipt["task_id"], Steps()).asked_s = asked_s
 
         await asyncio.gather(*(call(number // callers) for _ in range(callers)))
+
+
+async def _stake(client: Client, shown: Any, request: bytes) -> None:
+    provider, amount = shown["provider"], shown["stake_min"]
+    await client.mint(request, provider["account"], amount)
+    await client.call("provider.stake", provider_id=provider["id"], amount=amount, request=request.hex())
 
 
 async def _follow(client: Client, cursor: int, jobs: dict[str, Steps], number: int) -> float:

@@ -171,7 +171,9 @@ class Incoming(Protocol):
 class Blobs(Protocol):
     """The warm tier (TIER-001): output bytes on disk by their result digest, verified when they are read."""
 
-    async def receive(self) -> Incoming: ...
+    async def receive(self, announced: tuple[Digest, int] | None = None) -> Incoming:
+        """Begin to take bytes; where digest and size are announced, others than those are never kept."""
+        ...
 
     async def size(self, digest: Digest) -> int | None:
         """How many bytes are held under this digest, None where none are."""

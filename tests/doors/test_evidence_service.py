@@ -15,6 +15,7 @@ from tests.simulated.world import World
 
 from holdfast.adapters.keys.signing import SigningKey
 from holdfast.core.evidence.marks import EvidenceTaken
+from holdfast.doors.grpc import agentdesk
 from holdfast.doors.grpc import evidence as door
 from holdfast.wire import acts
 from holdfast.wire.gen.holdfast.evidence.v1 import evidence_pb2 as epb
@@ -288,3 +289,13 @@ async def test_what_was_sent_before_an_agent_said_all_is_stored(house: House, oa
     await stream.call.done_writing()
     assert (await stream.read("ack")).ack.acked_sequence == 3
     assert await stream.kept() == lines
+
+
+@pytest.mark.rule("SEC-001")
+async def test_a_stream_of_evidence_whose_challenge_nobody_answers_is_let_go(
+    house: House, oak: Hand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agentdesk, "ANSWER_S", 0.05)
+    call = oak.evidence_stub.Stream()
+    await call.read()
+    assert (await refusal(call.read())).name == "InvalidRequest"

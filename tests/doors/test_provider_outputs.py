@@ -131,6 +131,12 @@ async def test_an_output_begins_with_its_header_and_goes_on_with_parts(
     assert house.files() == []
 
 
+async def test_who_announced_more_than_came_is_told_so(house: House, oak: Hand, offer: pb.Offer) -> None:
+    requests = [pb.PutOutputRequest(header=oak.header(offer, b"out")), pb.PutOutputRequest(part=b"ou")]
+    no = await refusal(oak.put_all([*requests, pb.PutOutputRequest(end=pb.OutputEnd())]))
+    assert no.says == "2 bytes came, 3 were announced"
+
+
 async def test_an_output_of_a_lease_that_is_over_is_not_taken(house: House, oak: Hand, offer: pb.Offer) -> None:
     house.pass_time(600_000)
     assert (await refusal(oak.put(offer, b"out"))).name == "LeaseLost"

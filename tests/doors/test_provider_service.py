@@ -73,6 +73,16 @@ async def test_a_challenge_is_good_for_a_minute(house: House, oak: Hand, later_m
         assert "nonce" in (await refusal(oak.stub.Register(request))).says
 
 
+async def test_a_nonce_that_is_not_known_costs_no_check_of_a_signature(house: House, oak: Hand) -> None:
+    request = await oak.registration(nonce=os.urandom(32))
+
+    def never(*_: bytes) -> bool:
+        raise AssertionError("nobody checks it")
+
+    house.at.verify = never
+    assert (await refusal(oak.stub.Register(request))).name == "Unauthorized"
+
+
 def test_only_so_many_challenges_are_kept_and_the_oldest_go_first() -> None:
     nonces = Nonces()
     made = [nonces.make(0) for _ in range(NONCES_MAX + 1)]
@@ -178,6 +188,18 @@ async def test_several_acts_are_answered_each_for_itself_in_their_order(house: H
     assert lease is not None
     assert (lease.acked_ms is not None, lease.renewals) == (True, 1)
     assert house.engine.state.providers[oak.id].slots == 2
+
+
+async def test_a_lease_that_is_declined_is_free_unless_the_reason_cannot_be_kept(house: House, oak: Hand) -> None:
+    stream = await oak.at_work()
+    offer = await oak.leased(stream)
+    told = await stream.act(Act("decline", offer.lease_id, reason="no\0"))
+    assert (told[0].name, house.lease(offer.lease_id) is None) == ("InvalidParams", False)
+    await stream.call.write(stream.signed(Act("decline", offer.lease_id, reason="too hot")))
+    heard = [await stream.any(), await stream.any()]
+    assert {each.WhichOneof("message") for each in heard} == {"lost", "acts_done"}
+    assert {each.lost.reason for each in heard} == {"", "too hot"}
+    assert house.lease(offer.lease_id) is None
 
 
 async def test_acts_of_one_message_are_durable_when_they_are_answered_and_share_a_batch(

@@ -16,9 +16,11 @@ from tests.simulated.journal import Fault
 
 from holdfast.core.lease.acts import Reap
 from holdfast.core.match.decide import Match
+from holdfast.core.provider.acts import Beat
 from holdfast.core.queue.acts import Cancel
 from holdfast.core.refusal import Unavailable
 from holdfast.core.values import TaskId
+from holdfast.doors.grpc import agentdesk
 from holdfast.doors.grpc.switchboard import WAITING_MAX, Over, Seat
 from holdfast.engine.outcome import Phase
 from holdfast.wire.acts import Act
@@ -114,6 +116,29 @@ async def test_offers_and_losses_arrive_once_however_streams_and_matches_interle
         for lease in list(house.engine.state.leases.by_id.values()):
             await house.do(Cancel(lease.job_id, None))
         stream.call.cancel()
+
+
+async def test_what_is_decided_while_a_stream_opens_is_offered_once(house: House, oak: Hand) -> None:
+    """The stream looks at a state that is ahead of the disk; the events that made it so come after it has looked."""
+    await (await oak.at_work()).act(Act("beat", slots=4))
+    await house.enqueue()
+    house.world.disk.faults = [Fault.HANG]
+
+    async def match_at_once() -> None:
+        """Woken by the same batch as whoever opens a stream, and before it."""
+        await house.do(Beat(oak.id, 4))
+        await house.match()
+
+    matching = asyncio.create_task(match_at_once())
+    await until(lambda: house.engine._in_flight)
+    opening = asyncio.create_task(oak.open())
+    await until(lambda: len(house.engine._in_flight or ()) == 2)
+    house.world.disk.release.set()
+    stream, _ = await asyncio.gather(opening, matching)
+    offer = (await stream.read("offer")).offer
+    assert (await stream.act(acked(offer)))[0].is_done
+    await house.do(Cancel(TaskId(offer.task_id), None))
+    assert (await stream.read("lost")).lost.lease_id == offer.lease_id
 
 
 async def _drain(stream: HandStream, seen: list[tuple[str, bytes]], live: set[Any]) -> None:
@@ -212,6 +237,8 @@ async def test_hundreds_of_idle_streams_cost_no_threads_no_timers_and_an_offer_w
         assert woken == [chosen.id]
         await asyncio.gather(*(_half_closed(stream) for stream in streams))
     await until(lambda: len(house.provider.work.board) == 0)
+    await asyncio.sleep(0)
+    assert "switchboard" not in {task.get_name() for task in asyncio.all_tasks()}  # nobody follows for nobody
 
 
 def _count_told(house: House) -> list[bytes]:
@@ -251,3 +278,13 @@ async def test_a_node_whose_disk_failed_for_a_moment_goes_on_with_its_streams(
     offer = (await stream.read("offer")).offer
     assert house.lease(offer.lease_id) is not None
     assert (await stream.act(acked(offer)))[0].is_done
+
+
+@pytest.mark.rule("SEC-001")
+async def test_a_stream_of_work_whose_challenge_nobody_answers_is_let_go(
+    house: House, oak: Hand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agentdesk, "ANSWER_S", 0.05)
+    call = oak.stub.Work()
+    await call.read()
+    assert (await refusal(call.read())).name == "InvalidRequest"

@@ -59,7 +59,8 @@ class Delivery:
             try:
                 await self._once(until_delivered=until_delivered)
             except (Fault, Broken, Unavailable) as fault:
-                _log.info("evidence waits", session=self.session, because=said(fault))
+                say = _log.debug if self._backoff.failures else _log.info  # once in a row of failures
+                say("evidence waits", session=self.session, because=said(fault))
             except Corrupt as hole:
                 self._be_stuck(str(hole))
             except Exception:  # evidence is never given up because of a fault of ours

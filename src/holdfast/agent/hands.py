@@ -23,6 +23,8 @@ from holdfast.wire.acts import Act
 from holdfast.wire.gen.holdfast.provider.v1 import provider_pb2 as pb
 
 IDLE_MS: Final = 60_000
+GIVE_BACK_MS: Final = 2_000
+"""How long the node may take to hear that work is given back; without its word the lease stays on disk."""
 _log = structlog.get_logger()
 
 
@@ -241,7 +243,7 @@ class Hands:
         answer = self._say(Act("decline", lease_id=held.id, reason="STOPPING"))
         if answer is None:
             return
-        await asyncio.wait({answer}, timeout=self._settings.call_ms / 1000)
+        await asyncio.wait({answer}, timeout=GIVE_BACK_MS / 1000)
         if answer.done() and not answer.cancelled() and answer.result().is_done:
             held.end("GIVEN_BACK", "STOPPING")
 

@@ -152,7 +152,7 @@ async def stored_lines(source: Source, channel: str, session: str) -> AsyncItera
 
 
 async def _stored(source: Source, channel: str, session: str) -> AsyncIterator[tuple[EventNo, int, int, Payload]]:
-    """From the tables as far as they have come, from the journal beyond that."""
+    """From the tables as far as they have come, which is the end of a batch; from the journal beyond that."""
     after: str | int | None = 0
     while after is not None:
         page = await read.page(source, "evidence", {"channel": channel, "session": session}, after, read.PAGE_MAX)
@@ -165,9 +165,7 @@ async def _stored(source: Source, channel: str, session: str) -> AsyncIterator[t
         return
     async for batch in source.journal.read(BatchNo(number - 1), source.standing().tip.number):
         for event, taken in enumerate(law.unpack(batch), start=batch.first):
-            if not isinstance(taken, EvidenceTaken) or event <= as_of:
-                continue
-            if (taken.channel, taken.session) == (channel, session):
+            if isinstance(taken, EvidenceTaken) and (taken.channel, taken.session) == (channel, session):
                 yield EventNo(event), taken.first, taken.last, taken.payload
 
 

@@ -25,7 +25,7 @@ class Room:
         """Bytes in the folder, as last measured."""
         self.session_used = 0
         """Of these, in this session's files."""
-        self._free = 0
+        self._free = self._reserve_used = 0
         self.has_reserve = False
 
     def measure(self, unfilled: int = 0) -> int:
@@ -34,14 +34,16 @@ class Room:
         self.used = sum(entry.size for entry in entries)
         self.session_used = sum(entry.size for entry in entries if _is_of(entry.name, self._place.session))
         reserve = sum(entry.size for entry in entries if entry.name == self._place.reserve.name)
+        self._reserve_used = reserve
         self.has_reserve = reserve == self._policy.reserve_bytes
         left = self._policy.channel_bytes_max - self._policy.reserve_bytes - (self.used - reserve)
         self._free = self._disk.free(self._place.folder)
         return max(0, min(left, self._free) + unfilled)
 
     def hold_reserve(self) -> None:
-        """Take the reserve's blocks, if the cap has room for them."""
-        if self.has_reserve or self.used + self._policy.reserve_bytes > self._policy.channel_bytes_max:
+        """Take the reserve's blocks, if the cap has room for them. What a crash left of one goes first."""
+        others = self.used - self._reserve_used
+        if self.has_reserve or others + self._policy.reserve_bytes > self._policy.channel_bytes_max:
             return
         remove(self._disk, self._place.reserve)
         handle = self._disk.create(self._place.reserve)

@@ -115,7 +115,8 @@ def _in_order(disk: Disk, place: Place, found: Standing) -> tuple[Tape | None, i
     handle = disk.open(segment.path, write=True)
     try:
         if tail.verdict is Verdict.TORN:
-            remove(disk, place.reserve)  # for a moment the tail is there twice: its place is in the reserve, held anew
+            if remove(disk, place.reserve):  # for a moment the tail is there twice; the reserve is held anew later
+                disk.sync_folder(place.folder)
             quarantined = recover.quarantine(disk, handle, place, tail)
         if tail.verdict is not Verdict.DAMAGED:
             recover.make_sure(File(disk, handle, place.channel, place.session), tail)

@@ -115,6 +115,8 @@ class SimulatedDisk:
         self.point: Callable[[], None] = lambda: None
         self.most_used = 0
         """The most bytes that the folder ever had."""
+        self.failed_bytes = 0
+        """Written or half written by calls that failed: they stay in their file, and are written again to another."""
         self._next = 3
 
     # -------------------------------------------------------------------------------------------- failing
@@ -195,6 +197,7 @@ class SimulatedDisk:
                 inode.change(Change(verb, at, data[: len(data) // 2]))
             elif fault.how == "all":
                 inode.change(Change(verb, at, data))
+            self.failed_bytes += len(data)
             self._raise(fault)
         self._grow(inode, size)
         inode.change(Change(verb, at, data))
@@ -202,9 +205,11 @@ class SimulatedDisk:
 
     def sync(self, handle: Handle) -> None:
         inode, fault = self.handles[handle], self._fails("sync")
-        inode.settle(Fate.CERTAIN if fault is None else Fate.LOST)
         if fault is not None:
+            self.failed_bytes += sum(len(one.data) for one in inode.changes if one.fate is Fate.PENDING)
+            inode.settle(Fate.LOST)
             self._raise(fault)
+        inode.settle(Fate.CERTAIN)
         self._changed()
 
     # -------------------------------------------------------------------------------------------- names

@@ -34,6 +34,8 @@ class Promises:
         self.ack_stored = 0
         self.final = ""
         """`asked`: it was to be closed as final; `said`: it was."""
+        self.written_twice = 0
+        """Bytes that a failing disk left in the folder besides those that count: by so much the cap may be exceeded."""
         self.openings = 0
         self.emitted = 0
 

@@ -56,6 +56,8 @@ class Life:
     def note(self) -> None:
         """What the spool says right now, also in the middle of a step."""
         promises, spool = self.promises, self.spool
+        promises.written_twice += self.disk.failed_bytes
+        self.disk.failed_bytes = 0
         if spool is None:
             return
         promises.spooled = max(promises.spooled, spool.spooled_sequence)
@@ -65,7 +67,7 @@ class Life:
 
     def look(self) -> None:
         """All that would be sent now, against everything that was promised; from now on it is promised, too."""
-        spool = self.spool
+        spool, promises = self.spool, self.promises
         if spool is None:
             return
         self.note()
@@ -74,12 +76,13 @@ class Life:
             lines = list(spool.replay(first - 1))
         except Corrupt as hole:
             raise Broken("a sound spool replays", str(hole)) from hole
-        laws.offered(self.promises, first, lines)
-        laws.acked(self.promises, spool.acked_sequence)
-        laws.below_the_cap(self.disk.most_used, self.setup.policy.channel_bytes_max)
-        if first + len(lines) - 1 > max(self.promises.spooled, first - 1):
+        laws.offered(promises, first, lines)
+        laws.acked(promises, spool.acked_sequence)
+        cap = self.setup.policy.channel_bytes_max + promises.written_twice
+        laws.below_the_cap(self.disk.most_used, cap)
+        if first + len(lines) - 1 > max(promises.spooled, first - 1):
             raise Broken("only what is spooled is offered", f"{first + len(lines) - 1} was offered")
-        self.promises.lines.update(zip(range(first, first + len(lines)), lines, strict=True))
+        promises.lines.update(zip(range(first, first + len(lines)), lines, strict=True))
 
     # -------------------------------------------------------------------------------------------- deeds
 

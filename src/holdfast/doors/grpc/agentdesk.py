@@ -6,17 +6,17 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 import grpc
 
 from holdfast.core.refusal import Refused, Unavailable
-from holdfast.core.values import Digest, ProviderId
+from holdfast.core.values import ProviderId
 from holdfast.doors.desk import Desk
 from holdfast.doors.grpc.handling import Context
 from holdfast.engine.loop import Engine
 from holdfast.engine.outcome import Phase
-from holdfast.ports import Blobs, Incoming
+from holdfast.ports import Blobs
 
 POOL_THREADS: Final = 2
 NONCE_BYTES: Final = 32
@@ -27,16 +27,10 @@ Verify = Callable[[bytes, bytes, bytes], bool]
 T = TypeVar("T")
 
 
-class Warm(Blobs, Protocol):
-    """A warm tier that can be told what is coming: what then arrives and is not that is never kept."""
-
-    async def receive(self, announced: tuple[Digest, int] | None = None) -> Incoming: ...
-
-
 class AgentDesk:
     """One for all services of agents at one door. It belongs to one event loop."""
 
-    def __init__(self, desk: Desk, engine: Engine, blobs: Warm, verify: Verify) -> None:
+    def __init__(self, desk: Desk, engine: Engine, blobs: Blobs, verify: Verify) -> None:
         self.desk, self.engine, self.blobs, self.verify = desk, engine, blobs, verify
         self._pool = ThreadPoolExecutor(POOL_THREADS, thread_name_prefix="signatures")
         self._closing: asyncio.Event | None = None
