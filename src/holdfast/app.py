@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import secrets
 import signal
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -26,7 +27,9 @@ from holdfast.adapters.warm import WarmFolder
 from holdfast.client import SOCKET, Client, NodeRefused, NodeUnreachable
 from holdfast.config import Config, Store, why_not_stored
 from holdfast.core.event import Tip
+from holdfast.core.provider import provider_id
 from holdfast.core.refusal import Corrupt, Fenced, Refused, Unavailable
+from holdfast.core.values import ProviderId
 from holdfast.doors.desk import Desk, Visitor
 from holdfast.doors.identify import identify
 from holdfast.doors.local import LocalDoor
@@ -45,6 +48,10 @@ from holdfast.engine.outcome import Phase
 from holdfast.ports import Journal, Tables
 
 if TYPE_CHECKING:
+    from holdfast.agent.client import Standing
+    from holdfast.agent.executors import Registry
+    from holdfast.agent.runner import Agent
+    from holdfast.agent.settings import AgentSettings, Tls
     from holdfast.doors.grpc.door import GrpcDoor
     from holdfast.doors.http.door import HttpDoor
 
@@ -52,6 +59,8 @@ T = TypeVar("T")
 LOOK_AGAIN_S: Final = 0.2
 NODE_KEY: Final = "keys/node.pem"
 """Signs the blocks that this node proposes."""
+AGENT_KEY: Final = "keys/agent.pem"
+"""Signs what an agent says: the provider is this key."""
 HAND_ON_S: Final = 5.0
 """How long a standby waits for the owner's answer before it says that the outcome is not known."""
 _log = structlog.get_logger()
@@ -228,6 +237,21 @@ def grpc_door(config: Config, desk: Desk, engine: Engine, blobs: WarmFolder) -> 
 
 def is_serving(desk: Desk) -> bool:
     return desk.source.standing().phase == Phase.RUNNING
+
+
+def agent(
+    settings: AgentSettings,
+    executors: Registry,
+    tls: Tls | None,
+    saying: Callable[[ProviderId], Callable[[Standing], None]],
+) -> Agent:
+    """A provider's agent from its settings; `saying` gets its id and gives whoever hears how the node sees it."""
+    from holdfast.agent.runner import Agent  # noqa: PLC0415
+
+    prepare_folder(settings.data)
+    signer = SigningKey.load_or_create(settings.data / AGENT_KEY)
+    hear = saying(provider_id(signer.public))
+    return Agent(settings, executors, signer, MachineClock(), secrets.randbelow, tls=tls, on_standing=hear)
 
 
 def make_snapshot(config: Config) -> Tip:

@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.adapters.clock import MachineClock
 from holdfast.adapters.keys.secretfile import read_public, read_secret
-from holdfast.adapters.keys.signing import SigningKey
 from holdfast.agent.executors import built_in
 from holdfast.agent.settings import AgentSettings, Tls, faults, host_of
 from holdfast.cli import Command, verb
 from holdfast.cli.speak import BAD_INPUT, log_as, told
 from holdfast.config import Log, LogFormat, LogLevel
 from holdfast.core.policy.knobs import DAY_MS, SECOND_MS
-from holdfast.core.provider.record import ProviderStatus, provider_id
-from holdfast.core.refusal import Refused, Unavailable
+from holdfast.core.provider.record import ProviderStatus
+from holdfast.core.refusal import Refused
 from holdfast.doors.loopback import is_loopback
 
 if TYPE_CHECKING:
     from holdfast.agent.client import Standing
     from holdfast.agent.runner import Agent
 
-KEY: Final = "keys/agent.pem"
 app = verb()
 
 
@@ -96,16 +92,9 @@ def _assembled(settings: AgentSettings, tls: Tls | None, *, allow_plain: bool) -
         for fault in wrong:
             print(f"holdfast: {fault}", file=sys.stderr)
         raise typer.Exit(BAD_INPUT)
-    from holdfast.agent.runner import Agent  # noqa: PLC0415 - the settings are judged before anything heavy is loaded
+    from holdfast.app import agent as assembled  # noqa: PLC0415 - settings are judged before anything heavy is loaded
 
-    try:
-        settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as fault:
-        says = f"{settings.data}: {fault.strerror}"
-        raise Unavailable("SEC-001", says, "choose a folder that can be written") from fault
-    signer = SigningKey.load_or_create(settings.data / KEY)
-    said = _Saying(settings.data, provider_id(signer.public))
-    return Agent(settings, executors, signer, MachineClock(), secrets.randbelow, tls=tls, on_standing=said.standing)
+    return assembled(settings, executors, tls, lambda id_: _Saying(settings.data, id_).standing)
 
 
 def _tls(ca: Path | None, certificate: Path | None, key: Path | None) -> Tls | None:
