@@ -28,7 +28,7 @@ SETTINGS = {
     "HOLDFAST_GRPC__ENABLED": "true",
     "HOLDFAST_LOG__LEVEL": "warning",
 }
-PAYLOAD = {"kind": "AI", "spec": {"model": "echo", "prompt": "p" * 128}}
+PROMPT_BYTES = 128
 
 
 class Steps(msgspec.Struct):
@@ -146,8 +146,10 @@ class Network:
         async def call(share: int) -> None:
             async with Client(self.data, PATIENCE_S) as client:
                 for _ in range(share):
-                    key, asked_s = f"{id(self)} {time.time_ns()} {next(self._keys)}", time.perf_counter()
-                    receipt = await client.enqueue(PAYLOAD, 100, "alice", key)
+                    key = f"{time.time_ns()} {next(self._keys)}"
+                    payload = {"kind": "AI", "spec": {"model": "echo", "prompt": key.ljust(PROMPT_BYTES, ".")}}
+                    asked_s = time.perf_counter()
+                    receipt = await client.enqueue(payload, 100, "alice", key)
                     jobs.setdefault(receipt["task_id"], Steps()).asked_s = asked_s
 
         await asyncio.gather(*(call(number // callers) for _ in range(callers)))

@@ -44,10 +44,12 @@ class Plan(NamedTuple):
 
 def plan(setup: Setup, *, full: bool) -> Plan:
     """Every day all words of two deeds, in full all of three."""
-    letters = COMMON if setup.policy not in (CAPPED, ROOMY) else AT_THE_CAP
+    is_roomy = setup.policy not in (CAPPED, ROOMY)
     if full:
-        return Plan(letters, 3, 2, 4)
-    return Plan(letters, 2, 1, 1)
+        return Plan(COMMON, 3, 2, 3) if is_roomy else Plan(AT_THE_CAP, 3, 2, 2)
+    if setup.window < 1_000:
+        return Plan("EBHCT", 2, 1, 1)
+    return Plan(COMMON, 2, 1, 1) if is_roomy else Plan("EAHCRTO", 2, 0, 1)
 
 
 def explored(setup: Setup, chosen: Plan) -> Explorer:
