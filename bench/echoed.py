@@ -77,6 +77,7 @@ async def _ask(channel: Any, count: int, took: list[float]) -> None:
         await call.read()
         took.append(time.perf_counter() - began)
     await call.done_writing()
+    await call.read()  # the end of it: nothing is cut off when the server goes
 
 
 if __name__ == "__main__":

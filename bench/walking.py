@@ -152,7 +152,8 @@ class Network:
                     receipt = await client.enqueue(payload, 100, "alice", key)
                     jobs.setdefault(receipt["task_id"], Steps()).asked_s = asked_s
 
-        await asyncio.gather(*(call(number // callers) for _ in range(callers)))
+        more = number % callers
+        await asyncio.gather(*(call(number // callers + (each < more)) for each in range(callers)))
 
 
 async def _stake(client: Client, shown: Any, request: bytes) -> None:

@@ -31,7 +31,7 @@ SEEN = "asked → told that it is readable"
 
 async def run(folder: Path, *, is_quick: bool) -> list[Table]:
     """All comparisons, each printed as soon as it is measured."""
-    rounds, jobs, singles = (2, 160, 5) if is_quick else (5, 2_000, 40)
+    rounds, jobs, singles = (2, 160, 5) if is_quick else (5, 1_000, 40)
     began, tables = time.monotonic(), list[Table]()
 
     async def measure(store: Store) -> None:

@@ -149,7 +149,7 @@ def names_in(source: str) -> set[str]:
     calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
     refusals = [call for call in calls if getattr(call.func, "id", "") == "Refused"]
     told = [arg for call in refusals for arg in (*call.args[3:4], *(k.value for k in call.keywords if k.arg == "name"))]
-    return {arg.value for arg in told if isinstance(arg, ast.Constant)}
+    return {arg.value for arg in told if isinstance(arg, ast.Constant) and isinstance(arg.value, str)}
 
 
 def test_every_name_that_is_written_down_anywhere_has_an_answer() -> None:

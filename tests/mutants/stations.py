@@ -51,21 +51,21 @@ STATIONS: Final = [
         BLOCKS,
         "        EventNo(head.last_event + 1),\n        last_event,\n",
         "        EventNo(max(1, head.last_event)),\n        last_event,\n",
-        "tests/core/test_headers.py -k names_the_events",
+        "tests/core/test_block_headers.py -k names_the_events",
     ),
     Mutant(
         "a header leaves its last event out",
         BLOCKS,
         "        EventNo(head.last_event + 1),\n        last_event,\n",
         "        EventNo(head.last_event + 1),\n        EventNo(last_event - 1),\n",
-        "tests/core/test_headers.py -k names_the_events",
+        "tests/core/test_block_headers.py -k names_the_events",
     ),
     Mutant(
         "a beacon is of the block before the last",
         BLOCKS,
         "beacon_after(head.signature)",
         "beacon_after(head.beacon)",
-        "tests/core/test_headers.py -k beacon",
+        "tests/core/test_block_headers.py -k beacon",
     ),
     Mutant(
         "the fold does not compute headers again",
@@ -79,7 +79,7 @@ STATIONS: Final = [
         LINK,
         "    chain.open, chain.log = Open(), copy_of(_last(state).log)\n",
         "    chain.open = Open()\n",
-        "tests/core/test_headers.py -k the_log_holds",
+        "tests/core/test_block_headers.py -k the_log_holds",
     ),
     Mutant(
         "an idempotency key is forgotten at once",

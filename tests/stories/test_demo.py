@@ -290,11 +290,17 @@ def test_a_job_that_still_waits_is_not_lost_while_the_demo_runs() -> None:
     assert judge([receipt()], store(admitted())).is_good
 
 
+def test_a_job_that_ended_without_a_result_is_lost_at_once() -> None:
+    assert judge([receipt()], store(admitted(), FAILED)).lost == [receipt()]
+
+
 def test_a_killed_agent_is_survived_only_when_another_one_finished_its_job() -> None:
     fault = AgentKilled("l1", A, OAK)
     retried = (admitted(), leased("l1"), closed("l1"), leased("l2", FIR, 1))
     assert not fault.is_survived(store(*retried))
     assert fault.is_survived(store(*retried, accepted("l2", FIR)))
+    assert not fault.is_survived(store(*retried[:3], leased("l3", OAK, 1), accepted("l3"))), "that was no other one"
+    assert not fault.is_survived(store(admitted(), leased("l1"), leased("l2", FIR, 1), accepted("l2", FIR))), "it lives"
     assert not fault.is_survived(store(*DONE)), "it finished the job itself: nothing was killed in mid-job"
 
 

@@ -90,9 +90,9 @@ async def _perform(stage: Stage, keep: bool) -> None:
         await stage.start_node()
         for name in stage.board.seats:
             stage.start_agent(name)
-        stage.board.closing = _kept(stage, [stage.children.let_go(name) for name in ("node", *stage.board.seats)])
+        stage.board.closing += _kept(stage, [stage.children.let_go(name) for name in ("node", *stage.board.seats)])
     else:
-        stage.board.closing = _finished(stage)
+        stage.board.closing += _finished(stage)
 
 
 # ------------------------------------------------------------------------------------------------ where

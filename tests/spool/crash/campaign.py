@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 from tests.spool.crash.explore import Explorer, words
@@ -52,6 +53,23 @@ def plan(setup: Setup, *, full: bool) -> Plan:
     return Plan(COMMON, 2, 1, 1) if is_roomy else Plan("EAHCRTO", 2, 0, 1)
 
 
+LONGER = ("oBHC", "oBHX", "oBAX", "oBAL", "oBHCE", "oBHXE", "oBHF", "oBAF", "oTBH", "oEHXR", "oBHCK")
+"""Longer words that are always walked: whole acks, late acks, compaction and what follows them."""
+ROTTEN = ("oBEBE", "oBEHE", "oBAXEE", "oTEEB")
+
+
+def steps(explorer: Explorer, chosen: Plan) -> Iterator[tuple[str, Callable[[], object]]]:
+    """The shortest words first, then the chosen longer ones, then all others; each with its crashes and its faults."""
+    every = list(words(chosen.letters, max(chosen.crashes, chosen.faults)))
+    is_chosen = explorer.setup.policy not in (CAPPED, ROOMY)
+    longer = [word for word in LONGER if is_chosen and word not in every]
+    for word in sorted(every + longer, key=lambda word: (len(word) > 2, word not in LONGER, len(word))):
+        if len(word) <= chosen.crashes + 1 or word in longer:
+            yield f"crashes in {word}", partial(explorer.history, word)
+        if len(word) <= chosen.faults + 1 or word in longer:
+            yield f"faults in {word}", partial(explorer.faults, word)
+
+
 def explored(setup: Setup, chosen: Plan) -> Explorer:
     """All of a plan; a law that does not hold is raised."""
     explorer = Explorer(setup, chosen.tears)
@@ -60,20 +78,8 @@ def explored(setup: Setup, chosen: Plan) -> Explorer:
     return explorer
 
 
-def steps(explorer: Explorer, chosen: Plan) -> Iterator[tuple[str, Callable[[], object]]]:
-    """Short words first, each with its crashes and its faults."""
-    for word in words(chosen.letters, max(chosen.crashes, chosen.faults)):
-        if len(word) <= chosen.crashes + 1:
-            yield f"crashes in {word}", lambda word=word: explorer.history(word)
-        if len(word) <= chosen.faults + 1:
-            yield f"faults in {word}", lambda word=word: explorer.faults(word)
-
-
-ROTTEN = ("oBEBE", "oBEHE", "oBAXEE", "oTEEB")
-
-
 def rotten(setup: Setup, every: int) -> Rot:
-    """Damage in what each of these histories leaves."""
+    """Damage in what each of these histories leaves; of so many bytes one gets a bit flipped."""
     rot = Rot(setup, every)
     for word in ROTTEN:
         rot.damaged(word)

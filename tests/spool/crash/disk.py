@@ -295,6 +295,11 @@ class SimulatedDisk:
         """What a reader sees now."""
         return tuple((name, self.names[name].live) for name in sorted(self.names))
 
+    @property
+    def is_certain(self) -> bool:
+        """A power cut would change nothing."""
+        return self.is_named and not self.changes and not any(inode.changes for inode in self.names.values())
+
     def kill(self) -> None:
         """The process dies, the machine stays up: handles and locks are gone, all bytes and names are as before."""
         self.handles.clear()

@@ -10,7 +10,7 @@ from itertools import product
 
 from tests.spool.crash.cuts import contents
 from tests.spool.crash.disk import Content, Fault, SimulatedDisk
-from tests.spool.crash.laws import Broken, Promises
+from tests.spool.crash.laws import Broken, Promises, kept_or_quarantined
 from tests.spool.crash.life import Cut, Life, Setup
 
 
@@ -176,16 +176,15 @@ class Explorer:
 
     def _crash(self, life: Life, tears: int, depth: int) -> None:
         """The power fails here, in every way; or only the process dies."""
-        key = repr(life.promises.key()).encode()
-        promises = life.promises
+        origin = life.origin
+        key = repr((life.promises.key(), origin and digest_of(origin))).encode()
         if depth:
-            self._killed(life, key, tears)
+            self._killed(life, key)
         for content in contents(life.disk, tears):
-            digest = digest_of(content)
-            if self._is_new("power cut" if depth else "second power cut", digest, key):
-                self._revive(SimulatedDisk(content, life.disk.capacity), promises, depth)
+            if self._is_new("power cut" if depth else "second power cut", digest_of(content), key):
+                self._revive(SimulatedDisk(content, life.disk.capacity), life.promises, depth, origin)
 
-    def _killed(self, life: Life, key: bytes, tears: int) -> None:
+    def _killed(self, life: Life, key: bytes) -> None:
         disk = life.disk
         unsure = [(one.verb, one.at, int(one.fate)) for inode in disk.names.values() for one in inode.changes]
         names = [(one.name, one.gone) for one in disk.changes]
@@ -193,7 +192,7 @@ class Explorer:
             return  # the same as a power cut
         digest = blake2b(repr((unsure, names)).encode() + digest_of(disk.content()), digest_size=12).digest()
         if self._is_new("kill", digest, key):
-            self._revive(disk.copied(), life.promises, 1)
+            self._revive(disk.copied(), life.promises, 1, life.origin)
 
     def _is_new(self, kind: str, digest: bytes, key: bytes) -> bool:
         if digest not in self.states:
@@ -205,12 +204,14 @@ class Explorer:
         self._checked.add(check)
         return True
 
-    def _revive(self, disk: SimulatedDisk, promises: Promises, depth: int) -> None:
+    def _revive(self, disk: SimulatedDisk, promises: Promises, depth: int, origin: Content | None) -> None:
         """Open what is left and go on: one more record, one more look. While recovering it may crash again."""
         life = Life(self.setup, disk, promises.copied())
         if depth:
-            life.point = lambda: self._crash(life, 2, depth - 1)
+            life.point = lambda: self._crash(life, 1, depth - 1)
         life.open()
+        if origin is not None and life.spool is not None:
+            kept_or_quarantined(origin, dict(disk.content()))
         if life.emit():
             life.step()
             if life.tickets:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from tests.spool.crash import laws
 from tests.spool.crash.cuts import contents
-from tests.spool.crash.disk import ROOT, SimulatedDisk
+from tests.spool.crash.disk import ROOT, Content, SimulatedDisk
 from tests.spool.crash.laws import Broken, Promises
 from tests.spool.spools import StandingClock
 
@@ -42,6 +42,8 @@ class Life:
         self.spool: Spool | None = None
         self.tickets: list[Ticket] = []
         self._last_given = 0
+        self.origin: Content | None = None
+        """While it is being opened: what was found there, if all of it was durable."""
         self.is_strict = True
         """The disk has not failed in this life: whatever goes wrong is the spool's fault."""
         self.point: Callable[[], None] = lambda: None
@@ -89,6 +91,7 @@ class Life:
     def open(self) -> None:
         """Open it, and hold the laws of recovery against what is found."""
         before = self.disk.content()
+        self.origin = before if self.disk.is_certain else None
         try:
             spool = self._opened()
         except Unavailable as fault:
@@ -104,6 +107,7 @@ class Life:
         if spool.damage:
             raise Broken("a crash is no damage", spool.damage)
         self.spool, self.tickets, self._last_given = spool, [], 0
+        self.origin = None
         laws.kept_or_quarantined(before, dict(self.disk.content()))
         return self.look()
 

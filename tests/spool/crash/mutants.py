@@ -12,6 +12,10 @@ class Mutant(NamedTuple):
     file: str
     changes: tuple[tuple[str, str], ...]
     law: str
+    where: str = "plain"
+    """The setup in which it shows."""
+    also: tuple[str, str, str] | None = None
+    """A change of another file that belongs to it."""
 
 
 THERE = "what was spooled is there"
@@ -29,6 +33,7 @@ MUTANTS = (
         "log.py",
         (("                self.disk.sync_folder(path.parent)\n            except", "            except"),),
         THERE,
+        where="segments",
     ),
     Mutant(
         "directory sync removed after the first file is made",
@@ -92,9 +97,9 @@ MUTANTS = (
     ),
     Mutant(
         "the next sequence is not recovered",
-        "session.py",
-        (("    last = max(found.acked, _last_kept(found.tail))\n", "    last = found.acked\n"),),
-        THERE,
+        "spool.py",
+        (("Outbox(encoder, policy, clock, spooled, ", "Outbox(encoder, policy, clock, min(spooled, found.acked), "),),
+        "no number is used twice",
     ),
     Mutant(
         "the cap is looked at after the number is given out",
@@ -106,12 +111,14 @@ MUTANTS = (
             ),
         ),
         ORDER,
+        where="capped",
     ),
     Mutant(
         "the cap is not looked at",
         "outbox.py",
         (("            if accepted > self.accept_until:\n", "            if False:\n"),),
         "the cap holds",
+        where="capped",
     ),
     Mutant(
         "the reserve is not held",
@@ -151,8 +158,9 @@ MUTANTS = (
     Mutant(
         "an old ack that comes late is stored",
         "keeper.py",
-        (("        if wanted > self.acked.reached:\n", "        if wanted:\n"), ("        wanted = self.ack_wanted\n", "        wanted = self.told_last if hasattr(self, 'told_last') else self.ack_wanted\n")),
+        (("        if wanted > self.acked.reached:\n", "        if wanted != self.acked.reached:\n"),),
         ACK_BACK,
+        also=("spool.py", "            if sequence > self.keeper.ack_wanted:\n", "            if sequence:\n"),
     ),
     Mutant(
         "compaction drops a record that is not acked",
@@ -165,6 +173,7 @@ MUTANTS = (
         "keeper.py",
         (("view[1].first - 1 <= self.acked.reached", "view[0].first <= self.acked.reached"),),
         KEPT,
+        where="segments",
     ),
     Mutant(
         "compaction does not sync its copy",

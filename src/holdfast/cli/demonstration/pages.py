@@ -53,7 +53,7 @@ def _attempt(board: Board, lease: Lease) -> list[tuple[Mark, str]]:
     if lease.acked_ms is not None:
         lines.append(_line(board, lease.acked_ms, Mark.CONFIRMED, name, "ACK: the work is in its hands", "LEA-003"))
     if lease.submitted_ms is not None:
-        handed = "completion as evidence; its bytes are there"
+        handed = "completion as evidence, bytes handed over"
         lines.append(_line(board, lease.submitted_ms, Mark.CONFIRMED, f"{name} → node", handed, "EVD-005"))
     if lease.closed is not None:
         wait_s = (lease.closed.not_before_ms - lease.closed.at_ms) / 1000
