@@ -59,7 +59,8 @@ class SimulatedTables:
         at = [(FIELDS[table].index(name.removesuffix(">=")), name, value) for name, value in match.items()]
         keys = sorted(key for key in self.rows[table] if key > after)  # type: ignore[operator, type-var]
         rows = [self.rows[table][key] for key in keys]
-        return [row for row in rows if all(_is_match(row[i], name, value) for i, name, value in at)][:limit], self.at.last
+        found = [row for row in rows if all(_is_match(row[i], name, value) for i, name, value in at)]
+        return found[:limit], self.at.last
 
     async def claim_keys(self) -> AsyncIterator[Sequence[bytes]]:
         yield list(self.claims)

@@ -17,7 +17,7 @@ logging.getLogger("holdfast.spool").setLevel(logging.CRITICAL)  # a full disk is
 
 CAPPED = SpoolPolicy(channel_bytes_max=3_500, reserve_bytes=1_200)
 ROOMY = SpoolPolicy(channel_bytes_max=1 << 20, reserve_bytes=600)
-PLAIN, SEGMENTS, ONE = Setup("plain"), Setup("segments", 500), Setup("one-segment", 4_096)
+PLAIN, SEGMENTS, ONE = Setup("plain"), Setup("segments", 600), Setup("one-segment", 4_096)
 SETUPS = {
     setup.name: setup
     for setup in (

@@ -125,6 +125,11 @@ class Explorer:
         self._checked: set[bytes] = set()
         self.kinds: Counter[str] = Counter()
 
+    @property
+    def checks(self) -> int:
+        """A state is looked at once for every set of promises that it can meet."""
+        return len(self._checked)
+
     # -------------------------------------------------------------------------------------------- one history
 
     def history(self, word: str) -> None:
