@@ -20,7 +20,7 @@ $(STAMP): pyproject.toml constraints.txt
 
 setup: $(STAMP)  ## build .venv with .venv/bin/holdfast, nothing else
 
-demo: setup      ## one minute: a node is killed and nothing confirmed is lost
+demo: setup      ## less than a minute: an agent and the node are killed, and every job has one result
 	$(BIN)/holdfast demo
 
 test: setup      ## the tests, reduced counts

@@ -8,9 +8,9 @@ import os
 import platform
 from pathlib import Path
 
-from bench import chain, doors, engine, measure, place, plot
+from bench import chain, doors, engine, measure, place, plot, way
 
-PROGRAMS = {"engine": engine.run, "chain": chain.run, "doors": doors.run}
+PROGRAMS = {"engine": engine.run, "chain": chain.run, "doors": doors.run, "way": way.run}
 PLOTS = Path(__file__).parent.parent / "docs" / "plots"
 
 

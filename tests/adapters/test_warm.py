@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import holdfast.adapters.warm as warm_module
 from holdfast.adapters.warm import PART_BYTES, Arriving, WarmFolder, place_of
 from holdfast.core.refusal import Corrupt, Unavailable
 from holdfast.core.result import result_digest
@@ -103,6 +104,23 @@ async def test_the_same_bytes_twice_at_once_are_held_once(warm: WarmFolder, fold
     raw = os.urandom(5_000)
     assert set(await asyncio.gather(*(put(warm, raw) for _ in range(8)))) == {(result_digest(raw), 5_000)}
     assert len(files(folder)) == 1
+
+
+async def test_bytes_that_are_held_stay_held_while_the_same_ones_arrive_again(
+    warm: WarmFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest, size = await put(warm, b"the same")
+    seen: list[int | None] = []
+    sync = warm_module._sync
+
+    def look_and_sync(folder: Path) -> None:
+        seen.append(warm._size(digest))  # what a completion would be told in this very moment
+        sync(folder)
+
+    monkeypatch.setattr(warm_module, "_sync", look_and_sync)
+    assert await put(warm, b"the same") == (digest, size)
+    assert seen
+    assert set(seen) == {size}
 
 
 async def test_deleted_bytes_are_gone(warm: WarmFolder, folder: Path) -> None:

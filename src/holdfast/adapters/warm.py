@@ -78,9 +78,13 @@ class WarmFolder:
             self._is_open = True
 
     def _settle(self, temp: Path, digest: Digest) -> None:
-        """A synced file gets its name; where that cannot be made durable, it is not held."""
+        """A synced file gets its name; where that cannot be made durable, it is not held.
+
+        What is held already stays held: the same bytes take its place, and whichever a crash leaves is good.
+        """
         place = self._home(digest)
-        self._settling.add(digest)
+        if self._size(digest) is None:
+            self._settling.add(digest)
         temp.replace(place)
         _sync(place.parent)
         self._settling.discard(digest)

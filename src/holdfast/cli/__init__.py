@@ -16,7 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 from holdfast import __version__
 
 VERBS: Final = {
-    "demo": "half a minute: a node is killed and nothing confirmed is lost",
+    "demo": "less than a minute: an agent and the node are killed, and every job has one result",
     "init": "make what a node needs: folder, key, settings",
     "up": "run a node",
     "status": "how a running node is",

@@ -90,7 +90,7 @@ def _made(inode: Inode, taken: set[int], torn: int = -1, part: Change | None = N
 
 
 def _torn(inode: Inode, index: int, tears: int) -> Iterator[Change]:
-    """The parts of one change: beginnings, ends, and both without what is between; elsewhere is what was there, or zeros."""
+    """The parts of one change: beginnings, ends, both without what is between; the rest is as before, or zeros."""
     change = inode.changes[index]
     data, at = change.data, change.at
     if change.verb == "preallocate":

@@ -85,7 +85,7 @@ class Naming:
 
 
 class Fault(NamedTuple):
-    """The `call`-th changing verb fails, and as many after it as `times` says; `how` much of it happens all the same."""
+    """The `call`-th changing verb fails, `times` times in all; `how` much of it happens all the same."""
 
     call: int
     code: int = errno.EIO
@@ -97,7 +97,7 @@ CHANGING = ("create", "write", "preallocate", "cut", "sync", "rename", "unlink",
 
 
 class SimulatedDisk:
-    """One channel's folder below ROOT. `point` is called after every verb that changed something: there one may crash."""
+    """One channel's folder below ROOT. `point` is called after every change: there one may crash."""
 
     def __init__(self, content: Content | None = None, capacity: int | None = None) -> None:
         self.is_there = content is not None
@@ -268,8 +268,7 @@ class SimulatedDisk:
         if path.name in self.held:
             return None
         self.held.add(path.name)
-        handle = self._handle(Inode(path.name.encode()))
-        return handle
+        return self._handle(Inode(path.name.encode()))
 
     def unlock(self, handle: Handle) -> None:
         inode = self.handles.pop(handle, None)

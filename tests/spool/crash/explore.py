@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from hashlib import blake2b
 from itertools import product
 
@@ -36,10 +37,8 @@ def _torn(which: float) -> Callable[[Life], None]:
                 raise Cut
 
         point, life.point = life.point, fail
-        try:
+        with suppress(Cut):
             life.step()
-        except Cut:
-            pass
         life.point = point
         life.cut(which)
         life.open()
@@ -166,7 +165,7 @@ class Explorer:
         life = self._lived(word[:-1])
         life.is_strict = False
         disk, life.disk.faults = life.disk, (fault,)
-        life.point = lambda: self._crash(life, 1, 0) if disk.calls >= fault.call else None
+        life.point = lambda: self._crash(life, 1, 0, faulty=True) if disk.calls >= fault.call else None
         DEEDS[word[-1]](life)
         if life.spool is None:
             life.kill()
@@ -175,19 +174,22 @@ class Explorer:
         if life.emit():
             life.step()
         life.look()
-        self._crash(life, 1, 0)
+        self._crash(life, 1, 0, faulty=True)
 
     # -------------------------------------------------------------------------------------------- one crash
 
-    def _crash(self, life: Life, tears: int, depth: int) -> None:
+    def _crash(self, life: Life, tears: int, depth: int, *, faulty: bool = False) -> None:
         """The power fails here, in every way; or only the process dies."""
-        origin = life.origin
+        origin, kind = (
+            life.origin,
+            "power cut" if depth else "power cut after a fault" if faulty else "second power cut",
+        )
         key = repr((life.promises.key(), origin and digest_of(origin))).encode()
+        for content in contents(life.disk, tears):
+            if self._is_new(kind, digest_of(content), key):
+                self._revive(SimulatedDisk(content, life.disk.capacity), life.promises, depth, origin)
         if depth:
             self._killed(life, key)
-        for content in contents(life.disk, tears):
-            if self._is_new("power cut" if depth else "second power cut", digest_of(content), key):
-                self._revive(SimulatedDisk(content, life.disk.capacity), life.promises, depth, origin)
 
     def _killed(self, life: Life, key: bytes) -> None:
         disk = life.disk

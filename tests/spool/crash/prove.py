@@ -16,7 +16,7 @@ def main() -> int:
     kind, _, word = what.partition(" in ")
     setup = SETUPS[name]
     walks = {
-        "crashes": Explorer(setup, 3).history,
+        "crashes": Explorer(setup, 1).history,
         "faults": Explorer(setup, 1).faults,
         "damage": Rot(setup, 16).damaged,
     }

@@ -44,6 +44,6 @@ def test_a_seeded_fault_is_seen_by_its_law(mutant: Mutant, tmp_path: Path) -> No
     assert law_broken(package, mutant.seen_in) == mutant.law
 
 
-@pytest.mark.parametrize("history", sorted({mutant.seen_in for mutant in MUTANTS}))
-def test_without_a_fault_all_laws_hold_in_these_histories(history: str) -> None:
+@pytest.mark.parametrize("history", ["plain: faults in oE", "plain: crashes in oBHX", "segments: crashes in oBH"])
+def test_without_a_fault_all_laws_hold(history: str) -> None:
     assert law_broken(ROOT / "src" / "holdfast", history) == ""

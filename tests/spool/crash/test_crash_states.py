@@ -6,6 +6,7 @@ import pytest
 from tests.counts import FULL, counts
 from tests.spool.crash.campaign import SETUPS, explored, plan, rotten
 
+KINDS = ("power cut", "kill", "second power cut", "power cut after a fault")
 STATES = {
     "plain": counts(18_000, 250_000),
     "segments": counts(9_000, 150_000),
@@ -33,7 +34,7 @@ def test_no_crash_and_no_failing_disk_breaks_a_promise(name: str) -> None:
     explorer = explored(setup, plan(setup, full=FULL))
     print(f"{name}: {len(explorer.states)} distinct states, {explorer.checks} checks, {dict(explorer.kinds)}")
     assert len(explorer.states) >= STATES[name]
-    assert min(explorer.kinds[kind] for kind in ("power cut", "second power cut", "kill")) > 0
+    assert min(explorer.kinds[kind] for kind in KINDS) > 0
 
 
 @pytest.mark.rule("SP-CRASH-002")
