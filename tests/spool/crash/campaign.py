@@ -43,14 +43,20 @@ class Plan(NamedTuple):
     tears: int
 
 
+EVERY_DAY = {
+    "plain": Plan("EBHKT", 2, 1, 1),
+    "segments": Plan("EBHT", 2, 1, 1),
+    "one-segment": Plan("EBT", 2, 1, 1),
+    "always-near-window": Plan("BT", 2, 1, 1),
+}
+
+
 def plan(setup: Setup, *, full: bool) -> Plan:
-    """Every day all words of two deeds, in full all of three."""
+    """In full all words of three deeds, every day those of two, of fewer kinds."""
     is_roomy = setup.policy not in (CAPPED, ROOMY)
     if full:
-        return Plan(COMMON, 3, 2, 3) if is_roomy else Plan(AT_THE_CAP, 3, 2, 2)
-    if setup.window < 1_000:
-        return Plan("EBHCT", 2, 1, 1)
-    return Plan(COMMON, 2, 1, 1) if is_roomy else Plan("EAHCRTO", 2, 0, 1)
+        return Plan(COMMON, 3, 2, 2) if is_roomy else Plan(AT_THE_CAP, 3, 2, 2)
+    return EVERY_DAY.get(setup.name, Plan("AO", 2, 0, 1))
 
 
 LONGER = ("oBHC", "oBHX", "oBAX", "oBAL", "oBHCE", "oBHXE", "oBHF", "oBAF", "oTBH", "oEHXR", "oBHCK")
@@ -61,7 +67,7 @@ ROTTEN = ("oBEBE", "oBEHE", "oBAXEE", "oTEEB")
 def steps(explorer: Explorer, chosen: Plan) -> Iterator[tuple[str, Callable[[], object]]]:
     """The shortest words first, then the chosen longer ones, then all others; each with its crashes and its faults."""
     every = list(words(chosen.letters, max(chosen.crashes, chosen.faults)))
-    is_chosen = explorer.setup.policy not in (CAPPED, ROOMY)
+    is_chosen = explorer.setup in (PLAIN, SEGMENTS) or chosen.crashes > 2
     longer = [word for word in LONGER if is_chosen and word not in every]
     for word in sorted(every + longer, key=lambda word: (len(word) > 2, word not in LONGER, len(word))):
         if len(word) <= chosen.crashes + 1 or word in longer:

@@ -184,7 +184,7 @@ class Explorer:
             life.origin,
             "power cut" if depth else "power cut after a fault" if faulty else "second power cut",
         )
-        key = repr((life.promises.key(), origin and digest_of(origin))).encode()
+        key = repr((life.promises.key(), depth, origin and digest_of(origin))).encode()
         for content in contents(life.disk, tears):
             if self._is_new(kind, digest_of(content), key):
                 self._revive(SimulatedDisk(content, life.disk.capacity), life.promises, depth, origin)
@@ -202,6 +202,7 @@ class Explorer:
             self._revive(disk.copied(), life.promises, 1, life.origin)
 
     def _is_new(self, kind: str, digest: bytes, key: bytes) -> bool:
+        """A state is looked at again where more was promised, or where the first look did not crash once more."""
         if digest not in self.states:
             self.states.add(digest)
             self.kinds[kind] += 1
