@@ -285,7 +285,8 @@ async def test_every_owner_begins_with_its_own_epoch() -> None:
     for epoch in (1, 2, 3):
         engine = await world.started()
         assert engine.durable.epoch == epoch
-        assert law.unpack(world.disk.batches[-1]) == [OwnershipTaken(engine.durable.epoch, "node", at_ms=world.clock.wall)]
+        first = OwnershipTaken(engine.durable.epoch, "node", at_ms=world.clock.wall)
+        assert law.unpack(world.disk.batches[-1]) == [first]
         await engine.stop()
 
 

@@ -316,7 +316,8 @@ class Engine:
                 return await self._take_over()
             except (Fenced, Corrupt) as final:
                 return self._fail(final)
-            except Exception:
+            except Exception as again:
+                _log.info("not yet", because=str(again), again_in_ms=delay_ms)
                 await self._clock.sleep(delay_ms)
                 delay_ms = min(2 * delay_ms, RETRY_MS_MAX)
         return self._fail(fault)

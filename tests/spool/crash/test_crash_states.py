@@ -8,14 +8,14 @@ from tests.spool.crash.campaign import SETUPS, explored, plan, rotten
 
 KINDS = ("power cut", "kill", "second power cut", "power cut after a fault")
 STATES = {
-    "plain": counts(18_000, 250_000),
-    "segments": counts(9_000, 150_000),
-    "one-segment": counts(11_000, 180_000),
-    "always-near-window": counts(3_000, 200_000),
-    "capped": counts(4_000, 80_000),
-    "capped-segments": counts(2_000, 40_000),
-    "full-disk": counts(4_000, 80_000),
-    "full-disk-segments": counts(2_000, 40_000),
+    "plain": counts(16_500, 300_000),
+    "segments": counts(12_500, 150_000),
+    "one-segment": counts(3_000, 180_000),
+    "always-near-window": counts(3_000, 250_000),
+    "capped": counts(5_000, 50_000),
+    "capped-segments": counts(3_000, 30_000),
+    "full-disk": counts(4_500, 50_000),
+    "full-disk-segments": counts(3_500, 30_000),
 }
 """At least so many distinct states are opened: by what the disk holds, in sessions of different names."""
 

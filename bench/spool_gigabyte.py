@@ -1,0 +1,126 @@
+"""A spool of one gigabyte: opened to its first unacked record, verified, replayed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from bench.measure import Table, at_least, at_most, interleave, table
+from bench.spool_append import BYTES, opened, payload_for
+from holdfast.spool import Spool, Ticket
+from holdfast.spool.verify import verify
+
+OPEN, COLD, VERIFY, VERIFY_1, READ = (
+    "open, to the first unacked record",
+    "the same, file not in memory",
+    "verify, two processes",
+    "verify, one process",
+    "reading the file, nothing else",
+)
+REPLAY, REPLAY_LINES = "replay, in batches", "replay, line by line"
+
+
+async def gigabyte(folder: Path, rounds: int, size: int) -> list[Table]:
+    """Seconds for opening and verifying, records per second for replaying."""
+    root = folder / "gigabyte"
+    records = _filled(root, size)
+    path = root / "bench" / "s.spool.jsonl"
+
+    async def openings(_: int) -> Mapping[str, float]:
+        warm = _opened(root, records // 3)
+        _forget(path)
+        return {OPEN: warm * 1e3, COLD: _opened(root, records // 3) * 1e3}
+
+    async def verifying(_: int) -> Mapping[str, float]:
+        return {
+            READ: _took(lambda: _read(path)),
+            VERIFY_1: _took(lambda: verify(path, processes=1)),
+            VERIFY: _took(lambda: verify(path)),
+        }
+
+    async def replaying(_: int) -> Mapping[str, float]:
+        return {REPLAY: records / _replayed(root, records), REPLAY_LINES: records / _line_by_line(root, records)}
+
+    figures = await interleave((openings, verifying, replaying), rounds)
+    shutil.rmtree(root)
+    what = f"of {size / 2**30:.3g} GiB, {records} records of {BYTES} bytes"
+    opening = table("spool-open", f"Open a spool {what}", "ms", figures, [OPEN, COLD], None)
+    opening.goals.append(at_most(OPEN, figures[OPEN], 10, " ms"))
+    checking = table("spool-verify", f"Verify a spool {what}", "s", figures, [READ, VERIFY_1, VERIFY], READ)
+    checking.goals.append(at_most(VERIFY, figures[VERIFY], 2 * size / 2**30, " s"))
+    replay = table("spool-replay", f"Replay a spool {what}", "records/s", figures, [REPLAY, REPLAY_LINES], None)
+    replay.goals.append(at_least(REPLAY, figures[REPLAY], 1_000_000, "/s"))
+    return [opening, checking, replay]
+
+
+def _filled(root: Path, size: int) -> int:
+    """A third of it is acked: so little that it is not worth a compaction."""
+    records = size // BYTES
+    spool = opened(root, segment_bytes=None, threads=False)
+    payload = payload_for("bench", "s")
+    for number in range(1, records + 1):
+        assert isinstance(spool.emit("BLOCK_START", payload), Ticket)
+        if number % 5_000 == 0:
+            spool.writer.step()
+    while spool.writer.step():
+        pass
+    assert isinstance(spool.ack(records // 3), Ticket)
+    spool.close()
+    return records
+
+
+def _opened(root: Path, acked: int) -> float:
+    began = time.perf_counter()
+    spool = opened(root, segment_bytes=None, threads=False)
+    first = next(spool.replay())
+    took = time.perf_counter() - began
+    assert b'"sequence":%d,' % (acked + 1) in first
+    spool.close()
+    return took
+
+
+def _forget(path: Path) -> None:
+    """Ask the machine to drop the file from memory."""
+    file = os.open(path, os.O_RDONLY)
+    os.fsync(file)
+    os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(file)
+
+
+def _took(work: object) -> float:
+    assert callable(work)
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def _read(path: Path) -> None:
+    with path.open("rb", buffering=0) as file:
+        while file.read(1 << 22):
+            pass
+
+
+def _replayed(root: Path, records: int) -> float:
+    spool = opened(root, segment_bytes=None, threads=False)
+    took = _took(lambda: _count(spool, records))
+    spool.close()
+    return took
+
+
+def _count(spool: Spool, records: int) -> None:
+    assert sum(len(batch.lines) for batch in spool.batches(0)) == records
+
+
+def _line_by_line(root: Path, records: int) -> float:
+    spool = opened(root, segment_bytes=None, threads=False)
+    began = time.perf_counter()
+    count = 0
+    for _ in spool.replay(0):
+        count += 1
+    took = time.perf_counter() - began
+    assert count == records
+    spool.close()
+    return took

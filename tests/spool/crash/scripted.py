@@ -1,0 +1,133 @@
+"""`python -m tests.spool.crash.scripted ROOT SEGMENT_BYTES`: a spool's life on a real disk, and what it was promised.
+
+Each promise is one line on standard output, written at once: whoever kills this process can hold it to them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.spool.crash.laws import Promises
+from tests.spool.spools import CHANNEL, SESSION, small
+
+from holdfast.spool import Refused, Spool, Ticket, Unavailable
+
+TRIES = 4
+"""A fault may meet any deed; the disk is sound again after it."""
+
+
+def tell(*words: object) -> None:
+    os.write(1, (" ".join(map(str, words)) + "\n").encode())
+
+
+class Script:
+    """Emits, acks, compacts, closes and opens again, one step after the other."""
+
+    def __init__(self, root: Path, segment_bytes: int | None) -> None:
+        self._root, self._segment_bytes = root, segment_bytes
+        self._token = 0
+        self._spool = self._open()
+
+    def _open(self) -> Spool:
+        for _ in range(TRIES):
+            try:
+                spool = Spool.open(
+                    CHANNEL,
+                    SESSION,
+                    root=self._root,
+                    policy=small(channel_bytes_max=1 << 20),
+                    segment_bytes=self._segment_bytes,
+                    threads=False,
+                )
+            except Unavailable as fault:
+                tell("unavailable", fault.rule)
+                continue
+            assert isinstance(spool, Spool), spool
+            tell("spooled", spool.spooled_sequence)
+            return spool
+        raise SystemExit("it does not open")
+
+    def emit(self, count: int, payload_type: str = "BLOCK_START") -> None:
+        """Records, with whatever it takes to get them spooled: a session that has ended is opened again."""
+        while count:
+            self._token += 1
+            ticket = self._spool.emit(payload_type, {"n": self._token})
+            if isinstance(ticket, Refused):
+                tell("refused", ticket.name)
+                self.reopen()
+                continue
+            tell("emitted", ticket.sequence, self._token)
+            count -= 1
+        self.step()
+
+    def step(self) -> None:
+        while self._spool.writer.step():
+            pass
+        self._spool.step()
+        tell("spooled", self._spool.spooled_sequence)
+        tell("stored", self._spool.keeper.acked.reached)
+
+    def ack(self, sequence: int) -> None:
+        tell("acked", sequence)
+        assert isinstance(self._spool.ack(sequence), Ticket)
+        self.step()
+
+    def compact(self) -> None:
+        self._spool.compact()
+        self.step()
+
+    def reopen(self) -> None:
+        self.close(final=False)
+        self._spool = self._open()
+
+    def close(self, *, final: bool) -> None:
+        if final:
+            tell("final", "asked")
+        try:
+            refused = self._spool.close(final=final)
+        except Unavailable as fault:
+            tell("unavailable", fault.rule)
+            return
+        if final and refused is None:
+            tell("final", "said")
+
+    def play(self) -> None:
+        """The whole script. It is short: every system call of it is to fail once."""
+        self.emit(3)
+        self.ack(2)
+        self.compact()
+        self.emit(1)
+        self.reopen()
+        self.emit(2)
+        self.ack(min(5, self._spool.spooled_sequence))
+        self.emit(1, "BLOCK_FENCE")
+        self.close(final=True)
+        tell("end")
+
+
+def promised(told: str) -> Promises:
+    """What the script was promised, as far as it came to tell it."""
+    promises = Promises()
+    verbs: dict[str, Callable[[list[str]], None]] = {
+        "spooled": lambda said: setattr(promises, "spooled", max(promises.spooled, int(said[0]))),
+        "stored": lambda said: setattr(promises, "ack_stored", max(promises.ack_stored, int(said[0]))),
+        "acked": lambda said: setattr(promises, "ack_told", max(promises.ack_told, int(said[0]))),
+        "final": lambda said: setattr(promises, "final", said[0]),
+        "emitted": lambda said: _emitted(promises, int(said[0]), int(said[1])),
+    }
+    for line in told.splitlines():
+        verb, *said = line.split()
+        if verb in verbs:
+            verbs[verb](said)
+    return promises
+
+
+def _emitted(promises: Promises, sequence: int, token: int) -> None:
+    promises.tokens[sequence] = (*promises.tokens.get(sequence, ()), token)
+
+
+if __name__ == "__main__":
+    Script(Path(sys.argv[1]), int(sys.argv[2]) or None).play()

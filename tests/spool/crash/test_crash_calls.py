@@ -1,0 +1,178 @@
+"""A real process on a real disk: killed or failed at its system calls, and a disk that is really full."""
+
+from __future__ import annotations
+
+import logging
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+
+import pytest
+from tests.counts import FULL, counts
+from tests.spool.crash import laws
+from tests.spool.crash.laws import Promises
+from tests.spool.crash.scripted import promised
+from tests.spool.spools import emitted, opened, refused, replayed, small
+
+from holdfast.spool import Refused, Spool, Ticket
+
+HERE = Path(__file__).parents[3]
+STRACE = shutil.which("strace")
+CALLS = ("pwrite64", "fdatasync", "fsync", "rename", "unlink", "ftruncate", "fallocate", "mkdir")
+SEGMENT_BYTES = (0, 700)
+ROOMY = small(channel_bytes_max=1 << 30, reserve_bytes=1 << 15)
+needs_strace = pytest.mark.skipif(STRACE is None, reason="strace is missing: NO FAULTS ARE INJECTED, install it")
+
+
+def played(root: Path, segment_bytes: int, injection: str = "") -> subprocess.CompletedProcess[str]:
+    """The script in a process of its own, whose system calls go wrong as `injection` says."""
+    assert STRACE is not None
+    # With the filter only the named calls stop at the tracer, but then strace delivers no signals.
+    only = [] if "signal=" in injection else ["--seccomp-bpf"]
+    log = root.with_name(f"{root.name}.strace")
+    traced = [STRACE, "-f", "-qq", *only, "-o", str(log), "-e", f"trace={','.join(CALLS)}"]
+    if injection:
+        traced += ["-e", f"inject={injection}"]
+    script = [sys.executable, "-B", "-m", "tests.spool.crash.scripted", str(root), str(segment_bytes)]
+    return subprocess.run([*traced, *script], cwd=HERE, capture_output=True, text=True, timeout=60, check=False)
+
+
+def holds(root: Path, segment_bytes: int, promises: Promises) -> None:
+    """Open it on the sound disk and hold it to what it has promised."""
+    spool = opened(root, policy=small(channel_bytes_max=1 << 20), segment_bytes=segment_bytes or None)
+    assert not spool.damage
+    laws.acked(promises, spool.acked_sequence)
+    laws.offered(promises, spool.first_available, list(spool.replay(spool.first_available - 1)))
+    last = spool.spooled_sequence
+    answer = spool.emit("BLOCK_START", {"n": 0})
+    is_finished = isinstance(answer, Refused) and answer.name == "SessionFinished"
+    laws.finality(promises, is_finished, b"")
+    if not is_finished:
+        assert isinstance(answer, Ticket), answer
+        laws.numbered(promises, answer.sequence, max(last, spool.acked_sequence) + 1)
+    spool.close()
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Counter[str]]:
+    """How often the script makes each system call, by layout."""
+    found = {}
+    for segment_bytes in SEGMENT_BYTES:
+        root = tmp_path_factory.mktemp("sound") / "spool"
+        run = played(root, segment_bytes)
+        assert run.stdout.endswith("end\n"), run.stderr
+        assert "unavailable" not in run.stdout
+        holds(root, segment_bytes, promised(run.stdout))
+        log = root.with_name(f"{root.name}.strace").read_text()
+        found[segment_bytes] = Counter(re.findall(r"^\d+\s+(\w+)\(", log, re.MULTILINE))
+    return found
+
+
+def chosen(calls: Counter[str], few: int) -> Iterator[tuple[str, int]]:
+    """Every call of the script, by name and number; on other days so many of them, evenly spread."""
+    every = [(call, number) for call in CALLS for number in range(1, calls[call] + 1)]
+    yield from every if FULL else every[:: max(1, len(every) // few)]
+
+
+@needs_strace
+@pytest.mark.timeout(1_800)
+@pytest.mark.rule("SP-002", "SP-CRASH-001", "SP-CRASH-002")
+@pytest.mark.parametrize("segment_bytes", SEGMENT_BYTES, ids=["plain", "segments"])
+def test_kill_minus_nine_at_a_system_call_breaks_no_promise(
+    tmp_path: Path, segment_bytes: int, made: dict[int, Counter[str]]
+) -> None:
+    killed = 0
+    for call, number in chosen(made[segment_bytes], few=8):
+        root = tmp_path / f"{call}-{number}"
+        run = played(root, segment_bytes, f"{call}:signal=KILL:when={number}")
+        assert run.returncode == -signal.SIGKILL, (call, number, run.stderr)
+        killed += 1
+        holds(root, segment_bytes, promised(run.stdout))
+    assert killed >= counts(8, 40)
+
+
+@needs_strace
+@pytest.mark.timeout(1_800)
+@pytest.mark.rule("SP-CRASH-003")
+@pytest.mark.parametrize("segment_bytes", SEGMENT_BYTES, ids=["plain", "segments"])
+def test_an_error_at_a_system_call_breaks_no_promise_and_is_not_the_end(
+    tmp_path: Path, segment_bytes: int, made: dict[int, Counter[str]]
+) -> None:
+    codes = {"pwrite64": ("EIO", "ENOSPC"), "fallocate": ("ENOSPC",), "mkdir": ("EIO", "ENOSPC")}
+    failed = 0
+    for call, number in chosen(made[segment_bytes], few=8):
+        for code in codes.get(call, ("EIO",)):
+            root = tmp_path / f"{call}-{number}-{code}"
+            run = played(root, segment_bytes, f"{call}:error={code}:when={number}")
+            assert run.stdout.endswith("end\n"), (call, number, code, run.stdout, run.stderr)
+            assert "Traceback" not in run.stderr
+            failed += 1
+            holds(root, segment_bytes, promised(run.stdout))
+    assert failed >= counts(8, 40)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of half a megabyte."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=512k", "holdfast-test", str(folder)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("no small file system can be mounted here: THE FULL DISK IS NOT TESTED")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def occupied(file: Path) -> None:
+    """Somebody else takes all the room there is."""
+    with file.open("wb", buffering=0) as raw, suppress(OSError):
+        while raw.write(bytes(4_096)):
+            pass
+
+
+def filled(spool: Spool, others: Path) -> int:
+    """Emit until it is refused; how many were accepted. The disk is full before the spool has measured it again."""
+    for number in count():
+        answer = spool.emit("BLOCK_START", {"block_id": "b" * 2_000, "number": number})
+        if isinstance(answer, Refused):
+            refused(answer, "SpoolFull")
+            return number
+        if number == 40:
+            occupied(others)
+        while spool.writer.step():
+            pass
+        spool.step()
+    raise AssertionError
+
+
+@pytest.mark.rule("SP-RET-003")
+@pytest.mark.parametrize("segment_bytes", [None, 1 << 15], ids=["plain", "segments"])
+def test_a_really_full_disk_gets_its_last_word_and_goes_on_when_there_is_room(
+    small_disk: Path, segment_bytes: int | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL, "holdfast.spool")
+    others = small_disk / "others"
+    spool = opened(small_disk / "spool", policy=ROOMY, segment_bytes=segment_bytes)
+    accepted = filled(spool, others)
+    assert accepted > 40
+    assert spool.metrics().failures >= 1, "the disk was never full"
+    spool.step()
+    lines = list(spool.replay(0))
+    assert b"EVIDENCE_SPOOL_FULL" in lines[-1]
+    assert replayed(spool) == list(range(1, len(lines) + 1))
+    assert len(lines) == accepted + 1
+    refused(spool.emit("BLOCK_START", {}), "SpoolFull")
+    others.unlink()
+    spool.step()
+    emitted(spool, 3)
+    spool.close()
+    again = opened(small_disk / "spool")
+    assert replayed(again) == list(range(1, len(lines) + 4))
+    again.close()
