@@ -218,3 +218,32 @@ async def test_tables_that_turn_out_damaged_stop_the_node_instead_of_holding_it_
     with pytest.raises(Corrupt, match="not a database"):
         await engine.wait_ended()
     await engine.stop()
+
+
+@pytest.mark.rule("ENG-002")
+async def test_a_driver_that_answers_cancelling_with_an_error_does_not_hold_up_a_recovery(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World()
+    engine = await world.started()
+    begun = asyncio.Event()
+    swallowed: list[bool] = []
+
+    async def stuck(*_: object) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if not swallowed:
+                swallowed.append(True)
+                raise Unavailable("ENG-004", "the connection was closed") from None
+            raise
+
+    monkeypatch.setattr(world.tables, "write", stuck)
+    await engine.submit(Mint(some_id(1), ALICE, Amount(100)))
+    await begun.wait()
+    async with asyncio.timeout(10):
+        await engine.projector.stop()
+    assert swallowed
+    monkeypatch.undo()
+    await engine.stop()

@@ -17,6 +17,7 @@ from holdfast.ports import Clock, Row, Tables
 
 FLUSH_MS: Final = 200
 RETRY_MS: Final = 1_000
+CANCEL_AGAIN_S: Final = 0.5
 CLAIMS_A_TURN: Final = 512
 """How many claims are let go before others get a turn of the event loop."""
 
@@ -108,8 +109,9 @@ class Projector:
     async def stop(self) -> None:
         """End the task at once; what was not written comes from the journal next time."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            while not self._task.done():  # a driver may answer the first cancelling with an error of its own
+                self._task.cancel()
+                await asyncio.wait({self._task}, timeout=CANCEL_AGAIN_S)
             self._task = None
 
     async def _run(self) -> None:

@@ -171,9 +171,11 @@ class PostgresTables:
         connection = self._writer
         try:
             with self._database.named():
-                async with connection.transaction():
-                    await work(connection)
-        except BaseException:
+                transaction = connection.transaction()
+                await transaction.start()
+                await work(connection)
+                await transaction.commit()
+        except BaseException:  # no rollback: cutting the session is one, and cannot hide that we were cancelled
             self._writer = None
             connection.terminate()
             raise
