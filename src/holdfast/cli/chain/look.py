@@ -109,6 +109,18 @@ def prove(
     print_json(run(Place(data, url, token_file, ca), proved))
 
 
+def prove_growth(
+    first: Annotated[int, typer.Argument(metavar="FIRST", min=1, help="Height of the block you know.")],
+    second: Annotated[int, typer.Argument(metavar="SECOND", min=1, help="Height of a later one.")],
+    data: Data = None,
+    url: Url = None,
+    token_file: TokenFile = None,
+    ca: Ca = None,
+) -> None:
+    """A proof, as JSON, that between two blocks results were only added: checked by `holdfast chain verify FILE`."""
+    print_json(ask(Place(data, url, token_file, ca), "chain.proveGrowth", first=first, second=second))
+
+
 def record_of(block: dict[str, Any]) -> dict[str, object]:
     return {
         "height": block["height"],

@@ -17,7 +17,7 @@ from holdfast.cli.chain.look import counted
 from holdfast.cli.chain.reading import ChainReader, Heights
 from holdfast.cli.columns import when
 from holdfast.core.refusal import Corrupt, Unavailable
-from holdfast.engine import headerfiles
+from holdfast.engine import consistency, headerfiles
 from holdfast.engine.headers import Links, Proved, Untrue, check_proof, read_proof
 
 FALSE, UNREADABLE = 1, 2
@@ -54,7 +54,7 @@ def verify(
 
 def _verify(what: Path | None, keys: frozenset[bytes], place: Place) -> None:
     if what is not None and what.is_file():
-        _say_proved(_proof(what, keys), keys)
+        _check_file(what, keys)
         return
     progress = Heights("verifying")
     try:
@@ -76,14 +76,26 @@ async def _live(node: Asked, keys: frozenset[bytes], progress: Heights) -> Links
     return links
 
 
-def _proof(file: Path, keys: frozenset[bytes]) -> Proved:
+def _check_file(file: Path, keys: frozenset[bytes]) -> None:
+    """A proof of an admission, or one that the log of results only grew."""
+    values = _values(file)
+    if isinstance(values, dict) and "second" in values:
+        first, second, path = consistency.read_shown(values, str(file))
+        consistency.check(first, second, path, check, keys)
+        old, new = first.header, second.header
+        print(f"true: {old.log_size} results by block {old.height} begin the {new.log_size} by block {new.height}")
+        print(f"signed  {new.proposer.hex()}{_trust(keys)}")
+        return
+    _say_proved(check_proof(*read_proof(values, str(file)), check, keys), keys)
+
+
+def _values(file: Path) -> object:
     try:
         if file.stat().st_size > PROOF_BYTES_MAX:
             raise Corrupt("CHN-001", f"{file} is too large for a proof")
-        values = msgspec.json.decode(file.read_bytes())
+        return msgspec.json.decode(file.read_bytes())
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as fault:
         raise Corrupt("CHN-001", f"{file} cannot be read: {fault}", "a proof is what `chain prove` prints") from fault
-    return check_proof(*read_proof(values, str(file)), check, keys)
 
 
 def _say_whole(links: Links, keys: frozenset[bytes]) -> None:

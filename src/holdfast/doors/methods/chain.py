@@ -12,11 +12,11 @@ from holdfast.core.chain.blocks import Block, finalized
 from holdfast.core.job.record import Job
 from holdfast.core.refusal import Refused
 from holdfast.core.state import State
-from holdfast.core.values import Height, TaskId
+from holdfast.core.values import Digest, Height, TaskId
 from holdfast.doors.desk import NOBODY, OPERATORS, Desk, Method, Visitor
 from holdfast.doors.methods.node import Nothing
 from holdfast.doors.pages import why_not_limit
-from holdfast.engine import light, read
+from holdfast.engine import consistency, light, read
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -62,6 +62,22 @@ class AdmissionProof(msgspec.Struct, frozen=True):
     chain_id: int
     block: Block
     proof: light.TxProof
+
+
+class TwoBlocks(msgspec.Struct, frozen=True):
+    """An earlier and a later block of the active chain."""
+
+    first: Height
+    second: Height
+
+
+class GrowthProof(msgspec.Struct, frozen=True):
+    """RES-008: that the log of results only grew from one block to another (RFC 6962 consistency)."""
+
+    chain_id: int
+    first: Block
+    second: Block
+    path: list[Digest]
 
 
 class To(msgspec.Struct, frozen=True):
@@ -142,6 +158,18 @@ async def _block_of(desk: Desk, job: Job) -> Block | Refused:
     return Refused("CHN-002", f"the chain changed below job {job.id.hex()}", "ask again", "NoResultYet")
 
 
+async def _prove_growth(desk: Desk, _: Visitor, asked: TwoBlocks) -> GrowthProof | Refused:
+    if asked.first > asked.second:
+        return Refused("RES-008", "params: first: is above second", name="InvalidParams")
+    first, second = await _block(desk, asked.first), await _block(desk, asked.second)
+    if isinstance(first, Refused):
+        return first
+    if isinstance(second, Refused):
+        return second
+    path = await consistency.prove(desk.source, first, second)
+    return GrowthProof(desk.source.policy.chain_id, first, second, path)
+
+
 async def _roll_back(desk: Desk, visitor: Visitor, asked: To) -> RolledBack | Refused:
     before = await _head(desk, visitor, Nothing())
     outcome = await desk.submit(Act(visitor.name, "chain.rollBack", acts.RollBack(asked.height)))
@@ -156,6 +184,9 @@ METHODS: Final[dict[str, Method]] = {
     "chain.show": Method("One block of the active chain.", OneBlock, BlockShown, _show),
     "chain.list": Method("Sealed blocks, orphaned ones among them.", ManyBlocks, read.Listing, _blocks),
     "chain.proveAdmission": Method("That a job is in a block, for a light client.", OneTask, AdmissionProof, _prove),
+    "chain.proveGrowth": Method(
+        "That the log of results only grew between two blocks.", TwoBlocks, GrowthProof, _prove_growth
+    ),
     "chain.rollBack": Method(
         "Take blocks back, on development networks.", To, RolledBack, _roll_back, OPERATORS, is_write=True
     ),
