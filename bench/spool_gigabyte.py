@@ -63,7 +63,7 @@ def _filled(root: Path, size: int) -> int:
     payload = payload_for("bench", "s")
     for number in range(1, records + 1):
         assert isinstance(spool.emit("BLOCK_START", payload), Ticket)
-        if number % 5_000 == 0:
+        if number % 500 == 0:
             spool.writer.step()
     while spool.writer.step():
         pass

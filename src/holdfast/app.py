@@ -152,7 +152,7 @@ class Node:
         keeper = Keeper(self.engine, MachineClock(), every, partial(in_another_process, make_snapshot, self.config))
         proposer = Proposer(self.engine, MachineClock(), self.signer)
         dispatcher, reaper = Dispatcher(self.engine), Reaper(self.engine, MachineClock())
-        verifier = Verifier(self.engine, {"attested": attested(verify)})
+        verifier = Verifier(self.engine, {"attested": attested(verify)}, self.blobs)
         for duty in (keeper, proposer, dispatcher, reaper, verifier):
             self._duties.append(asyncio.create_task(duty.run(), name=type(duty).__name__.lower()))
         config, tip = self.config, self.engine.durable

@@ -30,6 +30,7 @@ from holdfast.core.values import AccountId, Amount, TaskId, Tier
 from holdfast.duties.dispatcher import Dispatcher
 from holdfast.duties.reaper import Reaper
 from holdfast.duties.verifier import Verifier, attested
+from holdfast.engine import read
 from holdfast.engine.loop import Engine
 from holdfast.engine.outcome import Accepted
 
@@ -188,3 +189,29 @@ async def test_evidence_and_what_it_says_are_one_batch_and_known_evidence_says_n
     outcomes = await engine.submit_together([gap, AckLease(lease.id, ID)])
     assert len(outcomes) == 1
     assert isinstance(outcomes[0], Refused)
+
+
+class Held:
+    """Bytes by digest, in memory."""
+
+    def __init__(self, *outputs: bytes) -> None:
+        self._by_digest = {result_digest(each): each for each in outputs}
+
+    async def read(self, digest: bytes) -> bytes | None:
+        return self._by_digest.get(digest)  # type: ignore[call-overload, no-any-return]
+
+
+@pytest.mark.rule("TIER-001")
+@pytest.mark.parametrize(("size", "is_hot"), [(3, True), (5_000, True), (65_536, True), (65_537, False)])
+async def test_small_outputs_are_kept_in_the_store_with_the_proof(engine: Engine, size: int, is_hot: bool) -> None:
+    job, output = await enqueued(engine), b"o" * size
+    await Dispatcher(engine).look()
+    lease = engine.state.leases.by_job[job]
+    body = body_of(job, lease.id, ID, result_digest(output), size, {})
+    await engine.submit(Submit(lease.id, ID, Envelope(1, "attested", body, GOOD)))
+    duty = asyncio.create_task(Verifier(engine, {"attested": attested(verify)}, Held(output)).run())  # type: ignore[arg-type]
+    await until(lambda: engine.state.queue.jobs[job].state is JobState.COMPLETED)
+    duty.cancel()
+    found = await read.result(engine, job)
+    assert found is not None
+    assert await read.hot_output(engine, found) == (output if is_hot else None)

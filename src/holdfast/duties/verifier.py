@@ -13,6 +13,7 @@ from holdfast.core.proof.envelope import Envelope, signed_bytes, unpack
 from holdfast.core.refusal import Refused, Unavailable
 from holdfast.core.values import LeaseId
 from holdfast.engine.loop import Engine
+from holdfast.ports import Blobs
 
 _log = structlog.get_logger()
 
@@ -46,8 +47,8 @@ def attested(verify: Verify) -> Method:
 class Verifier:
     """What waits for a verdict is in the state, so that a restart forgets none; a verifier that fails refuses."""
 
-    def __init__(self, engine: Engine, methods: Mapping[str, Method]) -> None:
-        self._engine, self._methods = engine, methods
+    def __init__(self, engine: Engine, methods: Mapping[str, Method], blobs: Blobs | None = None) -> None:
+        self._engine, self._methods, self._blobs = engine, methods, blobs
         self._stirred = engine.stirred.subscribe()
         self._at_work: dict[LeaseId, asyncio.Task[None]] = {}
 
@@ -74,8 +75,17 @@ class Verifier:
             _log.exception("a verifier failed", method=envelope.method)
             found = Finding(False, "the verifier failed")
         try:
-            no = await self._engine.submit(Judge(lease_id, found.is_good, found.reasons))
+            output = await self._hot(lease_id) if found.is_good else None
+            no = await self._engine.submit(Judge(lease_id, found.is_good, found.reasons, output))
             if isinstance(no, Refused):  # the proof is good, but not for this task: it is worth nothing here
                 await self._engine.submit(Judge(lease_id, False, no.says))
         except Unavailable as fault:
             _log.info("no verdict yet", because=str(fault))
+
+    async def _hot(self, lease_id: LeaseId) -> bytes | None:
+        """TIER-001: small outputs are kept in the store, too, where policy says so; reading checks them."""
+        lease = self._engine.state.leases.by_id.get(lease_id)
+        most = self._engine.policy.result.max_inline_bytes
+        if self._blobs is None or lease is None or lease.submitted is None or lease.submitted_size > most:
+            return None
+        return await self._blobs.read(lease.submitted) if most else None

@@ -16,6 +16,7 @@ from holdfast.core.event import PAYLOAD_TAG, Event, Tip
 from holdfast.core.job.record import Job, Spec
 from holdfast.core.lease.record import Lease
 from holdfast.core.policy import Policy
+from holdfast.core.proof.decide import ProofAccepted
 from holdfast.core.provider.record import Provider
 from holdfast.core.queue.acts import JobAdmitted, job_key
 from holdfast.core.refusal import Corrupt
@@ -121,6 +122,18 @@ async def result(source: Source, id_: TaskId) -> Result | None:
         return image
     rows, _ = await source.tables.page("result", {"task_id": id_}, 0, 1)
     return _record(Result, rows[0]) if rows else None
+
+
+async def hot_output(source: Source, found: Result) -> bytes | None:
+    """A result's bytes where they are kept hot: in the event that accepted its proof, or beside its batch."""
+    number = await source.journal.batch_of(found.event)
+    if number is None:
+        return None
+    async for batch in source.journal.read(BatchNo(number - 1), number):
+        event = law.unpack(batch)[found.event - batch.first]
+        if isinstance(event, ProofAccepted) and event.output is not None:
+            return event.output.inline or await source.journal.attachment(number, event.output.digest)
+    return None
 
 
 async def attempts(source: Source, id_: TaskId) -> list[Lease]:

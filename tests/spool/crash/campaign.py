@@ -7,11 +7,15 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
+from tests.spool.crash.cuts import contents
+from tests.spool.crash.disk import ROOT, Content, SimulatedDisk
 from tests.spool.crash.explore import Explorer, words
-from tests.spool.crash.life import Setup
+from tests.spool.crash.laws import Broken, Promises
+from tests.spool.crash.life import CHANNEL, Life, Setup
 from tests.spool.crash.rot import Rot
 
-from holdfast.spool import Mode, SpoolPolicy
+from holdfast.spool import Mode, SpoolPolicy, channel
+from holdfast.spool.names import Place
 
 logging.getLogger("holdfast.spool").setLevel(logging.CRITICAL)  # a full disk is no news here
 
@@ -82,6 +86,29 @@ def explored(setup: Setup, chosen: Plan) -> Explorer:
     for _, step in steps(explorer, chosen):
         step()
     return explorer
+
+
+DELETED = ("oEFA", "oBFA", "oBHFA")
+"""Finished, and every record acked: the next session of the channel lets go of it."""
+
+
+def deletion(setup: Setup, word: str) -> set[Content]:
+    """Open another session beside a finished one; whatever a crash leaves, the old one is finished or gone."""
+    ended = Explorer(setup, 1).lived(word)
+    ended.close()
+    found: set[Content] = set()
+    other = Life(setup._replace(name="other"), ended.disk, Promises())
+    other.point = lambda: found.update(contents(ended.disk, 1))
+    other.open()
+    for content in found:
+        disk = SimulatedDisk(content)
+        for session in channel.sessions(disk, ROOT / CHANNEL):
+            standing = channel.standing(disk, Place(ROOT / CHANNEL, CHANNEL, session))
+            if session == setup.name and not (standing.is_finished and standing.may_go):
+                raise Broken("what is let go of never looks unfinished", repr(sorted(dict(content))))
+    if setup.name in channel.sessions(ended.disk, ROOT / CHANNEL):
+        raise Broken("what may go is let go of", "it is still there")
+    return found
 
 
 def rotten(setup: Setup, every: int) -> Rot:

@@ -133,13 +133,13 @@ class Explorer:
 
     def history(self, word: str) -> None:
         """Run it, crashing at every point of its last deed."""
-        life = self._lived(word[:-1])
+        life = self.lived(word[:-1])
         life.point = lambda: self._crash(life, self.tears, 1)
         DEEDS[word[-1]](life)
         life.look()
         self._crash(life, self.tears, 1)
 
-    def _lived(self, word: str) -> Life:
+    def lived(self, word: str) -> Life:
         life = Life(self.setup, SimulatedDisk(None, self.setup.capacity), Promises())
         for letter in word:
             DEEDS[letter](life)
@@ -150,7 +150,7 @@ class Explorer:
 
     def faults(self, word: str) -> int:
         """The same, with each changing call of the last deed failing in turn; how many faults were tried."""
-        sound = self._lived(word[:-1])
+        sound = self.lived(word[:-1])
         before = sound.disk.calls
         DEEDS[word[-1]](sound)
         verbs = sound.disk.verbs[before:] if sound.disk.calls > before else []
@@ -162,7 +162,7 @@ class Explorer:
         return count
 
     def _with_fault(self, word: str, fault: Fault) -> None:
-        life = self._lived(word[:-1])
+        life = self.lived(word[:-1])
         life.is_strict = False
         disk, life.disk.faults = life.disk, (fault,)
         life.point = lambda: self._crash(life, 1, 0, faulty=True) if disk.calls >= fault.call else None

@@ -26,7 +26,7 @@ class Rot(Explorer):
         """Of so many bytes one gets one of its bits flipped."""
 
     def damaged(self, word: str) -> None:
-        life = self._lived(word)
+        life = self.lived(word)
         life.close()
         truth = life.promises
         for number, (name, raw) in enumerate(content := life.disk.content()):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.counts import FULL, counts
-from tests.spool.crash.campaign import SETUPS, explored, plan, rotten
+from tests.spool.crash.campaign import DELETED, SETUPS, deletion, explored, plan, rotten
 
 KINDS = ("power cut", "kill", "second power cut", "power cut after a fault")
 STATES = {
@@ -42,3 +42,11 @@ def test_no_crash_and_no_failing_disk_breaks_a_promise(name: str) -> None:
 def test_damage_in_the_middle_is_told_and_never_passed_over(name: str) -> None:
     rot = rotten(SETUPS[name], counts(8, 1))
     assert len(rot.states) >= counts(500, 4_000)
+
+
+@pytest.mark.rule("SP-RET-001")
+@pytest.mark.parametrize("name", ["plain", "segments"])
+@pytest.mark.parametrize("word", DELETED)
+def test_a_crash_while_a_finished_session_is_deleted_leaves_nothing_that_looks_unfinished(name: str, word: str) -> None:
+    states = deletion(SETUPS[name], word)
+    assert len(states) >= 10

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from holdfast.core import claim
-from holdfast.core.event import Decided, Event
+from holdfast.core.event import Attachment, Decided, Event, Payload, enclose
 from holdfast.core.job.record import Job
 from holdfast.core.lease.acts import CompletionSubmitted
 from holdfast.core.lease.decide import failed
@@ -33,6 +33,8 @@ class Judge(msgspec.Struct, frozen=True, gc=False):
     lease_id: LeaseId
     is_good: bool
     reasons: str = ""
+    output: bytes | None = None
+    """The output's bytes where policy keeps them hot, in the store (TIER-001); whoever judges has checked them."""
 
 
 class ProofAccepted(Event, frozen=True, tag=90):
@@ -50,6 +52,8 @@ class ProofAccepted(Event, frozen=True, tag=90):
     expires_at: Height
     method: str
     reasons: str = ""
+    output: Payload | None = None
+    """The bytes themselves where they are kept hot."""
 
 
 class CompletionIgnored(Event, frozen=True, tag=91):
@@ -102,10 +106,14 @@ def judge(state: Leasing, command: Judge, now_ms: int) -> Decided | Refused:
     if not command.is_good:
         return Decided(failed(state, lease, LeaseStatus.CANCELLED, "PROOF_INVALID", now_ms))
     accepted = _accepted(state, lease, state.queue.jobs[lease.job_id], command.reasons, now_ms)
+    attachments: tuple[Attachment, ...] = ()
+    if command.output is not None:
+        output, attachments = enclose(command.output, state.policy.engine.inline_payload_bytes_max)
+        accepted = msgspec.structs.replace(accepted, output=output)
     taken = claim.why_not_first(state.claims, nullifier_key(accepted), accepted)
     if taken is not None:
         return Refused("RES-001", f"nullifier {accepted.nullifier.hex()} is known", name="NullifierReuse")
-    return Decided((accepted,))
+    return Decided((accepted,), attachments)
 
 
 def _accepted(state: Leasing, lease: Lease, job: Job, reasons: str, now_ms: int) -> ProofAccepted:

@@ -82,7 +82,9 @@ async def _bytes(desk: Desk, _: Visitor, asked: OneJob) -> ResultBytes | Refused
         return found
     if found.result_size > BYTES_MAX:
         return Refused("RPC-002", f"{found.result_size} bytes are too many for this way", name="TooLarge")
-    raw = await desk.blobs.read(found.result_digest) if desk.blobs is not None else None
+    raw = await read.hot_output(desk.source, found)
+    if raw is None and desk.blobs is not None:
+        raw = await desk.blobs.read(found.result_digest)
     if raw is None:
         return Refused("RES-007", "the bytes are not here any more", name="ResultPruned")
     return ResultBytes(asked.task_id, found.result_digest, raw)
