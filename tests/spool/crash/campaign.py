@@ -14,7 +14,7 @@ from tests.spool.crash.laws import Broken, Promises
 from tests.spool.crash.life import CHANNEL, Life, Setup
 from tests.spool.crash.rot import Rot
 
-from holdfast.spool import Mode, SpoolPolicy, channel
+from holdfast.spool import Mode, Spool, SpoolPolicy, channel
 from holdfast.spool.names import Place
 
 logging.getLogger("holdfast.spool").setLevel(logging.CRITICAL)  # a full disk is no news here
@@ -50,7 +50,7 @@ class Plan(NamedTuple):
 EVERY_DAY = {
     "plain": Plan("EBHT", 2, 1, 1),
     "segments": Plan("EBHT", 2, 1, 1),
-    "one-segment": Plan("BT", 2, 1, 1),
+    "one-segment": Plan("EBT", 2, 1, 1),
     "always-near-window": Plan("B", 2, 1, 1),
 }
 
@@ -99,7 +99,7 @@ def deletion(setup: Setup, word: str) -> set[Content]:
     found: set[Content] = set()
     other = Life(setup._replace(name="other"), ended.disk, Promises())
     other.point = lambda: found.update(contents(ended.disk, 1))
-    other.open()
+    assert isinstance(other.opened(), Spool)
     for content in found:
         disk = SimulatedDisk(content)
         for session in channel.sessions(disk, ROOT / CHANNEL):

@@ -4,8 +4,8 @@ A file is what was durable once plus the changes since, in order; so is a folder
 pending certain. A sync that fails makes it *lost*: it may be on the medium or not, for ever, and no later sync, which
 would succeed, changes that; only writing the bytes anew does. Reads show everything, certain or not.
 
-Names are milder, as the seam says: after a failed `sync_folder` they stay uncertain until one returns. File systems
-keep names in a journal, and one that failed to write its journal takes no more changes.
+Names are milder, as the seam says: after a failed `sync_folder` they stay uncertain until one returns. That is an
+assumption: where names are in a journal, a file system that failed to write it takes no more changes.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class SimulatedDisk:
         self.verbs: list[str] = []
         self.faults: tuple[Fault, ...] = ()
         self.point: Callable[[], None] = lambda: None
-        self.most_used = 0
+        self.most_used = sum(len(raw) for _, raw in content or ())
         """The most bytes that the folder ever had."""
         self.failed_bytes = 0
         """Written or half written by calls that failed: they stay in their file, and are written again to another."""
@@ -139,7 +139,7 @@ class SimulatedDisk:
         if more > 0 and self.capacity is not None and self.free(ROOT) < more:
             raise OSError(errno.ENOSPC, "the simulated disk is full")
 
-    def _changed(self) -> None:
+    def _grown(self) -> None:
         self.most_used = max(self.most_used, self.used)
         self.point()
 
@@ -162,7 +162,7 @@ class SimulatedDisk:
             self._name(Naming(path.name, inode))
         if fault is not None:
             self._raise(fault)
-        self._changed()
+        self.point()
         return self._handle(inode)
 
     def open(self, path: Path, *, write: bool = False) -> Handle:
@@ -201,7 +201,7 @@ class SimulatedDisk:
             self._raise(fault)
         self._grow(inode, size)
         inode.change(Change(verb, at, data))
-        self._changed()
+        self._grown()
 
     def sync(self, handle: Handle) -> None:
         inode, fault = self.handles[handle], self._fails("sync")
@@ -210,7 +210,7 @@ class SimulatedDisk:
             inode.settle(Fate.LOST)
             self._raise(fault)
         inode.settle(Fate.CERTAIN)
-        self._changed()
+        self.point()
 
     # -------------------------------------------------------------------------------------------- names
 
@@ -224,7 +224,7 @@ class SimulatedDisk:
             self._name(change)
         if fault is not None:
             self._raise(fault)
-        self._changed()
+        self.point()
 
     def rename(self, old: Path, new: Path) -> None:
         if old.name not in self.names:
@@ -259,7 +259,7 @@ class SimulatedDisk:
         else:
             while self.changes:
                 self.changes.pop(0).on(self.base)
-        self._changed()
+        self.point()
 
     # -------------------------------------------------------------------------------------------- the rest
 

@@ -121,18 +121,18 @@ class Explorer:
         self.setup, self.tears = setup, tears
         self.states: set[bytes] = set()
         """Distinct states from which a spool was opened."""
+        self.checks = 0
+        """How often one was: once for every set of promises that a state can meet."""
         self._checked: set[bytes] = set()
+        self._recovered: dict[bytes, dict[str, bytes]] = {}
+        """What a state holds when it is opened, as long as one history is walked through."""
         self.kinds: Counter[str] = Counter()
-
-    @property
-    def checks(self) -> int:
-        """A state is looked at once for every set of promises that it can meet."""
-        return len(self._checked)
 
     # -------------------------------------------------------------------------------------------- one history
 
     def history(self, word: str) -> None:
         """Run it, crashing at every point of its last deed."""
+        self._recovered.clear()
         life = self.lived(word[:-1])
         life.point = lambda: self._crash(life, self.tears, 1)
         DEEDS[word[-1]](life)
@@ -180,51 +180,72 @@ class Explorer:
 
     def _crash(self, life: Life, tears: int, depth: int, *, faulty: bool = False) -> None:
         """The power fails here, in every way; or only the process dies."""
-        origin, kind = (
-            life.origin,
-            "power cut" if depth else "power cut after a fault" if faulty else "second power cut",
-        )
-        key = repr((life.promises.key(), depth, origin and digest_of(origin))).encode()
+        kind = "power cut" if depth else "power cut after a fault" if faulty else "second power cut"
+        key = repr((life.promises.key(), depth)).encode()
+        origin = b"" if life.origin is None else digest_of(life.origin)
         for content in contents(life.disk, tears):
-            if self._is_new(kind, digest_of(content), key):
-                self._revive(SimulatedDisk(content, life.disk.capacity), life.promises, depth, origin)
+            digest = digest_of(content)
+            if self._is_due(kind, digest, key, origin, life.origin):
+                self._revive(SimulatedDisk(content, life.disk.capacity), life, depth, digest)
         if depth:
-            self._killed(life, key)
+            self._killed(life, key, origin)
 
-    def _killed(self, life: Life, key: bytes) -> None:
+    def _killed(self, life: Life, key: bytes, origin: bytes) -> None:
         disk = life.disk
         unsure = [(one.verb, one.at, int(one.fate)) for inode in disk.names.values() for one in inode.changes]
         names = [(one.name, one.gone) for one in disk.changes]
         if not unsure and not names:
             return  # the same as a power cut
         digest = blake2b(repr((unsure, names)).encode() + digest_of(disk.content()), digest_size=12).digest()
-        if self._is_new("kill", digest, key):
-            self._revive(disk.copied(), life.promises, 1, life.origin)
+        if self._is_due("kill", digest, key, origin, life.origin):
+            self._revive(disk.copied(), life, 1, digest)
 
-    def _is_new(self, kind: str, digest: bytes, key: bytes) -> bool:
-        """A state is looked at again where more was promised, or where the first look did not crash once more."""
+    def _is_due(self, kind: str, digest: bytes, key: bytes, origin: bytes, found: Content | None) -> bool:
+        """A state is opened again where more was promised, where the first look did not crash once more, or where
+        another recovery led to it and what that one had found must not be lost: that is compared without opening it."""
+        is_new = self.is_new(kind, digest, key)
+        if found is None or not self._is_unchecked(digest + origin):
+            return is_new
+        if not is_new and digest in self._recovered:
+            kept_or_quarantined(found, self._recovered[digest])
+            return False
+        return True
+
+    def is_new(self, kind: str, digest: bytes, key: bytes) -> bool:
+        """Whether this state was not yet held to these promises."""
         if digest not in self.states:
             self.states.add(digest)
             self.kinds[kind] += 1
-        check = blake2b(digest + key, digest_size=12).digest()
+        return self._is_unchecked(digest + key)
+
+    def _is_unchecked(self, what: bytes) -> bool:
+        check = blake2b(what, digest_size=12).digest()
         if check in self._checked:
             return False
         self._checked.add(check)
         return True
 
-    def _revive(self, disk: SimulatedDisk, promises: Promises, depth: int, origin: Content | None) -> None:
+    def _revive(self, disk: SimulatedDisk, crashed: Life, depth: int, digest: bytes) -> None:
         """Open what is left and go on: one more record, one more look. While recovering it may crash again."""
-        life = Life(self.setup, disk, promises.copied())
+        self.checks += 1
+        life = Life(self.setup, disk, crashed.promises.copied())
         if depth:
             life.point = lambda: self._crash(life, 1, depth - 1)
+        else:
+            disk.point = _nothing
         life.open()
-        if origin is not None and life.spool is not None:
-            kept_or_quarantined(origin, dict(disk.content()))
+        if crashed.origin is not None and life.spool is not None:
+            self._recovered[digest] = after = dict(disk.content())
+            kept_or_quarantined(crashed.origin, after)
         if life.emit():
             life.step()
             if life.tickets:
                 raise Broken("a reopened spool goes on", "a new record is not spooled")
         life.look()
+
+
+def _nothing() -> None:
+    """No crash here, and nothing to be noted before the next deed is done."""
 
 
 def digest_of(content: Content) -> bytes:

@@ -93,7 +93,7 @@ class Life:
         before = self.disk.content()
         self.origin = before if self.disk.is_certain else None
         try:
-            spool = self._opened()
+            spool = self.opened()
         except Unavailable as fault:
             if self.disk.capacity is not None:  # the medium is full and it says so; with room again it must open
                 self.disk.capacity = None
@@ -111,7 +111,7 @@ class Life:
         laws.kept_or_quarantined(before, dict(self.disk.content()))
         return self.look()
 
-    def _opened(self) -> Spool | Refused:
+    def opened(self) -> Spool | Refused:
         setup, promises = self.setup, self.promises
         promises.openings += 1
         return Spool.open(

@@ -37,10 +37,10 @@ class Rot(Explorer):
                 self._judge(changed, truth, sequence_of(raw[at:end]))
 
     def _judge(self, content: Content, truth: Promises, hurt: int) -> None:
-        if not self._is_new("damage", digest_of(content), repr(truth.key()).encode()):
+        if not self.is_new("damage", digest_of(content), repr(truth.key()).encode()):
             return
         life = Life(self.setup, SimulatedDisk(content), truth.copied())
-        spool = life._opened()
+        spool = life.opened()
         if isinstance(spool, Refused):
             raise Broken("it opens", str(spool))
         lines, is_told = _replayed(spool, truth.ack_told)

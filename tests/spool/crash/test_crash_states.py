@@ -6,16 +6,16 @@ import pytest
 from tests.counts import FULL, counts
 from tests.spool.crash.campaign import DELETED, SETUPS, deletion, explored, plan, rotten
 
-KINDS = ("power cut", "kill", "second power cut", "power cut after a fault")
+KINDS = ("power cut", "kill", "second power cut")
 STATES = {
-    "plain": counts(16_500, 300_000),
-    "segments": counts(12_500, 150_000),
-    "one-segment": counts(3_000, 180_000),
-    "always-near-window": counts(3_000, 250_000),
-    "capped": counts(5_000, 50_000),
-    "capped-segments": counts(3_000, 30_000),
-    "full-disk": counts(4_500, 50_000),
-    "full-disk-segments": counts(3_500, 30_000),
+    "plain": counts(16_500, 250_000),
+    "segments": counts(8_800, 150_000),
+    "one-segment": counts(5_500, 190_000),
+    "always-near-window": counts(3_200, 250_000),
+    "capped": counts(5_000, 60_000),
+    "capped-segments": counts(3_000, 40_000),
+    "full-disk": counts(4_700, 60_000),
+    "full-disk-segments": counts(3_600, 40_000),
 }
 """At least so many distinct states are opened: by what the disk holds, in sessions of different names."""
 
