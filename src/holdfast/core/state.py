@@ -44,6 +44,21 @@ TABLES: Final[dict[str, type[msgspec.Struct]]] = {
 """The tables of the projection, each with the record that is its row; the record's first field is the table's key."""
 _pack = msgspec.msgpack.Encoder().encode
 
+FOUNDED: Final[dict[type[msgspec.Struct], int]] = {Job: 28, Provider: 21, Lease: 21, Result: 16, Mark: 5}
+"""How many fields a record had when it was first digested. Later ones (CAN-005) count once they say something."""
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A part of the state that came later: one line here and it is digested, kept in snapshots and restored."""
+
+    name: str
+    """Both the attribute of `State` and the name under which it is stored."""
+    type: Any
+    """What msgspec reads it as: a mapping, so that an unused one is empty and adds nothing."""
+
+
+PARTS: Final[tuple[Part, ...]] = ()
+
 
 class State(msgspec.Struct):
     """What the stations decide against. `claims` and `touched` serve the engine and are no part of the digest."""
@@ -104,6 +119,8 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     assignments: int = 0
     results: list[Result] = []
     marks: list[Mark] = []
+    parts: dict[str, msgspec.Raw] = {}
+    """The later parts by name, as `PARTS` lists them."""
 
 
 def digest(state: State) -> Digest:
@@ -133,6 +150,7 @@ def _later_parts(state: State) -> tuple[tuple[bytes, Mapping[Any, object]], ...]
         (b"assignments", {0: state.assignments} if state.assignments else {}),
         (b"results", state.results),
         (b"marks", state.marks),
+        *((part.name.encode(), getattr(state, part.name)) for part in PARTS),
     )
 
 
@@ -149,8 +167,21 @@ def _totals(ledger: Ledger) -> tuple[Height, int, int, int]:
 def _digest_of(entries: Mapping[Any, object]) -> bytes:
     hasher = sha3_256()
     for key in sorted(entries):
-        hasher.update(_pack((key, entries[key])))
+        hasher.update(_pack((key, _as_founded(entries[key]))))
     return hasher.digest()
+
+
+def _as_founded(entry: object) -> object:
+    """A record without the trailing fields that it got later and that still say nothing (CAN-005)."""
+    founded = FOUNDED.get(type(entry))  # type: ignore[arg-type]
+    if founded is None:
+        return entry
+    fields, defaults = entry.__struct_fields__, entry.__struct_defaults__  # type: ignore[attr-defined]
+    told = [getattr(entry, name) for name in fields]
+    silent = defaults[len(defaults) - (len(fields) - founded) :] if len(fields) > founded else ()
+    while len(told) > founded and told[-1] == silent[len(told) - founded - 1]:
+        told.pop()
+    return told
 
 
 def snapshot(state: State, tip: Tip) -> bytes:
@@ -160,7 +191,8 @@ def snapshot(state: State, tip: Tip) -> bytes:
     work = (list(state.keys.values()), list(queue.jobs.values()), queue.remembered, state.chain)
     lent = (list(state.providers.values()), list(state.leases.by_id.values()), state.submissions, state.assignments)
     shown = (list(state.results.values()), list(state.marks.values()))
-    body = _pack(Snapshot(tip, digest(state), *money, state.owner, *work, *lent, *shown))
+    parts = {part.name: msgspec.Raw(_pack(getattr(state, part.name))) for part in PARTS}
+    body = _pack(Snapshot(tip, digest(state), *money, state.owner, *work, *lent, *shown, parts))
     return MAGIC + H(SNAPSHOT_TAG, body) + body
 
 
@@ -188,6 +220,9 @@ def restore(raw: bytes, policy: Policy) -> tuple[State, Tip]:
     state.assignments = stored.assignments
     state.results = {each.task_id: each for each in stored.results}
     state.marks = {each.id: each for each in stored.marks}
+    for part in PARTS:
+        if (raw_part := stored.parts.get(part.name)) is not None:
+            setattr(state, part.name, msgspec.msgpack.decode(raw_part, type=part.type))
     if stored.chain is not None:
         state.chain = stored.chain
         _share_blocks(state.chain)

@@ -1,0 +1,2 @@
+-- Providers, leases and jobs: what matching and slashing keep.
+SELECT 1;

@@ -1,0 +1,2 @@
+-- Results: consumption, tiers, retention.
+SELECT 1;

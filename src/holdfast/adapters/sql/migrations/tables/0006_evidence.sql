@@ -1,0 +1,2 @@
+-- Evidence: dead letters, receivers of the older stream.
+SELECT 1;
