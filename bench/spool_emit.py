@@ -9,13 +9,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from statistics import quantiles
 
-from bench.measure import Table, at_least, at_most, interleave, table
+from bench.measure import Table, Turn, at_least, at_most, interleave, table
 from bench.spool_append import POLICY, opened, payload_for
 from holdfast.spool import Refused, Spool, Ticket
 from holdfast.spool.disk import Handle, RealDisk
+from holdfast.spool.record import Encoder, encode
 
 HANG_S = 5.0
 PER_SECOND = 10_000
+FLOOR = "encoding alone, no spool"
 CASES = ("steady load", "while one fdatasync hangs")
 PARTS = (("p50", 499), ("p99", 989), ("p99.9", 998))
 
@@ -45,19 +47,41 @@ async def latencies(folder: Path, rounds: int, seconds: float) -> Table:
     async def hung(number: int) -> Mapping[str, float]:
         return _named(CASES[1], _timed(folder / f"hung-{number}", seconds, min(HANG_S, seconds)))
 
-    figures = await interleave((steady, hung), rounds)
-    order = [f"{case}, {part}" for case in CASES for part, _ in PARTS]
+    async def floor(_: int) -> Mapping[str, float]:
+        return _named(FLOOR, _timed_encoding(seconds))
+
+    figures = await interleave((floor, steady, hung), rounds)
+    order = [f"{case}, {part}" for case in (FLOOR, *CASES) for part, _ in PARTS]
     title = f"emit at {PER_SECOND} records/s, one emitter"
     found = table("spool-emit", title, "µs", figures, order, None)
     for case in CASES:
         found.goals.append(at_most(f"{case}, p99.9", figures[f"{case}, p99.9"], 50, " µs"))
     found.notes.append("the emitter sleeps between its emits; GOALS asks this of a quiet machine")
+    found.notes.append(f"{FLOOR}: what this machine makes of the same lines with nobody to hand them to")
     return found
 
 
 def _named(case: str, took: list[float]) -> Mapping[str, float]:
     cuts = quantiles(took, n=1_000)
     return {f"{case}, {part}": cuts[index] for part, index in PARTS}
+
+
+def _timed_encoding(seconds: float) -> list[float]:
+    """The floor: a record is encoded at the same rate and thrown away, without threads, locks and disk."""
+    encoder, payload, took, clock = (
+        Encoder("bench", "s", bytes(16)),
+        payload_for("bench", "s"),
+        [],
+        time.perf_counter_ns,
+    )
+    until, sequence = time.monotonic() + seconds, 0
+    while time.monotonic() < until:
+        sequence += 1
+        began = clock()
+        encoder.line(sequence, time.time_ns() // 1_000_000, '"BLOCK_START"', encode(payload))
+        took.append((clock() - began) / 1_000)
+        time.sleep(1 / PER_SECOND)
+    return took
 
 
 def _timed(root: Path, seconds: float, hang_s: float) -> list[float]:
@@ -87,13 +111,14 @@ def _timed(root: Path, seconds: float, hang_s: float) -> list[float]:
 async def drained(folder: Path, rounds: int, records: int) -> Table:
     """One thread emits as fast as it can; the other one replays what is spooled, and acks it."""
 
-    async def run(number: int) -> Mapping[str, float]:
-        return {
-            f"{name}, emitted, replayed and acked": records / _drained(folder / f"{name}-{number}", records, size)
-            for name, size in (("plain", None), ("segments", 8 << 20))
-        }
+    def turn(name: str, size: int | None) -> Turn:
+        async def run(number: int) -> Mapping[str, float]:
+            took = _drained(folder / f"{name}-{number}", records, size)
+            return {f"{name}, emitted, replayed and acked": records / took}
 
-    figures = await interleave((run,), rounds)
+        return run
+
+    figures = await interleave((turn("plain", None), turn("segments", 8 << 20)), rounds)
     found = table("spool-drain", "Drained while acks and replay run", "records/s", figures, list(figures), None)
     for name, values in figures.items():
         found.goals.append(at_least(name, values, 250_000, "/s"))

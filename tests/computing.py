@@ -18,6 +18,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "backoff": {"kind": "AI", "job_id": "00", "failure": 0},
     "result-digest": {"bytes": "00"},
     "nullifier": {"type": 1, "window": 0, "body": {"a": 1}},
+    "da-commitment": {"namespace": "0001020304050607", "bytes": "00"},
 }
 
 

@@ -26,7 +26,9 @@ from holdfast.adapters.sqlite.tables import SqliteTables
 from holdfast.adapters.warm import WarmFolder
 from holdfast.client import SOCKET, Client, NodeRefused, NodeUnreachable
 from holdfast.config import Config, Store, why_not_stored
+from holdfast.core.adopt import AdoptPolicy
 from holdfast.core.event import Tip
+from holdfast.core.evidence.marks import Mark
 from holdfast.core.provider import provider_id
 from holdfast.core.refusal import Corrupt, Fenced, Refused, Unavailable
 from holdfast.core.values import ProviderId
@@ -35,17 +37,26 @@ from holdfast.doors.identify import identify
 from holdfast.doors.local import LocalDoor
 from holdfast.doors.methods.chain import newest
 from holdfast.doors.methods.node import status
+from holdfast.doors.stored import Stored
+from holdfast.doors.witness import Witness
 from holdfast.duties.dispatcher import Dispatcher
 from holdfast.duties.keeper import Keeper
+from holdfast.duties.nurse import Nurse
 from holdfast.duties.proposer import Proposer
 from holdfast.duties.reaper import Reaper
-from holdfast.duties.verifier import Verifier, attested
+from holdfast.duties.sexton import Sexton
+from holdfast.duties.scribe import Scribe
+from holdfast.duties.verifier import Verifier
+from holdfast.duties.weeder import Weeder
 from holdfast.engine import snapshot
+from holdfast.engine.asrun import Kept
 from holdfast.engine.follower import Follower
 from holdfast.engine.longjournal import LongJournal
 from holdfast.engine.loop import Engine
 from holdfast.engine.outcome import Phase
 from holdfast.ports import Journal, Tables
+from holdfast.verifiers.cell import Cells, Limits
+from holdfast.verifiers.registry import methods
 
 if TYPE_CHECKING:
     from holdfast.agent.client import Standing
@@ -89,6 +100,7 @@ class Node:
         self.desk.blobs = self.blobs = WarmFolder(config.data / "warm")
         self.http, self.grpc = http_door(config, self.desk), grpc_door(config, self.desk, self.engine, self.blobs)
         self.signer = SigningKey.load_or_create(config.data / NODE_KEY)
+        self._cells: Cells | None = None
         self._ending: asyncio.Task[None] | None = None
         self._duties: list[asyncio.Task[None]] = []
 
@@ -119,6 +131,8 @@ class Node:
         for duty in self._duties:
             duty.cancel()
         await asyncio.gather(*self._duties, return_exceptions=True)
+        if self._cells is not None:
+            await self._cells.close()
         if self._ending is not None and self.desk.source is self.follower:
             self._ending.cancel()
             await asyncio.gather(self._ending, return_exceptions=True)
@@ -146,18 +160,48 @@ class Node:
         # What was loaded lives long: without this the collector would walk it again and again and stop the loop.
         gc.collect()
         gc.freeze()
+        await self._adopt()
         self.desk.source, self.desk.submit, self.desk.hand_on = self.engine, self.engine.submit, None
         await self.door.open()
         every = self.config.policy.engine.snapshot_every_events
         keeper = Keeper(self.engine, MachineClock(), every, partial(in_another_process, make_snapshot, self.config))
         proposer = Proposer(self.engine, MachineClock(), self.signer)
         dispatcher, reaper = Dispatcher(self.engine), Reaper(self.engine, MachineClock())
-        verifier = Verifier(self.engine, {"attested": attested(verify)}, self.blobs)
-        for duty in (keeper, proposer, dispatcher, reaper, verifier):
+        nurse = Nurse(self.engine, MachineClock())
+        told = self.config.verifiers
+        self._cells = Cells(told.processes, Limits(told.seconds_max, told.memory_mib_max))
+        verifier = Verifier(self.engine, methods(verify, told), self.blobs, self._cells.find, told.tries)
+        for duty in (keeper, proposer, dispatcher, reaper, nurse, verifier, Sexton(self.engine, MachineClock())):
             self._duties.append(asyncio.create_task(duty.run(), name=type(duty).__name__.lower()))
+        self._keep_evidence()
         config, tip = self.config, self.engine.durable
         where = {"data": str(config.data), "store": config.store.value}
         _log.info("up", **where, epoch=tip.epoch, batch=tip.number, last_event=tip.last)
+
+    def _keep_evidence(self) -> None:
+        """Let go of what policy lets go of, and keep as-run logs where they are wanted."""
+        weeder = Weeder(self.engine, MachineClock())
+        self._duties.append(asyncio.create_task(weeder.run(), name="weeder"))
+        folder = self.config.asrun_folder
+        if folder is not None:
+            scribe = Scribe(self.engine, MachineClock(), lambda channel: Folder(folder / channel), kept_records)
+            self._duties.append(asyncio.create_task(scribe.run(), name="scribe"))
+
+    async def _adopt(self) -> None:
+        """Journal the policy of this configuration, where it is another than the last one (PRI-003)."""
+        while True:
+            try:
+                outcome = await self.engine.submit(AdoptPolicy(self.config.policy))
+            except Fenced:
+                raise
+            except Unavailable:
+                if self.engine.phase is not Phase.RECOVERING:
+                    raise
+                await asyncio.sleep(LOOK_AGAIN_S)
+                continue
+            if isinstance(outcome, Refused):
+                raise Unavailable(outcome.rule, outcome.says, outcome.hint)
+            return
 
     async def _follow(self) -> None:
         await self.follower.load()
@@ -195,7 +239,7 @@ class Node:
             ) as node:  # a dead one at once
                 return await node.call_for(msgspec.to_builtins(visitor), method, params)
         except NodeRefused as no:
-            return Refused(no.rule, no.says, no.hint, no.name)
+            return Refused(no.rule, no.says, no.hint, no.name, tuple(no.about.items()))
         except NodeUnreachable as fault:
             raise Unavailable("ENG-006", f"the owner does not answer: {fault}", "ask again with the same id") from fault
 
@@ -214,11 +258,14 @@ def grpc_door(config: Config, desk: Desk, engine: Engine, blobs: WarmFolder) -> 
     told = config.grpc
     if told is None:
         return None
+    from holdfast.doors.attesting import attestors  # noqa: PLC0415
     from holdfast.doors.grpc.agentdesk import AgentDesk  # noqa: PLC0415
     from holdfast.doors.grpc.door import GrpcDoor  # noqa: PLC0415
     from holdfast.doors.grpc.evidence import evidence_service  # noqa: PLC0415
+    from holdfast.doors.grpc.legacy import legacy_service  # noqa: PLC0415
     from holdfast.doors.grpc.node import Head, node_service  # noqa: PLC0415
     from holdfast.doors.grpc.provider import provider_service  # noqa: PLC0415
+    from holdfast.doors.grpc.result import result_service  # noqa: PLC0415
 
     async def who(token: str | None, _: object) -> Visitor | Refused:
         return await identify(desk, MachineClock(), token)
@@ -228,11 +275,22 @@ def grpc_door(config: Config, desk: Desk, engine: Engine, blobs: WarmFolder) -> 
         return Head(block.height, block.hash, block.time_ms)
 
     files = TlsFiles(told.certificate, told.key, told.client_ca) if told.certificate and told.key else None
-    agents = AgentDesk(desk, engine, blobs, verify)
-    services = [node_service(lambda: status(desk), head), provider_service(agents), evidence_service(agents)]
+    agents = AgentDesk(desk, engine, blobs, verify, attestors())
+    desk.witness = witness = Witness()
+    services = [
+        node_service(lambda: status(desk), head),
+        provider_service(agents),
+        result_service(desk),
+        evidence_service(agents, witness),
+        legacy_service(agents, witness, told.legacy_evidence),
+    ]
     door = GrpcDoor(told, services, who, lambda: is_serving(desk), files.load if files is not None else None)
     agents.leave_with(door.closing)
     return door
+
+
+def kept_records(engine: Engine, mark: Mark, first: int, last: int) -> Kept:
+    return Stored(engine, mark.channel, mark.session).lines(first, last)
 
 
 def is_serving(desk: Desk) -> bool:

@@ -38,9 +38,12 @@ _RETRY_FIRST_S, _RETRY_MAX_S = 0.02, 1.0
 class NodeRefused(Exception):
     """The node said no, with the rule and the hint it gave."""
 
-    def __init__(self, code: int, name: str, rule: str, says: str, hint: str) -> None:
+    def __init__(
+        self, code: int, name: str, rule: str, says: str, hint: str, about: dict[str, str] | None = None
+    ) -> None:
         super().__init__(f"{rule}: {says}" + (f" ({hint})" if hint else ""))
         self.code, self.name, self.rule, self.says, self.hint = code, name, rule, says, hint
+        self.about = about or {}
 
 
 class JobEnded(Exception):
@@ -117,6 +120,15 @@ class Client:
         if result_digest(raw).hex() != record["result_digest"]:
             raise Corrupt("RES-004", f"the bytes of {task_id} are not those of its digest")
         return raw
+
+    async def read_result(self, task_id: str, chain_id: int | None = None) -> Any:
+        """The record of a result, as a contract would read it; NodeRefused says by name why not (RES-007)."""
+        return await self.call("cap.readResult", task_id=task_id, chain_id=chain_id)
+
+    async def consume_result(self, task_id: str, caller: str, nonce: int | None = None) -> Any:
+        """Mark a result as used, once (RES-005); the nonce makes asking again safe, and is drawn if not given."""
+        told = {"task_id": task_id, "caller": caller, "nonce": nonce if nonce is not None else secrets.randbits(63)}
+        return await self.call("cap.consumeResult", **told)
 
     # ------------------------------------------------------------------------------------ money
 
@@ -236,5 +248,10 @@ def _request(id_: int, asked: dict[str, object]) -> bytes:
 def _refusal(error: dict[str, Any]) -> NodeRefused:
     data = error.get("data") or {}
     return NodeRefused(
-        error["code"], data.get("name", ""), data.get("rule", ""), error["message"], data.get("hint", "")
+        error["code"],
+        data.get("name", ""),
+        data.get("rule", ""),
+        error["message"],
+        data.get("hint", ""),
+        data.get("about"),
     )

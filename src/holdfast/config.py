@@ -33,6 +33,8 @@ from holdfast.doors.grpc.settings import why_not_open as why_not_grpc
 from holdfast.doors.http.settings import LEAVES as HTTP
 from holdfast.doors.http.settings import HttpSettings
 from holdfast.doors.http.settings import faults as http_faults
+from holdfast.verifiers.settings import LEAVES as VERIFIERS
+from holdfast.verifiers.settings import VerifierSettings
 
 FILE: Final = Path("holdfast.toml")
 """Read from the working directory when no file is named and it exists."""
@@ -83,6 +85,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     http: HttpSettings | None = None
     """None where the door stays shut: a node opens no port unless it is told to."""
     grpc: GrpcSettings | None = None
+    asrun_folder: Path | None = None
+    """Where as-run logs of v0.1 channels are kept, where they are wanted."""
+    verifiers: VerifierSettings = VerifierSettings()
     log: Log = Log()
     policy: Policy = Policy.for_network(Network.DEVELOPMENT)
 
@@ -137,11 +142,13 @@ LEAVES: Final[Mapping[str, Any]] = {
     "network": Network,
     "chain_id": int,
     "store": Store,
+    "asrun_folder": Annotated[str, msgspec.Meta(min_length=1)],
     **{f"postgres.{name}": kind for name, kind in POSTGRES.items()},
     "http.enabled": bool,
     **{f"http.{name}": kind for name, kind in HTTP.items()},
     "grpc.enabled": bool,
     **{f"grpc.{name}": kind for name, kind in GRPC.items()},
+    **{f"verifiers.{name}": kind for name, kind in VERIFIERS.items()},
     **dict(_leaves_of(Log, "log.")),
     **{path: kind for path, kind in _leaves_of(Policy, "policy.") if path.count(".") == 2},
 }
@@ -276,6 +283,8 @@ def _assemble(leaves: Mapping[str, Any]) -> Config:
         postgres=_replaced(base.postgres, {**leaves, **dsn}, "postgres."),
         http=_door(HttpSettings(), leaves, "http."),
         grpc=_door(GrpcSettings(), leaves, "grpc."),
+        asrun_folder=Path(leaves["asrun_folder"]).expanduser() if "asrun_folder" in leaves else None,
+        verifiers=_replaced(base.verifiers, leaves, "verifiers."),
         log=_replaced(base.log, leaves, "log."),
         policy=policy,
     )

@@ -13,13 +13,24 @@ from holdfast.core.event import Attachment, Batch, Tip
 from holdfast.core.values import BatchNo, Digest, EventNo
 
 Row = tuple[object, ...]
-"""One row of a table, columns in the order of the record's fields."""
+"""One row of a table, columns in the order of the record's fields; nothing but its key where it is no more."""
 Page = tuple[list[Row], EventNo]
 """Rows, and the event they are as of."""
 Chunk = tuple[Tip, str, list[Row]]
 """Some rows of a table, and the checkpoint of the moment they are from."""
+Lying = tuple[BatchNo, Digest, int]
+"""A large payload beside its batch: number of the batch, digest, size."""
 CLAIMS: Final = "claim"
 """Under this name a dump gives the claims, as rows (key, event, checksum)."""
+
+
+def gone(key: object) -> Row:
+    """Says of a row that it is to be deleted: no table has a row of one column."""
+    return (key,)
+
+
+def is_gone(row: Row) -> bool:
+    return len(row) == 1
 
 
 class Clock(Protocol):
@@ -79,6 +90,16 @@ class Journal(Batches, Protocol):
         """All large payloads that were appended with this batch."""
         ...
 
+    async def attached(self, after: EventNo, until: EventNo) -> list[Lying]:
+        """Which large payloads the store has beside the batches of these events, in their order."""
+        ...
+
+    async def let_go(self, payloads: Sequence[tuple[BatchNo, Digest]]) -> None:
+        """Delete large payloads that an event has said need not be here any more (RET-002); none that is missing
+        is missed. Whoever asks gives few at a time: the owner's appends wait meanwhile.
+        """
+        ...
+
     async def floor(self) -> BatchNo:
         """The last batch that was trimmed away, 0 where none was."""
         ...
@@ -112,7 +133,11 @@ class Tables(Protocol):
     async def write(
         self, rows: Mapping[str, Sequence[Row]], claims: Sequence[tuple[bytes, Claim]], checkpoint: Tip
     ) -> None:
-        """Replace rows by their first column and add claims, with the checkpoint, in one transaction."""
+        """Replace rows by their first column and add claims, with the checkpoint, in one transaction.
+
+        A row that `is_gone` is deleted; of two rows with one key the later counts. Deleting what is not there is fine:
+        rows are written again after a crash.
+        """
         ...
 
     async def drop(self) -> None:
@@ -123,6 +148,10 @@ class Tables(Protocol):
 
     async def page(self, table: str, match: Mapping[str, object], after: object, limit: int) -> Page:
         """Rows in key order after a key, where all columns in `match` are equal, with the event they are as of."""
+        ...
+
+    async def find(self, table: str, column: str, values: Sequence[object]) -> list[Row]:
+        """All rows where a column that pages can be filtered by is one of these values."""
         ...
 
     def claim_keys(self) -> AsyncIterator[Sequence[bytes]]:
@@ -184,3 +213,23 @@ class Blobs(Protocol):
         ...
 
     async def delete(self, digest: Digest) -> None: ...
+
+    async def sound(self, digests: Sequence[Digest]) -> dict[Digest, int]:
+        """Those that are held and hash to their name, read from the first byte to the last, with their sizes."""
+        ...
+
+    async def sweep(self, digests: Sequence[Digest]) -> list[Digest]:
+        """Delete what is held under these, but for what somebody asked for a moment ago: those are told."""
+        ...
+
+    async def usage(self) -> int:
+        """How many bytes are held in all."""
+        ...
+
+
+class Cold(Protocol):
+    """The cold tier (TIER-001): an archive that has what the node may let go."""
+
+    async def holds(self, digests: Sequence[tuple[Digest, int]]) -> dict[Digest, str]:
+        """Those of these bytes that are archived, verified by reading them back, each with its locator."""
+        ...

@@ -103,6 +103,24 @@ def jitter(job_id: bytes, failure: int) -> int:
     return int.from_bytes(h("AICF|retry", job_id, failure)[:8], "big")
 
 
+def nmt(leaves: list[tuple[bytes, bytes]]) -> bytes:
+    """The root of the namespaced tree over (namespace, data), by the split of the specification."""
+    if len(leaves) == 1:
+        ((ns, data),) = leaves
+        return ns + ns + hashlib.sha256(b"\0" + ns + data).digest()
+    size, k = len(leaves[0][0]), split(len(leaves))
+    left, right = nmt(leaves[:k]), nmt(leaves[k:])
+    lowest = min(left[:size], right[:size])
+    highest = max(left[size : 2 * size], right[size : 2 * size])
+    return lowest + highest + hashlib.sha256(b"\1" + left + right).digest()
+
+
+def da_commitment(namespace: bytes, raw: bytes) -> tuple[bytes, bytes]:
+    padded = raw + bytes(-len(raw) % 512)
+    root = nmt([(namespace, padded[at : at + 512]) for at in range(0, len(padded), 512)])
+    return h("holdfast.da.v1", namespace, root, 512, len(raw)), root
+
+
 X = bytes.fromhex
 
 ANSWERS: dict[str, Callable[..., dict[str, Any]]] = {
@@ -126,6 +144,9 @@ ANSWERS: dict[str, Callable[..., dict[str, Any]]] = {
     "nullifier": lambda type, window, body: {
         "nullifier": h("animica.proof.nullifier.v1", type, window, cbor(body)).hex()
     },
+    "da-commitment": lambda namespace, bytes: dict(
+        zip(("da_commitment", "root"), (one.hex() for one in da_commitment(X(namespace), X(bytes))), strict=True)
+    ),
 }
 """What `holdfast compute NAME` must print for the fields it reads."""
 

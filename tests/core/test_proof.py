@@ -8,8 +8,9 @@ from tests.core.ways import Way, public
 
 from holdfast.core.evidence.marks import TakeEvidence, acked
 from holdfast.core.lease.acts import CompletionSubmitted, LeaseClosed, Reap
-from holdfast.core.proof.decide import CompletionIgnored, Judge, ProofAccepted, Submit
+from holdfast.core.proof.acts import CompletionIgnored, Judge, ProofAccepted, ProofRefused, Submit
 from holdfast.core.proof.envelope import Envelope, body_of
+from holdfast.core.provider.acts import ProviderSlashed
 from holdfast.core.provider.record import provider_id
 from holdfast.core.refusal import Refused
 from holdfast.core.result import result_digest
@@ -86,9 +87,13 @@ def test_the_same_again_is_the_first_and_another_digest_is_noted_as_equivocation
     way, job = leased()
     way.do(submission(way, job))
     assert way.ask(submission(way, job)) == ()
-    (noted,) = way.do(submission(way, job, b"something else"))
+    noted, slashed, *_ = way.do(submission(way, job, b"something else"))
     assert isinstance(noted, CompletionIgnored)
     assert noted.reason == "EQUIVOCATION"
+    assert isinstance(slashed, ProviderSlashed)
+    assert slashed.reason == "EQUIVOCATION"
+    assert way.ask(submission(way, job, b"something else")) == ()  # said again, it does not cost again
+    assert way.ask(submission(way, job, b"a third thing")) == ()
     assert way.lease_of(job).submitted == result_digest(b"out")
 
 
@@ -109,7 +114,9 @@ def test_an_accepted_proof_completes_the_job_once() -> None:
 def test_a_refused_proof_counts_as_a_failure() -> None:
     way, job = leased()
     way.submit(job)
-    (closed,) = way.judge(job, is_good=False)
+    closed, refused, *_ = way.judge(job, is_good=False)
+    assert isinstance(refused, ProofRefused)
+    assert (refused.verdict, refused.reasons) == ("PROOF_INVALID", "as the test says")
     assert isinstance(closed, LeaseClosed)
     assert (closed.reason, closed.is_failure) == ("PROOF_INVALID", True)
 

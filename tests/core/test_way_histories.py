@@ -13,7 +13,7 @@ from tests.counts import counts
 
 from holdfast.core import law
 from holdfast.core.chain.acts import RollBack
-from holdfast.core.chain.blocks import TxKind
+from holdfast.core.chain.blocks import TxKind, finalized
 from holdfast.core.escrow.books import HoldStatus
 from holdfast.core.escrow.books import broken_laws as broken_money
 from holdfast.core.event import OwnershipTaken, Tip
@@ -21,10 +21,13 @@ from holdfast.core.job.record import LIVE, JobState
 from holdfast.core.lease.acts import AckLease, DeclineLease, FailLease, Reap, RenewLease
 from holdfast.core.lease.record import Lease
 from holdfast.core.match.decide import Match
-from holdfast.core.proof.decide import Judge, Submit
+from holdfast.core.proof.acts import Judge, Submit
+from holdfast.core.provider.acts import Beat, Drain, MoveProvider, Tend, Unstake
+from holdfast.core.provider.record import SLASHED, Provider, ProviderAct, stake_id
+from holdfast.core.provider.sla import sentence
 from holdfast.core.queue.acts import Cancel, RaiseFee
 from holdfast.core.queue.books import broken_laws as broken_queue
-from holdfast.core.result.record import ResultStatus
+from holdfast.core.result.record import Consumption, ResultStatus
 from holdfast.core.state import State, digest, restore, snapshot
 from holdfast.core.values import Amount, Epoch, EventNo, Height, HoldId, TaskId
 
@@ -65,6 +68,13 @@ def _finish(way: Way, pick: int) -> None:
         way.ask(Judge(lease.id, is_good=True))
 
 
+def _use(way: Way, pick: int) -> None:
+    """A whole life and its use, so that a reorg finds both in blocks."""
+    _finish(way, pick)
+    way.seal(1 + pick % 2)
+    _consume(way, -1 - pick % 2)
+
+
 def _on_lease(make: Callable[[Lease], law.Command]) -> Step:
     def step(way: Way, pick: int) -> None:
         if (lease := _lease(way, pick)) is not None:
@@ -100,8 +110,55 @@ def _roll_back(way: Way, pick: int) -> None:
     way.ask(RollBack(Height(max(0, way.state.chain.head.height - pick % 4))))
 
 
+def _roll_far_back(way: Way, pick: int) -> None:
+    """Down to what is final, or nearly."""
+    way.ask(RollBack(Height(finalized(way.state) + pick % 3)))
+
+
+def _consume(way: Way, pick: int) -> None:
+    known = list(way.rows)
+    if known:
+        way.consume(known[pick % len(known)], tx=pick % 2)
+
+
 def _match(way: Way, _: int) -> None:
     way.ask(Match())
+
+
+def _provider(way: Way, pick: int) -> Provider:
+    return list(way.state.providers.values())[pick % len(way.state.providers)]
+
+
+def _on_provider(make: Callable[[Provider, int], law.Command]) -> Step:
+    def step(way: Way, pick: int) -> None:
+        way.ask(make(_provider(way, pick), pick))
+
+    return step
+
+
+def _offend(way: Way, pick: int) -> None:
+    reason = "EQUIVOCATION" if pick % 3 == 0 else "PROOF_INVALID"
+    for event in sentence(way.state, _provider(way, pick), reason, way.now_ms):
+        law.apply(way.state, event)
+        way.events.append(event)
+
+
+def _beat(way: Way, _: int) -> None:
+    for provider in way.state.providers.values():
+        way.ask(Beat(provider.id, provider.slots))
+
+
+def _tend(way: Way, pick: int) -> None:
+    way.ask(Tend(limit=1 + pick % 5))
+
+
+def _retire(way: Way, pick: int) -> None:
+    if pick == 11:  # seldom: it is for good
+        way.ask(MoveProvider(_provider(way, pick).id, ProviderAct.RETIRE, "ops"))
+
+
+def _unstake(way: Way, pick: int) -> None:
+    way.ask(Unstake(_provider(way, pick).id, Amount(1 + pick), way.new_id(), "ops"))
 
 
 STEPS: list[Step] = [
@@ -124,8 +181,25 @@ STEPS: list[Step] = [
     _raise,
     _outage,
     lambda way, _: way.seal(),
+    lambda way, pick: way.seal(1 + pick),
+    _consume,
+    _use,
+    _use,
     _roll_back,
     _roll_back,
+    _roll_far_back,
+    _beat,
+    _beat,
+    _tend,
+    _tend,
+    _offend,
+    _on_provider(lambda one, pick: MoveProvider(one.id, ProviderAct.JAIL, "ops", blocks=1 + pick % 3)),
+    _on_provider(lambda one, _: MoveProvider(one.id, ProviderAct.UNJAIL, "ops")),
+    _on_provider(lambda one, _: MoveProvider(one.id, ProviderAct.SUSPEND, "ops")),
+    _on_provider(lambda one, _: MoveProvider(one.id, ProviderAct.RECOVER, "ops")),
+    _on_provider(lambda one, pick: Drain(one.id, pick % 2 == 0, "ops")),
+    _retire,
+    _unstake,
 ]
 lives = st.lists(st.tuples(st.integers(0, len(STEPS) - 1), st.integers(0, 11)), max_size=70)
 
@@ -156,6 +230,12 @@ def broken(way: Way) -> list[str]:
         "the log has a leaf for every result": state.chain.log.size >= len(resolved),
         "every result is resolved at its place in the log": sorted(each.leaf_index for each in resolved)
         == sorted({each.leaf_index for each in resolved}),
+        "a stake is what is reserved for it": all(
+            each.at_stake == (hold.amount if (hold := state.ledger.holds.get(stake_id(id_))) is not None else 0)
+            for id_, each in state.providers.items()
+        ),
+        "what was lost is where it belongs": _lost(state) == sum(each.slashed for each in state.providers.values()),
+        "only what could be read was used": all(_is_used_rightly(way, mark) for mark in state.consumptions.values()),
         "no job failed more often than it may": all(job.failures <= 6 for job in state.queue.jobs.values()),
     }
     return [
@@ -165,15 +245,34 @@ def broken(way: Way) -> list[str]:
     ]
 
 
+def _is_used_rightly(way: Way, mark: Consumption) -> bool:
+    """RES-002, RES-005: in a block after the result's, and its transaction is in that very block."""
+    chain, result = way.state.chain, way.state.results.get(mark.task_id)
+    recent = chain.recent.get(mark.height)
+    txs = recent.txs if recent is not None else chain.open.txs
+    is_there = any((tx.kind, tx.number) == (TxKind.CONSUMPTION, mark.event) for tx in txs)
+    is_after = result is None or result.height_resolved < mark.height
+    return is_there and is_after and mark.earliest <= mark.height <= way.state.open_height
+
+
 def _numbers(way: Way) -> list[EventNo]:
     chain = way.state.chain
     return [tx.number for recent in chain.recent.values() for tx in recent.txs] + [tx.number for tx in chain.open.txs]
 
 
-def transactions(way: Way) -> Counter[tuple[TxKind, bytes]]:
+def _lost(state: State) -> int:
+    account = state.ledger.accounts.get(SLASHED)
+    return account.pending + account.available if account is not None else 0
+
+
+def transactions(way: Way) -> Counter[tuple[TxKind, bytes, int]]:
+    """A slash is told from another of the same provider by its event, a consumption from one that a reorg dropped."""
     chain = way.state.chain
     txs = [tx for recent in chain.recent.values() for tx in recent.txs] + chain.open.txs
-    return Counter((tx.kind, tx.subject) for tx in txs)
+    return Counter((tx.kind, tx.subject, tx.number if tx.kind in _SEVERAL else 0) for tx in txs)
+
+
+_SEVERAL = (TxKind.SLASH, TxKind.CONSUMPTION)
 
 
 def begun() -> Way:
@@ -185,7 +284,7 @@ def begun() -> Way:
     return way
 
 
-@pytest.mark.rule("LEA-002", "RES-001", "RES-003", "RES-006", "CHN-004", "ESC-001")
+@pytest.mark.rule("LEA-002", "RES-001", "RES-003", "RES-005", "RES-006", "CHN-004", "ESC-001")
 @settings(max_examples=counts(60, 5_000), deadline=None)
 @given(lives)
 def test_the_laws_hold_after_every_step_and_the_fold_gives_the_same_state(life: list[tuple[int, int]]) -> None:

@@ -13,7 +13,7 @@ from holdfast.core.event import Decided, Event
 from holdfast.core.lease.acts import AckLease
 from holdfast.core.lease.record import Lease
 from holdfast.core.match.decide import Match
-from holdfast.core.proof.decide import Judge, Submit
+from holdfast.core.proof.acts import Judge, Submit
 from holdfast.core.proof.envelope import Envelope, body_of
 from holdfast.core.provider.acts import Beat, Register, Stake
 from holdfast.core.provider.record import provider_id
@@ -21,8 +21,10 @@ from holdfast.core.queue.acts import Enqueue
 from holdfast.core.queue.decide import prepare
 from holdfast.core.refusal import Refused
 from holdfast.core.result import result_digest
+from holdfast.core.result.acts import Consume, Kept
+from holdfast.core.result.record import Result
 from holdfast.core.state import State
-from holdfast.core.values import AccountId, Amount, ProviderId, TaskId, Tier
+from holdfast.core.values import AccountId, Amount, Digest, Kind, ProviderId, TaskId, Tier
 
 ALICE = AccountId("alice")
 YEAR_MS = 365 * 24 * 3_600_000
@@ -41,6 +43,8 @@ class Way:
         self.now_ms = BEGIN_MS
         self.events: list[Event] = []
         self._ids = 0
+        self.rows: dict[TaskId, Result] = {}
+        """The rows of results, as the projection has them."""
 
     def ask(self, command: law.Command) -> tuple[Event, ...] | Refused:
         decided = law.decide(self.state, command, self.now_ms)
@@ -50,6 +54,7 @@ class Way:
         for event in decided.events:
             law.apply(self.state, event)
             self.events.append(event)
+        self.rows |= {each.task_id: each for each in self.state.results.values()}
         return decided.events
 
     def do(self, command: law.Command) -> tuple[Event, ...]:
@@ -110,6 +115,12 @@ class Way:
     def complete(self, job: TaskId, output: bytes = b"out") -> None:
         self.submit(job, output)
         self.judge(job)
+
+    def consume(self, job: TaskId, tx: int = 1, caller: AccountId = ALICE) -> tuple[Event, ...] | Refused:
+        """Use a result; one that has left memory is found as a door finds it, in its rows."""
+        row = self.rows.get(job)
+        kept = Kept(row.event, row.caller, Kind(row.kind), row.earliest) if row is not None else None
+        return self.ask(Consume(job, caller, Digest(some_id(tx)), kept))
 
     def seal(self, times: int = 1, how: Seal = SEAL) -> None:
         for _ in range(times):

@@ -22,7 +22,7 @@ from holdfast.core.escrow.acts import Mint
 from holdfast.core.event import Event
 from holdfast.core.lease.record import Lease
 from holdfast.core.match.decide import Match
-from holdfast.core.proof.decide import Judge
+from holdfast.core.proof.acts import Judge
 from holdfast.core.proof.envelope import body_of, signed_bytes
 from holdfast.core.provider.acts import Stake
 from holdfast.core.provider.record import provider_id
@@ -33,8 +33,11 @@ from holdfast.core.values import AccountId, Amount, HoldId, LeaseId, TaskId, Tie
 from holdfast.doors.desk import Desk
 from holdfast.doors.grpc.agentdesk import AgentDesk
 from holdfast.doors.grpc.evidence import EvidenceService, evidence_service
+from holdfast.doors.grpc.legacy import legacy_service
 from holdfast.doors.grpc.provider import ProviderService, provider_service
-from holdfast.doors.records import stored_lines
+from holdfast.doors.grpc.settings import LegacyEvidence
+from holdfast.doors.stored import stored_lines
+from holdfast.doors.witness import Witness
 from holdfast.engine.loop import Engine
 from holdfast.engine.outcome import Accepted
 from holdfast.spool.record import Encoder
@@ -53,12 +56,17 @@ ALICE = AccountId("alice")
 class House:
     """A node's side, as far as agents see it; the duties are the test's."""
 
-    def __init__(self, engine: Engine, world: World, folder: Path) -> None:
+    def __init__(self, engine: Engine, world: World, folder: Path, legacy: LegacyEvidence) -> None:
         self.engine, self.world, self.folder = engine, world, folder
         self.desk = Desk(engine, engine.submit)
-        self.blobs = WarmFolder(folder / "warm")
+        self.desk.blobs = self.blobs = WarmFolder(folder / "warm")
         self.at = AgentDesk(self.desk, engine, self.blobs, verify)
-        self.services = [provider_service(self.at), evidence_service(self.at)]
+        self.desk.witness = self.witness = Witness()
+        self.services = [
+            provider_service(self.at),
+            evidence_service(self.at, self.witness),
+            legacy_service(self.at, self.witness, legacy),
+        ]
         self.door: Any = None
         self.channel: Channel = None
         self._ids = 0
@@ -113,11 +121,13 @@ class House:
 
 
 @asynccontextmanager
-async def housed(folder: Path, world: World | None = None) -> AsyncIterator[House]:
+async def housed(
+    folder: Path, world: World | None = None, legacy: LegacyEvidence = LegacyEvidence.OPEN
+) -> AsyncIterator[House]:
     """A node that is up; with the world of an earlier one it is its next start."""
     world = world or World()
     engine = await world.started()
-    house = House(engine, world, folder)
+    house = House(engine, world, folder, legacy)
     async with opened(services=house.services) as door, dialled(door) as channel:
         house.at.leave_with(door.closing)
         house.door, house.channel = door, channel

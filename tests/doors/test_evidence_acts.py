@@ -14,6 +14,7 @@ from tests.simulated.journal import Fault
 from holdfast.core.event import Event
 from holdfast.core.evidence.marks import EvidenceTaken, mark_id
 from holdfast.core.lease.acts import CompletionSubmitted, LeaseClosed
+from holdfast.core.provider.acts import HealthMoved
 from holdfast.core.result import result_digest
 from holdfast.core.values import TaskId
 from holdfast.engine.outcome import Phase
@@ -63,7 +64,7 @@ async def test_a_failure_is_decided_by_the_batch_that_stores_its_evidence(house:
     offer = await oak.leased(work)
     stream = await oak.tell()
     assert await stream.acked(1, stream.lines(1, oak.failed(offer))) == 1
-    assert batch_with(house, LeaseClosed) == [EvidenceTaken, LeaseClosed]
+    assert batch_with(house, LeaseClosed) == [EvidenceTaken, LeaseClosed, HealthMoved]
     lost = (await work.read("lost")).lost
     assert (lost.lease_id, lost.reason) == (offer.lease_id, "PROVIDER_FAIL")
 

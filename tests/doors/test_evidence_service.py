@@ -15,8 +15,9 @@ from tests.simulated.world import World
 
 from holdfast.adapters.keys.signing import SigningKey
 from holdfast.core.evidence.marks import EvidenceTaken
-from holdfast.doors.grpc import agentdesk
-from holdfast.doors.grpc import evidence as door
+from holdfast.doors.grpc import agentdesk, inbox
+from holdfast.doors.grpc.evidence import size_of
+from holdfast.doors.witness import Tally
 from holdfast.wire import acts
 from holdfast.wire.gen.holdfast.evidence.v1 import evidence_pb2 as epb
 
@@ -40,7 +41,7 @@ async def oak(house: House) -> Hand:
 @pytest.mark.rule("EVD-001", "EVD-002")
 async def test_records_are_acked_when_they_are_durable_and_kept_byte_for_byte(house: House, oak: Hand) -> None:
     stream = await oak.tell()
-    assert (stream.ack.acked_sequence, stream.ack.credit_bytes) == (0, door.CREDIT_BYTES)
+    assert (stream.ack.acked_sequence, stream.ack.credit_bytes) == (0, inbox.CREDIT_BYTES)
     lines = stream.some(1, 5)
     assert await stream.acked(1, lines[:2]) == 2
     assert any(isinstance(event, EvidenceTaken) for event in house.batches()[-1])
@@ -130,22 +131,23 @@ async def test_messages_that_piled_up_are_stored_in_one_batch_and_acked_once(hou
 
 
 async def test_a_group_is_bounded(house: House, oak: Hand, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "GROUP_BYTES_MAX", 600)
-    inbox = door.Inbox()
+    monkeypatch.setattr(inbox, "GROUP_BYTES_MAX", 600)
+    box = inbox.Inbox(size_of, lambda _: None, Tally())
     for size in (100, 400, 300, 5_000, 10):
-        await inbox._put(epb.Records(lines=[bytes(size)]))
-    sizes = [[len(each.lines[0]) for each in await inbox.group()] for _ in range(4)]  # type: ignore[union-attr]
+        await box.put(epb.StreamRequest(records=epb.Records(lines=[bytes(size)])))
+    sizes = [[len(each.records.lines[0]) for each in await box.group()] for _ in range(4)]  # type: ignore[union-attr]
     assert sizes == [[100, 400], [300], [5_000], [10]]
 
 
 async def test_who_sends_beyond_its_credit_waits(house: House, oak: Hand) -> None:
-    inbox = door.Inbox()
-    large = epb.Records(lines=[bytes(door.CREDIT_BYTES)])
-    await inbox._put(large)
-    waiting = asyncio.create_task(inbox._put(large))
+    box = inbox.Inbox(size_of, lambda _: None, house.evidence.tally)
+    large = epb.StreamRequest(records=epb.Records(lines=[bytes(inbox.CREDIT_BYTES)]))
+    await box.put(large)
+    waiting = asyncio.create_task(box.put(large))
     await asyncio.sleep(0.01)
     assert not waiting.done()
-    await inbox.group()
+    assert house.evidence.tally.credit_stalls == 1
+    await box.group()
     await waiting
 
 
@@ -219,48 +221,10 @@ async def test_a_stream_that_does_not_begin_with_hello_or_says_hello_again_is_re
     assert (await refusal(stream.call.read())).name == "InvalidRequest"
 
 
-def flipped(line: bytes) -> bytes:
-    return line.replace(b"PROGRESS", b"PROGRASS")
-
-
 def unsealed(line: bytes, **changes: Any) -> bytes:
     """The record as v0.1 wrote it, without a CRC, with some fields changed."""
     fields = {key: value for key, value in msgspec.json.decode(line).items() if key != "crc32c"}
     return msgspec.json.encode(dict(reversed(list((fields | changes).items()))))
-
-
-POISON: dict[str, Any] = {
-    "CRC damage": flipped,
-    "torn": lambda line: line[:-30],
-    "no JSON": lambda line: b"hello",
-    "empty": lambda line: b"",
-    "NUL": lambda line: bytes(40),
-    "two lines in one": lambda line: unsealed(line).replace(b",", b",\n", 1),
-    "another channel": lambda line: unsealed(line, channel_id="ash"),
-    "another session": lambda line: unsealed(line, playout_session_id="s2"),
-    "another sequence": lambda line: unsealed(line, sequence=9),
-    "sequence 0": lambda line: unsealed(line, sequence=0),
-    "a giant sequence": lambda line: unsealed(line, sequence=2**64),
-    "no payload": lambda line: unsealed(line, payload=None),
-}
-
-
-@pytest.mark.rule("EVD-002")
-@pytest.mark.parametrize("how", POISON)
-async def test_a_line_that_is_no_record_ends_the_stream_by_name_after_the_good_ones_are_stored(
-    house: House, oak: Hand, how: str
-) -> None:
-    stream = await oak.tell()
-    lines = stream.some(1, 4)
-    sent = [*lines[:2], POISON[how](lines[2]), lines[3]]
-    await stream.send(1, sent)
-    assert (await stream.read("ack")).ack.acked_sequence == 2
-    no = (await stream.read("refusal")).refusal
-    assert (no.name, no.rule, no.acked_sequence) == ("InvalidParams", "EVD-002", 2)
-    assert no.says.startswith("record 3")
-    assert (await refusal(stream.call.read())).name == "InvalidParams"
-    assert await stream.kept() == lines[:2]
-    assert house.evidence.tally.poison == 1
 
 
 async def test_records_of_v0_1_without_a_crc_are_taken(house: House, oak: Hand) -> None:

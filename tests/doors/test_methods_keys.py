@@ -23,6 +23,7 @@ OPERATORS = frozenset({"operator", "local"})
 REQUESTERS = OPERATORS | {"requester"}
 READERS = OPERATORS | {"auditor"}
 OWNERS = REQUESTERS | READERS
+THEIRS = OPERATORS | {"provider"}
 WHO = {
     "cap.enqueue": REQUESTERS,
     "cap.cancel": REQUESTERS,
@@ -41,7 +42,10 @@ WHO = {
     "key.revoke": OPERATORS,
     "key.list": READERS,
     "node.digest": READERS,
-    "provider.stake": OPERATORS,
+    "provider.lists": READERS,
+    **dict.fromkeys((f"provider.{each}" for each in ("stake", "unstake", "drain", "undrain", "retire")), THEIRS),
+    **dict.fromkeys((f"provider.{each}" for each in ("jail", "unjail", "suspend", "recover")), OPERATORS),
+    **dict.fromkeys((f"provider.{each}" for each in ("allow", "deny", "unlist")), OPERATORS),
 }
 """Written down a second time: whoever is not named here may look, and only look."""
 

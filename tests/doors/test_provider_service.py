@@ -14,7 +14,7 @@ from tests.doors.agents import Hand, HandStream, House, housed, refusal
 from holdfast.adapters.keys.signing import SigningKey
 from holdfast.core.result import result_digest
 from holdfast.core.state import digest
-from holdfast.doors.grpc.provider import NONCE_MS, NONCES_MAX, Nonces
+from holdfast.doors.grpc.challenge import NONCE_MS
 from holdfast.engine.read import spec
 from holdfast.wire.acts import Act
 from holdfast.wire.gen.holdfast.provider.v1 import provider_pb2 as pb
@@ -81,15 +81,6 @@ async def test_a_nonce_that_is_not_known_costs_no_check_of_a_signature(house: Ho
 
     house.at.verify = never
     assert (await refusal(oak.stub.Register(request))).name == "Unauthorized"
-
-
-def test_only_so_many_challenges_are_kept_and_the_oldest_go_first() -> None:
-    nonces = Nonces()
-    made = [nonces.make(0) for _ in range(NONCES_MAX + 1)]
-    assert not nonces.is_good(made[0], 0)
-    assert nonces.use(made[1], 0)
-    assert not nonces.use(made[1], 0)
-    assert nonces.is_good(made[-1], 0)
 
 
 @pytest.mark.rule("PRV-003")

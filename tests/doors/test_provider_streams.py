@@ -19,7 +19,7 @@ from holdfast.core.match.decide import Match
 from holdfast.core.provider.acts import Beat
 from holdfast.core.queue.acts import Cancel
 from holdfast.core.refusal import Unavailable
-from holdfast.core.values import TaskId
+from holdfast.core.values import ProviderId, TaskId
 from holdfast.doors.grpc import agentdesk
 from holdfast.doors.grpc.switchboard import WAITING_MAX, Over, Seat
 from holdfast.engine.outcome import Phase
@@ -168,7 +168,7 @@ async def test_a_second_stream_takes_over_and_the_first_is_told(house: House, oa
 
 
 async def test_an_agent_that_takes_nothing_is_let_go(house: House) -> None:
-    seat = Seat(bytes(32))
+    seat = Seat(bytes(32), ProviderId(bytes(32)))
     for number in range(WAITING_MAX + 10):
         seat.tell(number)
     assert seat.waiting.qsize() == WAITING_MAX + 1

@@ -13,7 +13,7 @@ from holdfast.core.chain.acts import RollBack
 from holdfast.core.chain.blocks import signed_of
 from holdfast.core.escrow.acts import Mint
 from holdfast.core.match.decide import Match
-from holdfast.core.proof.decide import Judge, Submit
+from holdfast.core.proof.acts import Judge, Submit
 from holdfast.core.proof.envelope import Envelope, body_of
 from holdfast.core.provider.acts import Beat, Register, Stake
 from holdfast.core.provider.record import provider_id

@@ -61,6 +61,35 @@ async def test_point_reads_never_lag_though_the_tables_do() -> None:
     await engine.stop()
 
 
+async def test_a_row_that_was_deleted_is_gone_for_point_reads_before_the_tables_know() -> None:
+    world = World()
+    engine = await lived(world)
+    await engine.projector.drain()
+    hold = await read.hold(engine, some_id(2))
+    assert hold is not None
+    engine.state.touched["hold"][hold.event] = None  # what a station's apply says
+    await engine.submit(Mint(some_id(9), ALICE, Amount(1)))
+    assert hold.event in world.tables.rows["hold"]
+    assert await read.hold(engine, some_id(2)) is None
+    await engine.projector.drain()
+    assert hold.event not in world.tables.rows["hold"]
+    assert await read.hold(engine, some_id(2)) is None
+    await engine.stop()
+
+
+async def test_a_deletion_that_could_not_be_written_is_written_again() -> None:
+    world = World()
+    engine = await lived(world)
+    await engine.projector.drain()
+    event = next(iter(world.tables.rows["hold"]))
+    world.tables.write_faults = 2
+    engine.state.touched["hold"][event] = None
+    await engine.submit(Mint(some_id(9), ALICE, Amount(1)))
+    await engine.projector.drain()
+    assert event not in world.tables.rows["hold"]
+    await engine.stop()
+
+
 async def test_lists_say_which_event_they_are_as_of() -> None:
     world = World()
     engine = await lived(world)

@@ -18,7 +18,7 @@ from holdfast.core.law import Command
 from holdfast.core.lease.acts import AckLease, DeclineLease, FailLease, Reap, RenewLease
 from holdfast.core.lease.record import Lease
 from holdfast.core.match.decide import Match
-from holdfast.core.proof.decide import Judge, Submit
+from holdfast.core.proof.acts import Judge, Submit
 from holdfast.core.proof.envelope import Envelope, body_of
 from holdfast.core.provider.acts import Beat, Register, Stake
 from holdfast.core.provider.record import provider_id

@@ -9,6 +9,7 @@ from enum import StrEnum
 from holdfast.core.event import Attachment, Batch, Tip, tip_of
 from holdfast.core.refusal import Fenced, Unavailable
 from holdfast.core.values import BatchNo, Digest, EventNo
+from holdfast.ports import Lying
 
 
 class Fault(StrEnum):
@@ -38,6 +39,7 @@ class Disk:
         self.release = asyncio.Event()
         self.appends_in_flight = 0
         self.before_append: Callable[[Batch], None] = lambda batch: None
+        self.before_let_go: Callable[[object], None] = lambda payloads: None
         self.on_read: Callable[[int], None] = lambda after: None
 
 
@@ -119,6 +121,16 @@ class SimulatedJournal:
     async def attachments(self, batch: BatchNo) -> list[Attachment]:
         found = [Attachment(Digest(key[1]), raw) for key, raw in self._disk.attachments.items() if key[0] == batch]
         return sorted(found, key=lambda each: each.digest)
+
+    async def attached(self, after: EventNo, until: EventNo) -> list[Lying]:
+        found = [(BatchNo(key[0]), Digest(key[1]), len(raw)) for key, raw in self._disk.attachments.items()]
+        there = {batch.number for batch in self._disk.batches if batch.last > after and batch.first <= until}
+        return sorted(each for each in found if each[0] in there)
+
+    async def let_go(self, payloads: Sequence[tuple[BatchNo, Digest]]) -> None:
+        self._disk.before_let_go(payloads)
+        for key in payloads:
+            self._disk.attachments.pop(key, None)
 
     async def floor(self) -> BatchNo:
         return BatchNo(self._disk.batches[0].number - 1 if self._disk.batches else 0)

@@ -9,7 +9,7 @@ from holdfast.core.claim import Claim
 from holdfast.core.event import Tip
 from holdfast.core.refusal import Unavailable
 from holdfast.core.state import TABLES
-from holdfast.ports import CLAIMS, Chunk, Page, Row
+from holdfast.ports import CLAIMS, Chunk, Page, Row, is_gone
 
 FIELDS = {table: record.__struct_fields__ for table, record in TABLES.items()}
 
@@ -44,7 +44,10 @@ class SimulatedTables:
         self.writes += 1
         for table, lines in rows.items():
             for row in lines:
-                self.rows[table][row[0]] = row
+                if is_gone(row):
+                    self.rows[table].pop(row[0], None)
+                else:
+                    self.rows[table][row[0]] = row
         self.claims.update(claims)
         self.at = checkpoint
 
@@ -61,6 +64,10 @@ class SimulatedTables:
         rows = [self.rows[table][key] for key in keys]
         found = [row for row in rows if all(_is_match(row[i], name, value) for i, name, value in at)]
         return found[:limit], self.at.last
+
+    async def find(self, table: str, column: str, values: Sequence[object]) -> list[Row]:
+        at = FIELDS[table].index(column)
+        return [row for value in values for row in self.rows[table].values() if row[at] == value]
 
     async def claim_keys(self) -> AsyncIterator[Sequence[bytes]]:
         yield list(self.claims)

@@ -124,6 +124,38 @@ async def test_an_event_is_found_in_its_batch_also_beside_empty_ones(journal: Jo
 
 
 @pytest.mark.rule("ENG-007")
+@pytest.mark.rule("ENG-007", "RET-002")
+async def test_payloads_are_listed_and_let_go_one_by_one(reopen: OpenJournal) -> None:
+    journal = reopen()
+    await journal.own()
+    tip, made = Tip(), {}
+    for number in range(1, 4):
+        batch = after(tip, 2)
+        made[number] = [Attachment(Digest(bytes([n]) * 32), bytes(1_000 * n)) for n in (5, 6)]
+        await journal.append(batch, made[number])
+        tip = tip_of(batch)
+    one, two = made[2]
+    beside_two = [(2, one.digest, 5_000), (2, two.digest, 6_000)]
+    assert await journal.attached(EventNo(2), EventNo(3)) == beside_two  # two events a batch
+    assert await journal.attached(EventNo(2), EventNo(4)) == await journal.attached(EventNo(3), EventNo(4)) == beside_two
+    assert [batch for batch, *_ in await journal.attached(EventNo(1), EventNo(5))] == [1, 1, 2, 2, 3, 3]
+    assert len(await journal.attached(EventNo(0), EventNo(99))) == 6
+    assert await journal.attached(EventNo(6), EventNo(99)) == []
+    await journal.let_go([(BatchNo(2), one.digest), (BatchNo(3), two.digest), (BatchNo(9), one.digest)])
+    await journal.let_go([(BatchNo(2), one.digest)])
+    await journal.let_go([])
+    await journal.close()
+    again = reopen()
+    assert await again.own() == tip
+    assert await again.attachment(BatchNo(2), one.digest) is None
+    assert await again.attachments(BatchNo(2)) == [two]
+    assert await again.attachments(BatchNo(3)) == [made[3][0]]
+    assert await again.attachments(BatchNo(1)) == made[1]
+    await again.append(after(tip, 1), [one])
+    assert await again.attachment(BatchNo(4), one.digest) == one.raw
+    await again.close()
+
+
 async def test_attachments_come_back_by_batch_and_digest(journal: Journal) -> None:
     one, two = Attachment(Digest(b"1" * 32), b"a" * 100_000), Attachment(Digest(b"2" * 32), b"b")
     batch = after(Tip())

@@ -11,11 +11,12 @@ from tests.simulated.tables import SimulatedTables
 from tests.storage.stores import TABLES, OpenTables, Place
 
 from holdfast.adapters.sql.lots import LOT_SIZE_MAX, lots_to_merge
+from holdfast.adapters.sql.shape import COLUMNS
 from holdfast.core.claim import Claim
 from holdfast.core.escrow.books import HoldStatus
 from holdfast.core.event import Tip
 from holdfast.core.values import BatchNo, Digest, Epoch, EventNo
-from holdfast.ports import CLAIMS, Row, Tables
+from holdfast.ports import CLAIMS, Row, Tables, gone, is_gone
 
 pytestmark = pytest.mark.rule("ENG-004")
 
@@ -72,6 +73,56 @@ async def test_a_row_is_replaced_by_its_key(tables: Tables) -> None:
 async def test_of_two_rows_with_one_key_the_later_counts(tables: Tables) -> None:
     await tables.write({"account": [account("alice", 1), account("bob", 2), account("alice", 3)]}, [], at(1))
     assert await tables.page("account", {}, "", 10) == ([account("alice", 3), account("bob", 2)], 1)
+
+
+async def test_a_row_that_is_gone_is_deleted_with_the_checkpoint_that_says_so(reopen: OpenTables) -> None:
+    first = reopen()
+    await first.open()
+    rows = {"account": [account("alice", 1), account("bob", 2)], "hold": [hold(n, "alice") for n in range(1, 5_000)]}
+    await first.write(rows, [], at(1))
+    dead = [gone(n) for n in range(2, 5_000)]
+    await first.write({"account": [gone("alice"), account("carol", 3)], "hold": dead}, [], at(2))
+    assert await first.get("account", "alice") is None
+    await first.close()
+    second = reopen()
+    assert await second.open() == at(2)
+    assert await second.page("account", {}, "", 10) == ([account("bob", 2), account("carol", 3)], 2)
+    assert await second.page("hold", {"owner": "alice"}, 0, 10) == ([hold(1, "alice")], 2)
+    assert (await dumped(second))[1]["hold"] == [hold(1, "alice")]
+    await second.close()
+
+
+async def test_of_a_row_and_its_deletion_the_later_counts(tables: Tables) -> None:
+    await tables.write({"account": [account("alice", 1), gone("alice"), gone("bob"), account("bob", 2)]}, [], at(1))
+    assert await tables.page("account", {}, "", 10) == ([account("bob", 2)], 1)
+
+
+async def test_deleting_what_is_not_there_changes_nothing(tables: Tables) -> None:
+    """Rows are written again after a crash: what was deleted is deleted once more."""
+    await tables.write({"account": [account("bob", 2)]}, [], at(1))
+    for event in (2, 3):
+        await tables.write({"account": [gone("alice")], "hold": [gone(7)]}, [], at(event))
+    assert await tables.page("account", {}, "", 10) == ([account("bob", 2)], 3)
+
+
+async def test_a_row_that_was_deleted_may_come_back(tables: Tables) -> None:
+    await tables.write({"account": [account("alice", 1)]}, [], at(1))
+    await tables.write({"account": [gone("alice")]}, [], at(2))
+    await tables.write({"account": [account("alice", 9)]}, [], at(3))
+    assert await tables.get("account", "alice") == account("alice", 9)
+
+
+async def test_rows_are_found_by_any_of_many_values(tables: Tables) -> None:
+    rows = [hold(n, f"owner {n % 5}") for n in range(1, 50)]
+    await tables.write({"hold": rows}, [], at(1))
+    found = await tables.find("hold", "owner", ["owner 1", "owner 3", "nobody"])
+    assert sorted(found) == [row for row in rows if row[2] in ("owner 1", "owner 3")]
+    assert await tables.find("hold", "owner", []) == []
+
+
+def test_no_row_of_any_table_can_pass_for_one_that_is_gone() -> None:
+    assert is_gone(gone("alice"))
+    assert all(len(columns) > 1 for columns in COLUMNS.values())
 
 
 async def test_values_come_back_as_they_were_at_their_limits_too(tables: Tables) -> None:
@@ -161,6 +212,8 @@ async def test_a_write_that_fails_changes_neither_rows_nor_checkpoint(reopen: Op
         return await tables.close()  # it has no way to fail in the middle
     with pytest.raises(Exception):  # noqa: B017, PT011 - whatever the store says about a row that is too short
         await tables.write({"account": [account("alice", 2)], "hold": [(1, 2)]}, [], at(2))
+    with pytest.raises(Exception):  # noqa: B017, PT011
+        await tables.write({"account": [gone("alice")], "hold": [(1, 2)]}, [], at(2))
     assert await tables.open() == at(1)
     assert await tables.get("account", "alice") == account("alice", 1)
     await tables.write({"account": [account("alice", 3)]}, [], at(2))

@@ -13,7 +13,8 @@ import errno
 import os
 import secrets
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from hashlib import sha3_256
 from pathlib import Path
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 PART_BYTES: Final = 1 << 20
 """How much is in memory at a time."""
+ASKED_S: Final = 60.0
+"""Bytes that somebody asked for so lately are not swept away: a completion may be on its way that relies on them."""
+ASKED_MAX: Final = 10_000
 _TEMP: Final = ".tmp"
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 T = TypeVar("T")
@@ -43,6 +47,9 @@ class WarmFolder:
         """Folders known to be durable with all that is in them: what only exists may be of just before a crash."""
         self._settling: set[Digest] = set()
         """Renamed, but not known to be durable: not held yet."""
+        self._asked: dict[Digest, float] = {}
+        """When somebody last asked whether bytes are held, because a completion is to rely on them."""
+        self._usage: int | None = None
 
     async def open(self) -> None:
         """Make the folder and remove what a crash left on its way; `receive` does it, too, where nobody did."""
@@ -55,6 +62,7 @@ class WarmFolder:
         return Arriving(self._incoming, self._settle, announced)
 
     async def size(self, digest: Digest) -> int | None:
+        self._note_asked(digest)
         return await _in_thread(self._size, digest)
 
     async def read(self, digest: Digest) -> bytes | None:
@@ -62,6 +70,15 @@ class WarmFolder:
 
     async def delete(self, digest: Digest) -> None:
         await _in_thread(self._delete, digest)
+
+    async def sound(self, digests: Sequence[Digest]) -> dict[Digest, int]:
+        return await _in_thread(self._sound, digests)
+
+    async def sweep(self, digests: Sequence[Digest]) -> list[Digest]:
+        return await _in_thread(self._sweep_away, digests)
+
+    async def usage(self) -> int:
+        return await _in_thread(self._measure)
 
     # ------------------------------------------------------------------------------------ in a thread
 
@@ -85,6 +102,7 @@ class WarmFolder:
         place = self._home(digest)
         if self._size(digest) is None:
             self._settling.add(digest)
+            self._grow(temp.stat().st_size)
         temp.replace(place)
         _sync(place.parent)
         self._settling.discard(digest)
@@ -131,8 +149,53 @@ class WarmFolder:
     def _delete(self, digest: Digest) -> None:
         place = place_of(self._path, digest)
         with suppress(FileNotFoundError):
+            self._grow(-place.stat().st_size)
             place.unlink()
             _sync(place.parent)
+
+    def _sound(self, digests: Sequence[Digest]) -> dict[Digest, int]:
+        """What cannot be read counts as not held: somebody is going to delete another copy because of it."""
+        found = {}
+        for digest in digests:
+            if self._size(digest) is not None and (size := _hashed(place_of(self._path, digest), digest)) is not None:
+                found[digest] = size
+        return found
+
+    def _sweep_away(self, digests: Sequence[Digest]) -> list[Digest]:
+        """Folders are not synced: a machine that dies may bring a file back, which is bytes too many, not too few."""
+        spared, soon = [], time.monotonic() - ASKED_S
+        for digest in digests:
+            if self._asked.get(digest, soon) > soon:
+                spared.append(digest)
+                continue
+            with suppress(FileNotFoundError):
+                place = place_of(self._path, digest)
+                size = place.stat().st_size
+                place.unlink()
+                self._grow(-size)
+        return spared
+
+    def _note_asked(self, digest: Digest) -> None:
+        now = time.monotonic()
+        if len(self._asked) >= ASKED_MAX:
+            self._asked = {each: at for each, at in self._asked.items() if at > now - ASKED_S}
+        self._asked[digest] = now
+
+    def _measure(self) -> int:
+        """All files once, then what comes and goes."""
+        if self._usage is None:
+            found = 0
+            for folder, _, names in os.walk(self._path):
+                for name in names:
+                    with suppress(FileNotFoundError):
+                        found += os.stat(os.path.join(folder, name)).st_size  # noqa: PTH116, PTH118 - half the time
+            self._usage = found
+        return self._usage
+
+    def _grow(self, size: int) -> None:
+        with self._opening:
+            if self._usage is not None:
+                self._usage = max(0, self._usage + size)
 
 
 class Arriving:
@@ -210,6 +273,19 @@ def place_of(root: Path, digest: Digest) -> Path:
     """Two levels of folders: none of them gets too many entries."""
     name = digest.hex()
     return root / name[:2] / name[2:4] / name
+
+
+def _hashed(place: Path, digest: Digest) -> int | None:
+    """The size of a file that hashes to its name, None where it does not or cannot be read."""
+    try:
+        with place.open("rb", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            hasher = begun(size)
+            while part := file.read(PART_BYTES):
+                hasher.update(part)
+    except OSError:
+        return None
+    return size if hasher.digest() == digest else None
 
 
 def begun(size: int) -> _Hash:

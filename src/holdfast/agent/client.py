@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from platform import python_version
 from typing import Any, Final
 
 import msgspec
 
+from holdfast import __version__
 from holdfast.agent.dial import Dial
 from holdfast.agent.settings import AgentSettings, Signer
+from holdfast.core.canon import canonical
+from holdfast.core.provider.decide import support_of
 from holdfast.core.provider.record import provider_id
 from holdfast.ports import Clock
 from holdfast.wire import acts
 from holdfast.wire.gen.holdfast.provider.v1 import provider_pb2 as pb
 
 PART_BYTES: Final = 256 << 10
+VERSIONS: Final = f"holdfast {__version__}, python {python_version()}"
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -44,6 +49,8 @@ class NodeClient:
         self.offset_ms = 0
         """The node's clock minus ours, for display and for how long what we say of ourselves holds."""
         self._attested_until_ms = 0
+        self._attestation: acts.Attestation | None = None
+        self._support = support_of(canonical(capabilities))
 
     def node_time(self, time_ms: int) -> None:
         """The node has told its time."""
@@ -52,10 +59,12 @@ class NodeClient:
     async def register(self) -> Standing:
         """Say who we are and what we do (PRV-001); saying the same again changes nothing and tells how we stand."""
         settings, call_s = self._settings, self._settings.call_ms / 1000
-        challenge = await self._dial.provider.GetChallenge(pb.GetChallengeRequest(), timeout=call_s)
+        asked = pb.GetChallengeRequest(public=self._signer.public)
+        challenge = await self._dial.provider.GetChallenge(asked, timeout=call_s)
         self.node_time(challenge.time_ms)
         if self._attested_until_ms - challenge.time_ms < settings.attested_ms // 2:
             self._attested_until_ms = challenge.time_ms + settings.attested_ms
+            self._attestation = self._attest(challenge.time_ms)
         told = acts.Registration(
             nonce=challenge.nonce,
             public=self._signer.public,
@@ -66,11 +75,28 @@ class NodeClient:
             price=settings.price,
             slots=settings.slots,
             attested_until_ms=self._attested_until_ms,
+            attestation=self._attestation,
         )
         body = acts.pack(told)
         request = pb.RegisterRequest(body=body, signature=self._signer.sign(acts.to_sign_registration(body)))
         answer = await self._dial.provider.Register(request, timeout=call_s)
         return Standing(answer.provider_id, answer.status, answer.stake, answer.stake_min)
+
+    def _attest(self, now_ms: int) -> acts.Attestation:
+        """PRV-001: this key vouches for itself, with what it runs and what runs it."""
+        told = acts.Attestation(
+            verifier="self-signed",
+            public=self._signer.public,
+            not_before_ms=now_ms,
+            not_after_ms=self._attested_until_ms,
+            claims=self._support,
+            versions=VERSIONS,
+        )
+        return msgspec.structs.replace(told, evidence=self._signer.sign(acts.to_sign_attestation(told)))
+
+    def beat(self, slots: int, load: int) -> acts.Act:
+        """PRV-002: we are there, take so many, work on so many, and are still what we registered as."""
+        return acts.Act("beat", slots=slots, load=load, versions=VERSIONS, support=self._support)
 
     @property
     def is_attested(self) -> bool:

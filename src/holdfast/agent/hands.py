@@ -198,7 +198,7 @@ class Hands:
     def beat(self) -> None:
         """PRV-002; beside it, a question after leases whose verdict is awaited: it may have been said while away."""
         takes = 0 if self.is_stopping or not self._shipper.is_ready else self._settings.slots
-        self._say(Act("beat", slots=takes))
+        self._say(self._client.beat(takes, sum(held.is_working for held in self.held.values())))
         for held in self.held.values():
             if held.told is not None and held.is_kept:
                 self._ask(held)

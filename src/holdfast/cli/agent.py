@@ -75,7 +75,7 @@ def agent(
         drain_ms=drain_s * SECOND_MS,
     )
     with told():
-        tls = _tls(ca, certificate, key)
+        tls = tls_of(ca, certificate, key)
         made = _assembled(settings, tls, allow_plain=allow_plain)
         print(f"provider {made.id.hex()}", flush=True)
         asyncio.run(_until_told(made))
@@ -97,7 +97,7 @@ def _assembled(settings: AgentSettings, tls: Tls | None, *, allow_plain: bool) -
     return assembled(settings, executors, tls, lambda id_: _Saying(settings.data, id_).standing)
 
 
-def _tls(ca: Path | None, certificate: Path | None, key: Path | None) -> Tls | None:
+def tls_of(ca: Path | None, certificate: Path | None, key: Path | None) -> Tls | None:
     """Files to bytes; TLS is on as soon as one is named."""
     if ca is None and certificate is None and key is None:
         return None

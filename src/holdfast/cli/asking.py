@@ -134,7 +134,8 @@ def _answer(raw: bytes) -> Any:
         code, says = error["code"], error["message"]
     except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError) as fault:
         raise NodeUnreachable(f"this is no node: it answers {raw[:60]!r}") from fault
-    raise NodeRefused(code, data.get("name", ""), data.get("rule", ""), says, data.get("hint", ""))
+    name, rule, hint = (data.get(key, "") for key in ("name", "rule", "hint"))
+    raise NodeRefused(code, name, rule, says, hint, data.get("about"))
 
 
 def _token(place: Place) -> str | None:

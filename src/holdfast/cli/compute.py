@@ -16,7 +16,7 @@ import typer
 from holdfast.cli import Command, verb
 from holdfast.cli import readers as read
 from holdfast.cli.strict_json import INPUT, Fault, Faulty, read_object
-from holdfast.core import job, lease, match, priority, proof, result, retry
+from holdfast.core import da, job, lease, match, priority, proof, result, retry
 from holdfast.core.policy import PriorityPolicy, RetryPolicy
 from holdfast.core.refusal import Refused
 from holdfast.core.values import Kind, Tier
@@ -39,6 +39,11 @@ PRIORITY_KNOBS: Final = {
     **dict.fromkeys(("w_fee", "w_age", "w_size", "w_tier"), _U64),
     **dict.fromkeys(("fee_ref", "age_ref_ms", "size_ref"), read.integer(least=1)),
 }
+
+
+def _pinned(pinned: da.Pinned) -> tuple[bytes, bytes]:
+    return pinned.commitment, pinned.root
+
 
 FORMULAS: Final = {
     "task-id": Formula(
@@ -92,6 +97,12 @@ FORMULAS: Final = {
         {"type": read.number_of(proof.ProofType), "window": _U64, "body": read.json_value()},
         ("nullifier",),
         proof.nullifier,
+    ),
+    "da-commitment": Formula(
+        "DA-001",
+        {"namespace": read.hex_bytes(8, 8), "bytes": read.hex_bytes(1)},
+        ("da_commitment", "root"),
+        lambda **fields: _pinned(da.pin(fields["namespace"], fields["bytes"])),
     ),
 }
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import secrets
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from holdfast.cli import verb
-from holdfast.cli.asking import Ca, Data, Json, Place, TokenFile, Url, ask
-from holdfast.cli.columns import print_json, print_record
+from holdfast.cli.asking import Asked, Ca, Data, Json, Place, TokenFile, Url, ask, run
+from holdfast.cli.columns import print_json, print_record, print_table, when
 from holdfast.cli.speak import told
+from holdfast.client import NodeUnreachable
 from holdfast.core.refusal import Corrupt
 from holdfast.core.result import result_digest
 
@@ -40,6 +42,53 @@ def read(task_id: Id, data: Data = None, url: Url = None, token_file: TokenFile 
         if result_digest(raw).hex() != record["result_digest"]:
             raise Corrupt("RES-004", "the bytes are not those of the digest", "ask another node")
     sys.stdout.buffer.write(raw)
+
+
+@app.command()
+def consume(
+    task_id: Id,
+    caller: Annotated[
+        str | None, typer.Option(help="Who uses it, where an operator asks on somebody's behalf.")
+    ] = None,
+    nonce: Annotated[int | None, typer.Option(min=0, help="A retry says the same one; drawn if not given.")] = None,
+    data: Data = None,
+    url: Url = None,
+    token_file: TokenFile = None,
+    ca: Ca = None,
+    as_json: Json = False,
+) -> None:
+    """Mark a result as used: once, by its job's caller, from the block after its own on.
+
+    A reorg that takes the block of this back takes the mark back; it counts again where the result can be read by then.
+    """
+    drawn = nonce if nonce is not None else secrets.randbits(63)
+
+    async def use(node: Asked) -> Any:
+        try:
+            return await node.call("cap.consumeResult", task_id=task_id, caller=caller, nonce=drawn)
+        except NodeUnreachable:
+            print(f"not known whether it was used: ask again with --nonce {drawn}", file=sys.stderr)
+            raise
+
+    used = run(Place(data, url, token_file, ca), use)
+    if as_json:
+        print_json(used)
+    else:
+        print(f"used by {used['caller']}, event {used['event']}" + (", as before" if used["is_repeat"] else ""))
+
+
+@app.command()
+def verdicts(
+    task_id: Id, data: Data = None, url: Url = None, token_file: TokenFile = None, ca: Ca = None, as_json: Json = False
+) -> None:
+    """Why proofs of a job were refused, and by which method; the accepted one is in the result's record."""
+    found = ask(Place(data, url, token_file, ca), "cap.listVerdicts", task_id=task_id)
+    if as_json:
+        print_json(found)
+        return
+    heads = ("when", "verdict", "method", "provider", "reasons")
+    rows = [(when(r["at_ms"]), r["verdict"], r["method"], r["provider_id"][:16], r["reasons"]) for r in found["rows"]]
+    print_table(heads, rows) if rows else print("no proof of this job was refused")
 
 
 @app.command()

@@ -16,7 +16,7 @@ import typer
 from holdfast.client import NodeRefused, NodeUnreachable
 from holdfast.config import Config, Log, LogFormat, load, why_not_stored
 from holdfast.core.refusal import Corrupt, Refused, Unavailable
-from holdfast.doors.answers import ANSWERS, problem_of
+from holdfast.doors.answers import ANSWERS, RESULTS, problem_of
 
 T = TypeVar("T")
 BAD_INPUT = 2
@@ -63,7 +63,8 @@ def told() -> Iterator[None]:
         print(f"holdfast: {problem}", file=sys.stderr)
         raise typer.Exit(problem.answer.exit) from None
     except NodeRefused as fault:
-        print(f"holdfast: {fault}", file=sys.stderr)
+        name = f"{fault.name}: " if fault.name in RESULTS else ""
+        print(f"holdfast: {name}{fault}", file=sys.stderr)
         raise typer.Exit(ANSWERS[fault.name].exit if fault.name in ANSWERS else 1) from None
     except (NodeUnreachable, FileNotFoundError, ConnectionError) as fault:
         print(f"holdfast: {fault}\n  is a node up there? start one with: holdfast up", file=sys.stderr)

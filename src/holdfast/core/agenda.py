@@ -1,4 +1,4 @@
-"""What comes due when: ids in buckets of a second, so that waiting costs nothing and an entry is removed at once."""
+"""What comes due when: ids in buckets, of a second where it is time, so that waiting costs nothing."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ class Agenda(msgspec.Struct):
     buckets: dict[int, dict[bytes, None]] = {}
     order: list[int] = []
     """A heap of the buckets' numbers; one that is gone is skipped."""
+    width: int = BUCKET_MS
+    """How much a bucket covers; 1 where heights are counted instead of milliseconds."""
 
     def put(self, id_: bytes, at_ms: int) -> None:
-        number = at_ms // BUCKET_MS
+        number = at_ms // self.width
         bucket = self.buckets.get(number)
         if bucket is None:
             self._skip_gone()
@@ -27,7 +29,7 @@ class Agenda(msgspec.Struct):
         bucket[id_] = None
 
     def remove(self, id_: bytes, at_ms: int) -> None:
-        number = at_ms // BUCKET_MS
+        number = at_ms // self.width
         bucket = self.buckets.get(number)
         if bucket is not None and id_ in bucket:
             del bucket[id_]
@@ -40,13 +42,24 @@ class Agenda(msgspec.Struct):
 
     def upto(self, now_ms: int) -> Iterator[bytes]:
         """Whatever may be due now, oldest bucket first; the caller looks at the exact time."""
-        for number in sorted(n for n in self.buckets if n <= now_ms // BUCKET_MS):
-            yield from self.buckets[number]
+        for number in sorted(self._numbers_upto(now_ms // self.width)):
+            yield from self.buckets.get(number, ())
+
+    def _numbers_upto(self, last: int) -> set[int]:
+        """The part of the heap that is due, and nothing beyond it."""
+        due: set[int] = set()
+        todo = [0]
+        while todo:
+            at = todo.pop()
+            if at < len(self.order) and self.order[at] <= last:
+                due.add(self.order[at])
+                todo += (2 * at + 1, 2 * at + 2)
+        return due
 
     def next_ms(self) -> int | None:
         """When it is worth looking again, None where nothing waits."""
         self._skip_gone()
-        return self.order[0] * BUCKET_MS if self.order else None
+        return self.order[0] * self.width if self.order else None
 
     def _skip_gone(self) -> None:
         while self.order and self.order[0] not in self.buckets:

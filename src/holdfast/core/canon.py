@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from hashlib import sha3_256
 from typing import Final, NamedTuple, NoReturn
 
@@ -16,14 +17,21 @@ DEPTH_MAX: Final = 256
 
 def H(tag: str, *fields: bytes | int) -> Digest:  # noqa: N802 - the specification's own name
     """CAN-001: SHA3-256 over `u32be(len)‖bytes` of the tag and of every field; integers are 8 bytes, big endian."""
-    parts = [_framed(tag.encode("ascii"))]
+    parts = [_framed_tag(tag)]
     for field in fields:
-        parts.append(b"\0\0\0\x08" + field.to_bytes(8, "big") if isinstance(field, int) else _framed(field))
+        if isinstance(field, int):
+            parts.append(b"\0\0\0\x08" + field.to_bytes(8, "big"))
+        else:
+            parts += (_LENGTHS[len(field)] if len(field) < 256 else len(field).to_bytes(4, "big"), field)
     return Digest(sha3_256(b"".join(parts)).digest())
 
 
-def _framed(field: bytes) -> bytes:
-    return len(field).to_bytes(4, "big") + field
+_LENGTHS: Final = tuple(n.to_bytes(4, "big") for n in range(256))
+
+
+@lru_cache(maxsize=256)
+def _framed_tag(tag: str) -> bytes:
+    return len(tag).to_bytes(4, "big") + tag.encode("ascii")
 
 
 class Domain(NamedTuple):
@@ -64,15 +72,16 @@ def canonical(value: object) -> bytes:
     return b"".join(out)
 
 
-_HEADS: Final = tuple(tuple(bytes([major << 5 | n]) for n in range(24)) for major in range(8))
+_HEADS: Final = tuple(
+    tuple(bytes([major << 5 | n]) if n < 24 else bytes([major << 5 | 24, n]) for n in range(0x100))
+    for major in range(8)
+)
 
 
 def _head(major: int, n: int) -> bytes:
-    if n < 24:
+    if n < 0x100:
         return _HEADS[major][n]
     base = major << 5
-    if n < 0x100:
-        return bytes((base | 24, n))
     if n < 0x10000:
         return bytes((base | 25,)) + n.to_bytes(2, "big")
     if n < 0x100000000:
@@ -94,7 +103,11 @@ def _encode(value: object, put: Callable[[bytes], None], depth: int) -> None:
         _check_depth(depth)
         put(_head(4, len(value)))  # type: ignore[arg-type]
         for item in value:  # type: ignore[attr-defined]
-            _encode(item, put, depth - 1)
+            if type(item) is bytes:  # most of what is hashed: ids and digests
+                put(_head(2, len(item)))
+                put(item)
+            else:
+                _encode(item, put, depth - 1)
     elif value is None:
         put(b"\xf6")
     elif value is True:
@@ -108,25 +121,35 @@ def _encode(value: object, put: Callable[[bytes], None], depth: int) -> None:
 def _encode_map(value: dict[object, object], put: Callable[[bytes], None], depth: int) -> None:
     _check_depth(depth)
     put(_head(5, len(value)))
-    entries = []
-    for key, item in value.items():
-        if type(key) is str:
-            encoded = _text(key)
-        elif type(key) is int:
-            encoded = _integer(key)
-        elif type(key) is bytes:
-            encoded = _head(2, len(key)) + key
-        else:
-            raise NotCanonical("", f"a key of type {type(key).__name__} is refused: keys are text, integers or bytes")
-        entries.append((encoded, item))
-    entries.sort(key=_encoded_key)  # RFC 8949 §4.2.1: bytewise order of the encoded keys
-    for encoded, item in entries:
+    keys = tuple(value)
+    for encoded, key in _ORDERS.get(keys) or _in_order(keys):
         put(encoded)
-        _encode(item, put, depth - 1)
+        _encode(value[key], put, depth - 1)
 
 
-def _encoded_key(entry: tuple[bytes, object]) -> bytes:
-    return entry[0]
+Order = tuple[tuple[bytes, object], ...]
+_ORDERS: Final[dict[tuple[object, ...], Order]] = {}
+"""The order of maps that were encoded before: most have one of a few sets of keys. Text equals only text."""
+ORDERS_MAX, ORDER_KEYS_MAX, ORDER_BYTES_MAX = 1_024, 16, 512
+
+
+def _in_order(keys: tuple[object, ...]) -> Order:
+    """RFC 8949 §4.2.1: bytewise order of the encoded keys."""
+    order = tuple(sorted((_encoded_key(key), key) for key in keys))
+    is_small = len(keys) <= ORDER_KEYS_MAX and sum(len(encoded) for encoded, _ in order) <= ORDER_BYTES_MAX
+    if is_small and len(_ORDERS) < ORDERS_MAX and all(type(key) is str for key in keys):
+        _ORDERS[keys] = order
+    return order
+
+
+def _encoded_key(key: object) -> bytes:
+    if type(key) is str:
+        return _text(key)
+    if type(key) is int:
+        return _integer(key)
+    if type(key) is bytes:
+        return _head(2, len(key)) + key
+    raise NotCanonical("", f"a key of type {type(key).__name__} is refused: keys are text, integers or bytes")
 
 
 def _text(value: str) -> bytes:

@@ -9,8 +9,9 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.core import clock, key
+from holdfast.core import adopt, clock, key
 from holdfast.core.act import Act, ActDone
+from holdfast.core.call import AtHeight, why_not_height
 from holdfast.core.chain import acts as chain
 from holdfast.core.chain import apply as link
 from holdfast.core.chain import decide as may_link
@@ -19,22 +20,32 @@ from holdfast.core.escrow import acts as money
 from holdfast.core.escrow import apply as move
 from holdfast.core.escrow import decide as may
 from holdfast.core.event import Batch, Decided, Event, OwnershipTaken, Tip, check_follows, seal, tip_of
-from holdfast.core.evidence import marks
+from holdfast.core.evidence import letters, marks, sessions
 from holdfast.core.lease import acts as lease
 from holdfast.core.lease import apply as lend
 from holdfast.core.lease import decide as may_lend
+from holdfast.core.lease import ousting
 from holdfast.core.match import decide as match
-from holdfast.core.proof import decide as proof
+from holdfast.core.match import fairness
+from holdfast.core.proof import acts as proof
+from holdfast.core.proof import decide as may_prove
 from holdfast.core.provider import acts as provider
 from holdfast.core.provider import apply as enlist
 from holdfast.core.provider import decide as may_enlist
+from holdfast.core.provider import moves
 from holdfast.core.queue import acts as queue
 from holdfast.core.queue import apply as line
+from holdfast.core.queue import bury, pauses, requeue
 from holdfast.core.queue import decide as may_queue
 from holdfast.core.refusal import Corrupt, Refused
+from holdfast.core.result import acts as use
 from holdfast.core.result import apply as result
+from holdfast.core.result import consume as may_use
+from holdfast.core.retention import acts as retain
+from holdfast.core.retention import apply as let_go
+from holdfast.core.retention import decide as may_let_go
 from holdfast.core.state import State
-from holdfast.core.values import Epoch, EventNo
+from holdfast.core.values import Epoch, EventNo, ProviderId
 
 Command = (
     money.Mint
@@ -49,11 +60,22 @@ Command = (
     | queue.Enqueue
     | queue.Cancel
     | queue.RaiseFee
+    | requeue.Requeue
+    | bury.Bury
+    | pauses.PauseKind
+    | pauses.ResumeKind
+    | adopt.AdoptPolicy
     | chain.Seal
     | chain.RollBack
     | provider.Register
     | provider.Stake
     | provider.Beat
+    | provider.Unstake
+    | provider.MoveProvider
+    | provider.Drain
+    | provider.RotateSigner
+    | provider.List
+    | provider.Tend
     | match.Match
     | lease.AckLease
     | lease.RenewLease
@@ -62,8 +84,19 @@ Command = (
     | lease.Reap
     | proof.Submit
     | proof.Judge
+    | use.Consume
+    | retain.DropHot
+    | retain.DropWarm
+    | retain.Sweep
+    | retain.Vacuum
+    | retain.EndAudit
     | marks.TakeEvidence
+    | letters.ReleaseLetter
+    | sessions.SealSession
+    | sessions.PruneEvidence
+    | sessions.AssignChannel
     | clock.NoteTime
+    | AtHeight
     | Act
 )
 
@@ -80,21 +113,47 @@ _DECIDE: Final[dict[type, Callable[[State, Any, int], Decided | Refused]]] = {
     queue.Enqueue: may_queue.enqueue,
     queue.Cancel: may_lend.cancel,
     queue.RaiseFee: may_queue.raise_fee,
+    requeue.Requeue: requeue.requeue,
+    bury.Bury: bury.bury,
+    pauses.PauseKind: pauses.pause,
+    pauses.ResumeKind: pauses.resume,
+    adopt.AdoptPolicy: adopt.adopt,
     chain.Seal: may_link.seal,
-    chain.RollBack: may_link.roll_back,
+    chain.RollBack: may_use.roll_back,
     provider.Register: may_enlist.register,
     provider.Stake: may_enlist.stake,
     provider.Beat: may_enlist.beat,
+    provider.Unstake: moves.unstake,
+    provider.MoveProvider: ousting.move,
+    provider.Drain: moves.drain,
+    provider.RotateSigner: moves.rotate,
+    provider.List: moves.list_,
+    provider.Tend: ousting.tend,
     match.Match: match.match,
     lease.AckLease: may_lend.ack,
     lease.RenewLease: may_lend.renew,
     lease.DeclineLease: may_lend.decline,
     lease.FailLease: may_lend.fail,
     lease.Reap: may_lend.reap,
-    proof.Submit: proof.submit,
-    proof.Judge: proof.judge,
+    proof.Submit: lambda state, command, now_ms: (
+        may_let_go.why_not_hold(state, command) or may_prove.submit(state, command, now_ms)
+    ),
+    proof.Judge: may_prove.judge,
+    use.Consume: may_use.consume,
+    retain.DropHot: may_let_go.drop_hot,
+    retain.DropWarm: may_let_go.drop_warm,
+    retain.Sweep: may_let_go.sweep,
+    retain.Vacuum: may_let_go.vacuum,
+    retain.EndAudit: may_let_go.end_audit,
     marks.TakeEvidence: marks.take,
+    letters.ReleaseLetter: lambda state, command, now_ms: _released(state, command, now_ms),
+    sessions.SealSession: sessions.seal,
+    sessions.PruneEvidence: sessions.prune,
+    sessions.AssignChannel: sessions.assign,
     clock.NoteTime: clock.note,
+    AtHeight: lambda state, call, now_ms: (
+        why_not_height(state.open_height, call.height) or decide(state, call.command, now_ms)
+    ),
     Act: lambda state, act, now_ms: _by_name(act, decide(state, act.command, now_ms)),
 }
 
@@ -104,13 +163,23 @@ def _owned(state: State, event: OwnershipTaken) -> None:
     lend.forgive(state, event)
 
 
+def _adopted(state: State, event: adopt.PolicyAdopted) -> None:
+    adopt.apply_adopted(state, event)
+    enlist.looked_after(state)
+
+
 def _finalized(state: State, event: money.Finalized) -> None:
-    link.apply_finalized(state, event)
     result.let_final_go(state, event.height)
+    link.apply_finalized(state, event)
+
+
+def _accepted(state: State, event: proof.ProofAccepted) -> None:
+    result.apply_accepted(state, event)
+    let_go.note_accepted(state, event.digest)
 
 
 def _undone(state: State, event: chain.BlockUndone) -> None:
-    result.unlink(state, event.height)
+    result.unlink(state, event)
     link.apply_undone(state, event)
 
 
@@ -119,6 +188,8 @@ _AGAIN: Final[dict[TxKind, link.Again]] = {
     TxKind.EXPIRY: link.refund_again,
     TxKind.FAILURE: link.refund_again,
     TxKind.PROOF: result.resolve_again,
+    TxKind.SLASH: lambda state, tx: enlist.slash_again(state, ProviderId(tx.subject), tx.number),
+    TxKind.CONSUMPTION: may_use.consume_again,
 }
 """CHN-003, CHN-004: what follows from being in a block. An admission has no such effect."""
 
@@ -138,6 +209,11 @@ _APPLY: Final[dict[type[Event], Callable[[State, Any], None]]] = {
     queue.JobAdmitted: line.apply_admitted,
     queue.JobCancelled: line.apply_cancelled,
     queue.FeeRaised: line.apply_fee_raised,
+    requeue.JobRequeued: requeue.apply_requeued,
+    bury.JobsBuried: bury.apply_buried,
+    pauses.KindPaused: pauses.apply_paused,
+    pauses.KindResumed: pauses.apply_resumed,
+    adopt.PolicyAdopted: _adopted,
     chain.BlockSealed: link.apply_sealed,
     chain.BlockUndone: _undone,
     chain.Reincluded: lambda state, event: link.apply_reincluded(state, event, _AGAIN),
@@ -145,24 +221,50 @@ _APPLY: Final[dict[type[Event], Callable[[State, Any], None]]] = {
     provider.ProviderStaked: enlist.apply_staked,
     provider.HeartbeatTaken: enlist.apply_heartbeat,
     provider.ProviderMoved: enlist.apply_moved,
+    provider.HealthMoved: enlist.apply_health,
+    provider.ProviderSlashed: enlist.apply_slashed,
+    provider.UnstakeAsked: enlist.apply_unstaked,
+    provider.StakeReleased: enlist.apply_released,
+    provider.ProviderDrained: enlist.apply_drained,
+    provider.SignerRotated: enlist.apply_rotated,
+    provider.ListingChanged: enlist.apply_listed,
+    provider.HeartbeatsForgiven: enlist.apply_forgiven,
+    provider.HeartbeatMissed: enlist.apply_missed,
     lease.JobAssigned: lend.apply_assigned,
+    fairness.RequestersCounted: fairness.apply_counted,
     lease.LeaseAcked: lend.apply_acked,
     lease.LeaseRenewed: lend.apply_renewed,
     lease.LeaseClosed: lend.apply_closed,
     lease.CompletionSubmitted: lend.apply_submitted,
     lease.JobExpired: lend.apply_expired,
     lease.JobFailed: lend.apply_failed,
-    proof.ProofAccepted: result.apply_accepted,
+    proof.ProofAccepted: _accepted,
     proof.CompletionIgnored: result.apply_ignored,
+    proof.ProofRefused: result.apply_refused,
+    use.ResultConsumed: may_use.apply_consumed,
+    retain.HotDropped: let_go.apply_hot_dropped,
+    retain.WarmDropped: let_go.apply_warm_dropped,
+    retain.BytesGone: let_go.apply_gone,
+    retain.Vacuumed: let_go.apply_vacuumed,
+    retain.AuditEnded: let_go.apply_audit_ended,
+    use.ConsumptionDropped: may_use.apply_dropped,
     marks.EvidenceTaken: marks.apply_taken,
+    marks.SessionSealed: sessions.apply_sealed,
+    letters.EvidenceBuried: letters.apply_buried,
+    letters.LetterReleased: letters.apply_released,
+    sessions.EvidencePruned: sessions.apply_pruned,
+    sessions.ChannelAssigned: sessions.apply_assigned,
 }
 
 TRANSACTIONS: Final[dict[type[Event], tuple[TxKind, Callable[[Any], bytes], Callable[[Any], bytes]]]] = {
     queue.JobAdmitted: (TxKind.ADMISSION, lambda event: event.id, lambda event: event.request_hash),
+    requeue.JobRequeued: (TxKind.ADMISSION, lambda event: event.id, lambda event: event.job.request_hash),
     queue.JobCancelled: (TxKind.CANCELLATION, lambda event: event.id, lambda event: event.reason.encode()),
     lease.JobExpired: (TxKind.EXPIRY, lambda event: event.id, lambda event: event.reason.encode()),
     lease.JobFailed: (TxKind.FAILURE, lambda event: event.id, lambda event: event.reason.encode()),
     proof.ProofAccepted: (TxKind.PROOF, lambda event: event.task_id, lambda event: event.nullifier + event.digest),
+    use.ResultConsumed: (TxKind.CONSUMPTION, lambda event: event.task_id, lambda event: event.tx_hash),
+    provider.ProviderSlashed: (TxKind.SLASH, lambda event: event.id, provider.slash_told),
 }
 """CHN-001: the events that blocks are made of, whom each concerns and what it says."""
 
@@ -173,8 +275,13 @@ _CLAIM_KEY: Final[dict[type, Callable[[State, Any], bytes | None]]] = {
     money.Refund: may.settlement_asked_for,
     key.MakeKey: lambda _, command: key.key_claim(command),
     queue.Enqueue: lambda _, command: queue.enqueue_key(command),
+    requeue.Requeue: requeue.claim_asked_for,
     provider.Stake: lambda _, command: provider.stake_key(command),
-    proof.Judge: proof.verdict_key,
+    provider.Unstake: lambda _, command: provider.unstake_key(command),
+    proof.Submit: may_prove.submission_key,
+    proof.Judge: may_prove.verdict_key,
+    use.Consume: lambda _, command: use.consumption_key(command.task_id),
+    AtHeight: lambda state, call: claim_key(state, call.command),
     Act: lambda state, act: claim_key(state, act.command),
 }
 
@@ -185,6 +292,17 @@ def _by_name(act: Act, decided: Decided | Refused) -> Decided | Refused:
         return decided
     signed = ActDone(act.actor, act.method, len(decided.events))
     return Decided((signed, *decided.events), decided.attachments, preface=1)
+
+
+def _released(state: State, command: letters.ReleaseLetter, now_ms: int) -> Decided | Refused:
+    """EVD-007: what the record asked for, and that its letter is dealt with, in one decision or not at all."""
+    told = letters.released(state, command, now_ms)
+    if isinstance(told, Refused):
+        return told
+    asked = Decided(()) if command.ask is None else decide(state, command.ask, now_ms)
+    if isinstance(asked, Refused):
+        return asked
+    return Decided((told, *asked.events), asked.attachments)
 
 
 EVENTS: Final = tuple(_APPLY)

@@ -17,6 +17,8 @@ class Refused(msgspec.Struct, frozen=True, gc=False):
     hint: str = ""
     name: str = "Refused"
     """The error's own name where a rule gives it one (NotFound, NoResultYet, ProofConflict …)."""
+    about: tuple[tuple[str, str], ...] = ()
+    """Facts for programs: where pruned bytes are found, for one."""
 
     def __str__(self) -> str:
         return _sentence(self.rule, self.says, self.hint)

@@ -8,22 +8,35 @@ from typing import Any, Final
 
 import msgspec
 
+from holdfast.core.adopt import adopted_policy
 from holdfast.core.canon import H
 from holdfast.core.chain.blocks import Block, Chain, begun
 from holdfast.core.claim import Claims
 from holdfast.core.escrow.books import Account, Hold, Ledger
 from holdfast.core.event import OwnershipTaken, Tip
-from holdfast.core.evidence.marks import Evidence, Mark
-from holdfast.core.job.record import Job, Spec
+from holdfast.core.evidence import letters as letters_of
+from holdfast.core.evidence import marks as marks_of
+from holdfast.core.evidence.letters import DeadLetter
+from holdfast.core.evidence.marks import Begun, Evidence, Mark
+from holdfast.core.job.record import FailedJob, Job, Spec
 from holdfast.core.key import Key
 from holdfast.core.lease.record import Lease, Leases, collected
+from holdfast.core.match.fairness import Window
+from holdfast.core.match.supply import Supply
 from holdfast.core.policy import Policy
+from holdfast.core.proof.acts import Verdict
+from holdfast.core.provider.apply import looked_after
 from holdfast.core.provider.record import Provider
+from holdfast.core.provider.ward import Ward
 from holdfast.core.queue.books import Queue, Remembered, counted
+from holdfast.core.queue.pauses import Paused
+from holdfast.core.quota import Quota
 from holdfast.core.refusal import Corrupt
-from holdfast.core.result.record import Leaf, Result
+from holdfast.core.result.record import Consumption, Leaf, Result
+from holdfast.core.retention.books import Progress, Tombstone
+from holdfast.core.retention.books import Recent as Newest
 from holdfast.core.touch import Touched
-from holdfast.core.values import ChainId, Digest, EventNo, Height, HoldId, KeyId, LeaseId, ProviderId, TaskId
+from holdfast.core.values import AccountId, ChainId, Digest, EventNo, Height, HoldId, KeyId, LeaseId, ProviderId, TaskId
 
 SNAPSHOT_TAG: Final = "holdfast.snapshot.v1"
 MAGIC: Final = b"holdfast snapshot 1\n"
@@ -37,9 +50,15 @@ TABLES: Final[dict[str, type[msgspec.Struct]]] = {
     "provider": Provider,
     "lease": Lease,
     "result": Result,
+    "consumption": Consumption,
+    "verdict": Verdict,
     "leaf": Leaf,
+    "tombstone": Tombstone,
     "mark": Mark,
     "evidence": Evidence,
+    "dead_letter": DeadLetter,
+    "provider_quota": Quota,
+    "failed_job": FailedJob,
 }
 """The tables of the projection, each with the record that is its row; the record's first field is the table's key."""
 _pack = msgspec.msgpack.Encoder().encode
@@ -57,7 +76,24 @@ class Part(msgspec.Struct, frozen=True):
     """What msgspec reads it as: a mapping, so that an unused one is empty and adds nothing."""
 
 
-PARTS: Final[tuple[Part, ...]] = ()
+PARTS: Final[tuple[Part, ...]] = (
+    Part("consumptions", dict[TaskId, Consumption]),
+    Part("quotas", dict[ProviderId, Quota]),
+    Part("denials", dict[bytes, int]),
+    Part("paused", dict[str, Paused]),
+    Part("requeued", dict[TaskId, list[EventNo]]),
+    Part("adopted", dict[int, bytes]),
+    Part("letters", dict[EventNo, DeadLetter]),
+    Part("windows", dict[AccountId, Window]),
+    Part("listings", dict[str, str]),
+    Part("forgiven", dict[int, int]),
+    Part("owners", dict[str, str]),
+    Part("passes", dict[str, Progress]),
+    Part("kept_hot", dict[EventNo, str]),
+    Part("kept_warm", dict[EventNo, str]),
+    Part("leaving", dict[EventNo, EventNo]),
+    Part("condemned", dict[Digest, EventNo]),
+)
 
 
 class State(msgspec.Struct):
@@ -82,7 +118,51 @@ class State(msgspec.Struct):
     """Leases ever given."""
     results: dict[TaskId, Result] = {}
     """Those that a reorg could still unlink."""
+    counts: dict[tuple[str, str], int] = {}
+    """What happened to results, by kind, since this state began to be folded: no part of the digest."""
+    consumptions: dict[TaskId, Consumption] = {}
+    """Those that a reorg could still take back."""
+    passes: dict[str, Progress] = {}
+    """How far retention has come, by the name of the pass (RET-002)."""
+    kept_hot: dict[EventNo, str] = {}
+    kept_warm: dict[EventNo, str] = {}
+    """Results that a pass left behind, and why."""
+    leaving: dict[EventNo, EventNo] = {}
+    condemned: dict[Digest, EventNo] = {}
+    """Bytes that were let go and may still have to be deleted, in the store and on the disk."""
+    recent: Newest = msgspec.field(default_factory=Newest)
+    """Digests accepted a moment ago: counted, no part of the digest."""
     marks: dict[str, Mark] = {}
+    letters: dict[EventNo, DeadLetter] = {}
+    """Dead letters that wait for an operator (EVD-007)."""
+    owners: dict[str, str] = {}
+    """Whose certificate the channel of an older sender wants (EVD-009)."""
+    begun: dict[str, Begun] = {}
+    """Sessions by channel, and"""
+    buried: dict[str, int] = {}
+    """how many letters of a channel wait: both counted, no part of the digest."""
+    quotas: dict[ProviderId, Quota] = {}
+    """Units used in the latest epoch (QUO-001)."""
+    denials: dict[bytes, int] = {}
+    """Until when a provider is passed over for a class of jobs, by both (LEA-006)."""
+    paused: dict[str, Paused] = {}
+    """Kinds that are given to nobody."""
+    requeued: dict[TaskId, list[EventNo]] = {}
+    """When jobs were put back whose earlier refunds a reorg could still move (RTY-001)."""
+    adopted: dict[int, bytes] = {}
+    """The policy that the journal says counts, packed, under 0; empty where it says nothing (PRI-003)."""
+    listings: dict[str, str] = {}
+    """What the operator allows and denies: providers and regions (MAT-002)."""
+    forgiven: dict[int, int] = {}
+    """Under 0: the epoch whose outage was last forgiven to providers (LEA-008)."""
+    ward: Ward = msgspec.field(default_factory=Ward)
+    """Who of the providers is to be looked after when: counted, no part of the digest."""
+    windows: dict[AccountId, Window] = {}
+    """What requesters were given lately, where policy counts it (MAT-005)."""
+    stale: set[ProviderId] = set()
+    """Providers that changed since `supply` was last looked at."""
+    supply: Supply = msgspec.field(default_factory=Supply)
+    """Who could take work: an index, no part of the digest; it fills itself."""
 
     def __post_init__(self) -> None:
         if self.chain is None:
@@ -223,9 +303,12 @@ def restore(raw: bytes, policy: Policy) -> tuple[State, Tip]:
     for part in PARTS:
         if (raw_part := stored.parts.get(part.name)) is not None:
             setattr(state, part.name, msgspec.msgpack.decode(raw_part, type=part.type))
+    state.policy = adopted_policy(state.adopted) or policy
+    state.begun, state.buried = marks_of.counted(state.marks), letters_of.counted(state.letters)
     if stored.chain is not None:
         state.chain = stored.chain
         _share_blocks(state.chain)
+    state.ward = looked_after(state)
     return state, stored.tip
 
 

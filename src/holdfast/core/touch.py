@@ -6,5 +6,5 @@ from typing import Any
 
 import msgspec
 
-Touched = dict[str, dict[Any, msgspec.Struct]]
-"""Changed records by table and key, since the last batch was sealed."""
+Touched = dict[str, dict[Any, msgspec.Struct | None]]
+"""Changed records by table and key, since the last batch was sealed; None where there is no such row any more."""

@@ -35,9 +35,16 @@ ANSWERS: Final = {
     "NoResultYet": Answer(-32006, 409, "FAILED_PRECONDITION", 1),
     "Expired": Answer(-32007, 410, "FAILED_PRECONDITION", 1),
     "ResultPruned": Answer(-32008, 410, "NOT_FOUND", 1),
+    "AlreadyConsumed": Answer(-32013, 409, "ALREADY_EXISTS", 1),
+    "ProofConflict": Answer(-32014, 409, "ALREADY_EXISTS", 1),
+    "ChainMismatch": Answer(-32015, 409, "FAILED_PRECONDITION", 1),
+    "HeightMismatch": Answer(-32016, 409, "FAILED_PRECONDITION", 1),
     "LeaseLost": Answer(-32030, 409, "FAILED_PRECONDITION", 1),
     "NullifierReuse": Answer(-32031, 409, "ALREADY_EXISTS", 1),
     "EvidenceGap": Answer(-32032, 409, "OUT_OF_RANGE", 1),
+    "SequenceConflict": Answer(-32050, 409, "ALREADY_EXISTS", 1),
+    "DeadLettersFull": Answer(-32051, 503, "RESOURCE_EXHAUSTED", 75),
+    "EvidencePruned": Answer(-32052, 410, "NOT_FOUND", 1),
     "NotSealed": Answer(-32009, 409, "FAILED_PRECONDITION", 1),
     "BadConfig": Answer(-32012, 400, "INVALID_ARGUMENT", 2),
     # an outbox says no
@@ -56,12 +63,28 @@ ANSWERS: Final = {
     "KeyExpired": Answer(-32021, 401, "UNAUTHENTICATED", 77),
     "KeyRevoked": Answer(-32022, 401, "UNAUTHENTICATED", 77),
     "Forbidden": Answer(-32023, 403, "PERMISSION_DENIED", 77),
+    "AttestationRefused": Answer(-32026, 403, "PERMISSION_DENIED", 77),
     "RateLimited": Answer(-32024, 429, "RESOURCE_EXHAUSTED", 75),
     "TooLarge": Answer(-32025, 413, "RESOURCE_EXHAUSTED", 2),
     # the world or the store said no
     "Unavailable": Answer(-32010, 503, "UNAVAILABLE", 75),
     "Corrupt": Answer(-32011, 500, "DATA_LOSS", 74),
 }
+
+
+RESULTS: Final = frozenset(
+    {
+        "NoResultYet",
+        "Expired",
+        "ResultPruned",
+        "ProofConflict",
+        "NullifierReuse",
+        "ChainMismatch",
+        "AlreadyConsumed",
+        "NotFound",
+    }
+)
+"""RES-007: what can be said about a result. The command line says these names, too."""
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -71,6 +94,7 @@ class Problem(msgspec.Struct, frozen=True):
     rule: str
     says: str
     hint: str = ""
+    about: tuple[tuple[str, str], ...] = ()
 
     @property
     def answer(self) -> Answer:
@@ -84,8 +108,8 @@ class Problem(msgspec.Struct, frozen=True):
 def problem_of(no: Refused | Exception) -> Problem:
     """What to tell about a refusal or an error; an unforeseen one gives nothing of its inside away."""
     match no:
-        case Refused(rule, says, hint, name):
-            return Problem(name, rule, says, hint)
+        case Refused(rule, says, hint, name, about):
+            return Problem(name, rule, says, hint, about)
         case Unavailable():
             return Problem("Unavailable", no.rule, no.says, no.hint)
         case Corrupt():

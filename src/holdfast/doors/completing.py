@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from holdfast.core.proof.decide import Submit
+from holdfast.core.proof.acts import Submit
 from holdfast.core.proof.envelope import Envelope, read_body, signed_bytes
 from holdfast.core.refusal import Refused
 from holdfast.core.values import ProviderId

@@ -12,6 +12,7 @@ from holdfast.core import law
 from holdfast.core.key import Key, Role
 from holdfast.core.refusal import Refused
 from holdfast.core.values import AccountId, Tier
+from holdfast.doors.witness import Witness
 from holdfast.engine import read
 from holdfast.engine.outcome import Outcome
 from holdfast.ports import Blobs
@@ -49,6 +50,8 @@ class Desk:
         self.source, self.submit, self.hand_on = source, submit, hand_on
         self.blobs: Blobs | None = None
         """Where output bytes rest, on a node that holds any."""
+        self.witness: Witness | None = None
+        """What is seen of evidence, on a node that takes any."""
 
 
 EVERYBODY: Final = frozenset[Role]()

@@ -101,5 +101,7 @@ def failure(id_: object, no: Refused | Exception) -> bytes:
 
 
 def _failure(id_: object, problem: Problem) -> dict[str, Any]:
-    data = {"name": problem.name, "rule": problem.rule, "hint": problem.hint}
+    data: dict[str, Any] = {"name": problem.name, "rule": problem.rule, "hint": problem.hint}
+    if problem.about:
+        data["about"] = dict(problem.about)
     return {"jsonrpc": "2.0", "id": id_, "error": {"code": problem.answer.rpc, "message": problem.says, "data": data}}

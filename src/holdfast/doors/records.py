@@ -1,31 +1,39 @@
 """Spooled lines at the node: each is checked before it is stored, a few ask for something, all can be read again.
 
 EVD-005: only `LEASE_COMPLETED` and `LEASE_FAILED` change anything; what they ask for is signed inside of them, so that
-it does not matter in which batch they travel (PRV-003).
+it does not matter in which batch they travel (PRV-003). EVD-007: what is no record, or asks under a false signature, is
+a dead letter; where it is no record, a line that says so takes its place.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import msgspec
+from crc32c import crc32c
 
-from holdfast.core import law
 from holdfast.core.canon import H
-from holdfast.core.event import PAYLOAD_TAG, Payload
-from holdfast.core.evidence.marks import Evidence, EvidenceTaken
+from holdfast.core.event import PAYLOAD_TAG
+from holdfast.core.evidence.letters import RAW_BYTES_MAX, REASON_MAX, Dead
+from holdfast.core.evidence.marks import RECORDS_BYTES_MAX, Ending
 from holdfast.core.lease.acts import FailLease
 from holdfast.core.proof.envelope import Envelope
-from holdfast.core.refusal import Corrupt, Refused
-from holdfast.core.values import BatchNo, EventNo, LeaseId, ProviderId
+from holdfast.core.values import Digest, LeaseId, ProviderId
 from holdfast.doors.completing import is_signed
-from holdfast.engine import read
-from holdfast.engine.read import Source
 from holdfast.spool import record
 from holdfast.wire.acts import to_sign_failure
 
 COMPLETED, FAILED = "LEASE_COMPLETED", "LEASE_FAILED"
+STAND_IN: Final = "DEAD_LETTER"
+"""The type of the line that stands where a record was none; nobody may send it."""
+LINE_BYTES_MAX: Final = record.RECORD_BYTES_MAX + (64 << 10)
+RECORDS_MAX: Final = 65_536
+DEAD_MAX: Final = 64
+"""How many records, and how many dead ones, are stored at a time."""
+MALFORMED, WRONG_SCHEMA, TOO_LARGE, FORGED, NO_OUTPUT = "Malformed", "WrongSchema", "TooLarge", "Forged", "NoOutput"
+"""Why a record is refused for good."""
+ENDINGS: Final = {record.BLOCK_FENCE: Ending.FENCE, record.CHANNEL_TERMINATED: Ending.TERMINATED}
 Verify = Callable[[bytes, bytes, bytes], bool]
 
 
@@ -38,17 +46,35 @@ class From(msgspec.Struct, frozen=True):
     session: str
 
 
+class Asked(msgspec.Struct, frozen=True):
+    """What a record asks for, under a good signature."""
+
+    sequence: int
+    line: bytes
+    what: Envelope | FailLease
+
+
 class Examined(msgspec.Struct):
     """What was found in some lines that follow each other."""
 
-    count: int = 0
-    """So many of them are good, from the first on."""
-    asked: list[Envelope | FailLease] = []
-    """What they ask for, under good signatures, in their order."""
-    unheard: list[str] = []
-    """What else asked for something, and why it is only stored."""
-    poison: Refused | None = None
-    """What is wrong with the line after the good ones."""
+    lines: list[bytes] = []
+    """So many of them are looked at, from the first on, as they are to be stored."""
+    asked: list[Asked] = []
+    dead: list[Dead] = []
+    ending: Ending = Ending.NONE
+
+
+class Seen(msgspec.Struct, gc=False):
+    """A record as far as the node looks into it."""
+
+    schema_version: int
+    channel_id: str
+    playout_session_id: str
+    sequence: int | str
+    event_uuid: str
+    payload_type: str
+    payload: msgspec.Raw
+    emitted_utc: str = ""
 
 
 class _Completion(msgspec.Struct, frozen=True):
@@ -64,12 +90,12 @@ class _Failure(msgspec.Struct, frozen=True):
     signature: str
 
 
-class _Completed(msgspec.Struct, frozen=True):
-    payload: _Completion
-
-
-class _Failed(msgspec.Struct, frozen=True):
-    payload: _Failure
+_decode: Final = msgspec.json.Decoder(Seen).decode
+_decode_completion: Final = msgspec.json.Decoder(_Completion).decode
+_decode_failure: Final = msgspec.json.Decoder(_Failure).decode
+_encode: Final = msgspec.json.Encoder().encode
+No = tuple[str, str]
+"""Why not: a name and a sentence."""
 
 
 # ------------------------------------------------------------------------------------------------ checking
@@ -77,50 +103,98 @@ class _Failed(msgspec.Struct, frozen=True):
 
 def examine(who: From, verify: Verify, first: int, lines: Sequence[bytes]) -> Examined:
     """Check lines that should begin with the sequence `first`, and read what they ask for. It may take a while."""
-    found = Examined()
-    for sequence, line in enumerate(lines, start=first):
-        seen = record.read(line, who.channel, who.session)
-        why = seen if isinstance(seen, str) else _why_not_here(seen, line, sequence)
-        if isinstance(seen, str) or why is not None:
-            found.poison = Refused("EVD-002", f"record {sequence}: {why}", "it is not taken", "InvalidParams")
+    found, size = Examined(), 0
+    for sequence, line in enumerate(lines[:RECORDS_MAX], start=first):
+        size += min(len(line), LINE_BYTES_MAX) + 1
+        if len(found.dead) >= DEAD_MAX or (found.lines and size > RECORDS_BYTES_MAX):
             break
-        found.count += 1
+        seen = seen_in(who, sequence, line)
+        if not isinstance(seen, Seen):
+            found.dead.append(dead := buried(sequence, seen, line))
+            found.lines.append(stand_in(who, dead))
+            found.ending = Ending.NONE
+            continue
+        found.lines.append(line)
+        found.ending = ENDINGS.get(seen.payload_type, Ending.NONE)
         if (ask := _ASKS.get(seen.payload_type)) is not None:
-            asked = ask(who, verify, line)
-            if isinstance(asked, str):
-                found.unheard.append(f"{seen.payload_type} {sequence}: {asked}")
-            else:
-                found.asked.append(asked)
+            _note(found, sequence, line, ask(who, verify, seen.payload))
     return found
 
 
-def _why_not_here(seen: record.Seen, line: bytes, sequence: int) -> str | None:
-    if seen.sequence != sequence:
-        return f"it says that it is {seen.sequence}"
-    return "a line end in its midst" if b"\n" in line else None
+def _note(found: Examined, sequence: int, line: bytes, asked: Envelope | FailLease | No) -> None:
+    if isinstance(asked, tuple):
+        found.dead.append(buried(sequence, asked, line, is_stored=True))
+    else:
+        found.asked.append(Asked(sequence, line, asked))
 
 
-def _completed(who: From, verify: Verify, line: bytes) -> Envelope | str:
+def seen_in(who: From, sequence: int, line: bytes) -> Seen | No:
+    """The record that should be here, or why the line is none."""
+    if len(line) > LINE_BYTES_MAX:
+        return TOO_LARGE, f"{len(line)} bytes, at most {LINE_BYTES_MAX}"
+    if record.is_sealed(line):
+        if line[-10:] != b'%08x"}' % crc32c(line[: -record.TAIL]):
+            return MALFORMED, "its CRC does not fit"
+    elif isinstance(plain := record.read(line, who.channel, who.session), str):
+        return MALFORMED, plain
     try:
-        told = msgspec.json.decode(line, type=_Completed).payload
-        proof = Envelope(told.type, told.method, bytes.fromhex(told.body), bytes.fromhex(told.signature))
+        seen = _decode(line)
+        line.isascii() or line.decode()
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return MALFORMED, "not a whole record"
+    return why_not_here(who, sequence, seen, line) or seen
+
+
+def why_not_here(who: From, sequence: int, seen: Seen, line: bytes) -> No | None:
+    if seen.schema_version != 1:
+        return WRONG_SCHEMA, f"schema_version {seen.schema_version}, 1 is known"
+    if (seen.channel_id, seen.playout_session_id) != (who.channel, who.session):
+        belongs = f"session {seen.playout_session_id[:60]!r} of channel {seen.channel_id[:60]!r}"
+        return MALFORMED, f"it belongs to {belongs}"
+    if str(seen.sequence) != str(sequence):
+        return MALFORMED, f"it says that it is {str(seen.sequence)[:24]}"
+    if not 1 <= len(seen.event_uuid) <= 128:
+        return MALFORMED, "its event_uuid is not a text of 1 to 128 characters"
+    if bytes(seen.payload)[:1] != b"{" or seen.payload_type == STAND_IN:
+        return MALFORMED, "its payload is no object" if seen.payload_type != STAND_IN else f"{STAND_IN} is reserved"
+    return (MALFORMED, "a line end in its midst") if b"\n" in line else None
+
+
+def _completed(who: From, verify: Verify, payload: msgspec.Raw) -> Envelope | No:
+    proof = _proof_in(payload)
+    if proof is None:
+        return MALFORMED, "what it asks for cannot be read"
+    return proof if is_signed(verify, who.public, proof) else (FORGED, "its signature does not fit")
+
+
+def _proof_in(payload: msgspec.Raw) -> Envelope | None:
+    try:
+        told = _decode_completion(payload)
+        return Envelope(told.type, told.method, bytes.fromhex(told.body), bytes.fromhex(told.signature))
     except (msgspec.DecodeError, ValueError):
-        return "its payload cannot be read"
-    return proof if is_signed(verify, who.public, proof) else "its signature does not fit"
+        return None
 
 
-def _failed(who: From, verify: Verify, line: bytes) -> FailLease | str:
+def completion_in(line: bytes) -> Envelope | None:
+    """The proof that a record carries."""
     try:
-        told = msgspec.json.decode(line, type=_Failed).payload
+        return _proof_in(_decode(line).payload)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _failed(who: From, verify: Verify, payload: msgspec.Raw) -> FailLease | No:
+    try:
+        told = _decode_failure(payload)
         lease_id, signature = LeaseId(bytes.fromhex(told.lease_id)), bytes.fromhex(told.signature)
     except (msgspec.DecodeError, ValueError):
-        return "its payload cannot be read"
+        return MALFORMED, "what it asks for cannot be read"
     if not verify(who.public, to_sign_failure(lease_id, told.reason), signature):
-        return "its signature does not fit"
+        return FORGED, "its signature does not fit"
     return FailLease(lease_id, who.provider_id, told.reason)
 
 
-_ASKS: Final[dict[str, Callable[[From, Verify, bytes], Envelope | FailLease | str]]] = {
+_ASKS: Final[dict[str, Callable[[From, Verify, msgspec.Raw], Envelope | FailLease | No]]] = {
     COMPLETED: _completed,
     FAILED: _failed,
 }
@@ -134,47 +208,28 @@ def packed(lines: Sequence[bytes]) -> bytes:
     return b"\n".join([*lines, b""])
 
 
-async def stored_lines(source: Source, channel: str, session: str) -> AsyncIterator[bytes]:
-    """All records of a session that are durable now, in order, as they were spooled, without their ends."""
-    last = 0
-    async for event, first, upto, payload in _stored(source, channel, session):
-        if first != last + 1:
-            says = f"{channel}/{session}: the records {last + 1} to {first - 1} are missing"
-            raise Corrupt("EVD-002", says, "run holdfast db rebuild")
-        lines = (await _raw(source, event, payload)).split(b"\n")[:-1]
-        if len(lines) != upto - last:
-            raise Corrupt(
-                "EVD-002", f"event {event} does not hold the records {first} to {upto}", "run holdfast db check"
-            )
-        last = upto
-        for line in lines:
-            yield line
+def buried(sequence: int, why: No, raw: bytes, *, is_stored: bool = False) -> Dead:
+    name, reason = why
+    digest = Digest(H(PAYLOAD_TAG, raw))
+    return Dead(sequence, name, reason[:REASON_MAX], raw[:RAW_BYTES_MAX], len(raw), digest, is_stored)
 
 
-async def _stored(source: Source, channel: str, session: str) -> AsyncIterator[tuple[EventNo, int, int, Payload]]:
-    """From the tables as far as they have come, which is the end of a batch; from the journal beyond that."""
-    after: str | int | None = 0
-    while after is not None:
-        page = await read.page(source, "evidence", {"channel": channel, "session": session}, after, read.PAGE_MAX)
-        for row in page.rows:
-            assert isinstance(row, Evidence)
-            yield row.event, row.first_sequence, row.last_sequence, Payload(row.digest, row.size, row.lines)
-        after, as_of = page.next_after, page.as_of
-    number = await source.journal.batch_of(EventNo(as_of + 1))
-    if number is None:
-        return
-    async for batch in source.journal.read(BatchNo(number - 1), source.standing().tip.number):
-        for event, taken in enumerate(law.unpack(batch), start=batch.first):
-            if isinstance(taken, EvidenceTaken) and (taken.channel, taken.session) == (channel, session):
-                yield EventNo(event), taken.first, taken.last, taken.payload
+def stand_in(who: From, dead: Dead) -> bytes:
+    """The line that keeps the numbering whole where a record was none."""
+    about = {"name": dead.name, "reason": dead.reason, "size": dead.size, "digest": dead.digest.hex()}
+    line: dict[str, Any] = {"schema_version": 1, "channel_id": who.channel, "playout_session_id": who.session}
+    line |= {"sequence": dead.sequence, "event_uuid": "", "emitted_utc": "", "payload_type": STAND_IN}
+    return _encode(line | {"payload": about})
 
 
-async def _raw(source: Source, event: EventNo, payload: Payload) -> bytes:
-    """Small ones are inside, large ones beside their batch (ENG-007)."""
-    raw = payload.inline
-    if raw is None:
-        number = await source.journal.batch_of(event)
-        raw = None if number is None else await source.journal.attachment(number, payload.digest)
-    if raw is None or H(PAYLOAD_TAG, raw) != payload.digest:
-        raise Corrupt("ENG-007", f"the records of event {event} are missing or damaged", "restore them from a backup")
-    return raw
+def is_same(stored: bytes, line: bytes) -> bool:
+    """EVD-003: whether a line that comes again is the record that is stored, by its `event_uuid`."""
+    if stored == line:
+        return True
+    try:
+        before = _decode(stored)
+        if before.payload_type == STAND_IN:
+            return bytes.fromhex(msgspec.json.decode(before.payload)["digest"]) == H(PAYLOAD_TAG, line)
+        return before.event_uuid == _decode(line).event_uuid
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False

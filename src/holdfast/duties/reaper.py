@@ -45,5 +45,8 @@ class Reaper:
 
     def _is_due(self) -> bool:
         state, now_ms = self._engine.state, self._engine.now_ms()
+        height = state.queue.heights.next_ms()
+        if height is not None and height < state.open_height:
+            return True
         marks = (state.leases.agenda.next_ms(), state.queue.agenda.next_ms())
         return any(at_ms is not None and at_ms <= now_ms for at_ms in marks)

@@ -15,7 +15,8 @@ from holdfast.core.escrow.books import broken_laws
 from holdfast.core.event import Tip
 from holdfast.core.policy import Policy
 from holdfast.core.refusal import Corrupt, Unavailable
-from holdfast.core.values import BatchNo
+from holdfast.core.retention import Pass, is_dropped
+from holdfast.core.values import BatchNo, EventNo
 from holdfast.engine.chapters import Progress
 from holdfast.engine.compare import NAMED_MAX, Names
 from holdfast.engine.longjournal import LongJournal
@@ -90,8 +91,14 @@ async def _archive(journal: LongJournal) -> list[Finding]:
 
 def _payloads(walk: Walk) -> Finding:
     lost = walk.payloads_lost
+    for event in walk.hot_missing:
+        if not is_dropped(walk.state, Pass.HOT, EventNo(event)):
+            lost.add(f"the hot bytes of event {event} are missing")
     if lost.count:
         return Finding("payloads", False, f"{lost.count} of {walk.payloads} large payloads: {lost}", _RESTORE)
+    if gone := len(walk.hot_missing):
+        says = f"{walk.payloads - gone} large payloads, all there; {gone} outputs were let go by retention"
+        return Finding("payloads", True, says)
     return Finding("payloads", True, f"{walk.payloads} large payloads, all there")
 
 

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from holdfast.engine.project import Images
-from holdfast.ports import CLAIMS, Row
+from holdfast.ports import CLAIMS, Row, is_gone
 
 NAMED_MAX: Final = 3
 """How many of many wrong rows are named; the rest is counted."""
@@ -43,7 +43,11 @@ class Expected:
     def take(self, images: Images) -> None:
         """What a batch changed. A claim is made once in all of history (ENG-005)."""
         for (table, key), row in images.rows.items():
-            self._prints.setdefault(table, {})[key] = fingerprint(row)
+            prints = self._prints.setdefault(table, {})
+            if is_gone(row):
+                prints.pop(key, None)
+            else:
+                prints[key] = fingerprint(row)
         claims = self._prints[CLAIMS]
         for key, claim in images.claims:
             if key in claims:

@@ -9,7 +9,7 @@ from holdfast.core.event import Attachment, Batch, Tip
 from holdfast.core.refusal import Corrupt
 from holdfast.core.values import BatchNo, Digest, EventNo
 from holdfast.engine.chapters import Book, Entry, Progress, copy, entries_of
-from holdfast.ports import Files, Journal
+from holdfast.ports import Files, Journal, Lying
 
 TOGETHER: Final = 64
 """Entries that are read before one look at the floor vouches for them."""
@@ -104,6 +104,13 @@ class LongJournal:
             async for entry in self.book.entries(BatchNo(batch - 1), batch):
                 return entry.attachments
         return found
+
+    async def attached(self, after: EventNo, until: EventNo) -> list[Lying]:
+        """Of the store alone: what lies in the archive is let go by an operator's command."""
+        return await self.store.attached(after, until)
+
+    async def let_go(self, payloads: Sequence[tuple[BatchNo, Digest]]) -> None:
+        await self.store.let_go(payloads)
 
     async def floor(self) -> BatchNo:
         """From the batch after this one on, store and archive together have everything."""

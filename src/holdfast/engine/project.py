@@ -13,7 +13,7 @@ from holdfast.core.claim import Claim
 from holdfast.core.event import Tip
 from holdfast.core.refusal import Unavailable
 from holdfast.core.state import State
-from holdfast.ports import Clock, Row, Tables
+from holdfast.ports import Clock, Row, Tables, gone
 
 FLUSH_MS: Final = 200
 RETRY_MS: Final = 1_000
@@ -25,7 +25,7 @@ RowKey = tuple[str, object]
 
 
 class Images(msgspec.Struct, frozen=True, gc=False):
-    """Rows and claims as they are at the end of one batch."""
+    """Rows and claims as they are at the end of one batch; a row that was deleted says so (`is_gone`)."""
 
     rows: dict[RowKey, Row]
     claims: list[tuple[bytes, Claim]]
@@ -36,7 +36,7 @@ def take_images(state: State) -> Images:
     rows: dict[RowKey, Row] = {}
     for table, records in state.touched.items():
         for key, record in records.items():
-            rows[table, key] = msgspec.structs.astuple(record)
+            rows[table, key] = msgspec.structs.astuple(record) if record is not None else gone(key)
         records.clear()
     return Images(rows, state.claims.take_fresh())
 
@@ -95,7 +95,7 @@ class Projector:
             self.is_full = len(self._waiting) >= 8 * self._rows_max
 
     def peek(self, key: RowKey) -> Row | None:
-        """The newest row that the tables may not have yet."""
+        """The newest row that the tables may not have yet; it `is_gone` where they still have one that was deleted."""
         return self._waiting.get(key) or self._writing.get(key)
 
     async def drain(self) -> None:

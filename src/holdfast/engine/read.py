@@ -9,6 +9,7 @@ import msgspec
 
 from holdfast.core import law
 from holdfast.core.canon import H
+from holdfast.core.canon import decode as decode_canonical
 from holdfast.core.chain.blocks import Block
 from holdfast.core.escrow.acts import Reserve, Reserved, hold_key
 from holdfast.core.escrow.books import Account, Hold
@@ -16,16 +17,18 @@ from holdfast.core.event import PAYLOAD_TAG, Event, Tip
 from holdfast.core.job.record import Job, Spec
 from holdfast.core.lease.record import Lease
 from holdfast.core.policy import Policy
-from holdfast.core.proof.decide import ProofAccepted
+from holdfast.core.proof.acts import ProofAccepted, link_key
 from holdfast.core.provider.record import Provider
 from holdfast.core.queue.acts import JobAdmitted, job_key
 from holdfast.core.refusal import Corrupt
-from holdfast.core.result.record import Leaf, Result
+from holdfast.core.result.record import Consumption, Leaf, Result, ResultStatus
+from holdfast.core.retention import Pass, is_dropped
+from holdfast.core.retention.books import Tombstone
 from holdfast.core.state import TABLES, State
 from holdfast.core.values import AccountId, Amount, BatchNo, Digest, EventNo, Height, HoldId, ProviderId, TaskId
 from holdfast.engine.project import RowKey
 from holdfast.engine.tail import Tail
-from holdfast.ports import Journal, Row, Tables
+from holdfast.ports import Journal, Row, Tables, is_gone
 
 R = TypeVar("R", bound=msgspec.Struct)
 T = TypeVar("T")
@@ -118,29 +121,56 @@ async def block(source: Source, height: Height) -> Block | None:
 async def result(source: Source, id_: TaskId) -> Result | None:
     """A result as it is now, from memory while a reorg can unlink it, else from the projection."""
     image = await source.ask(lambda state: _copy(state.results.get(id_)))
-    if image is not None:
-        return image
+    return image or await old_result(source, id_)
+
+
+async def old_result(source: Source, id_: TaskId) -> Result | None:
+    """A result that left memory: from its row, or by what its task is linked to while the row is on its way."""
     rows, _ = await source.tables.page("result", {"task_id": id_}, 0, 1)
-    return _record(Result, rows[0]) if rows else None
+    if not rows:
+        return await _claimed(source, Result, "result", link_key(id_)) or await _buried(source, id_)
+    row = source.peek(("result", rows[0][0])) or rows[0]
+    return await _buried(source, id_) if is_gone(row) else _record(Result, row)
+
+
+async def _buried(source: Source, id_: TaskId) -> Result | None:
+    """What is known of a result whose record was vacuumed (RET-002): its tombstone, and the leaf that stays."""
+    rows, _ = await source.tables.page("tombstone", {"task_id": id_}, 0, 1)
+    number = EventNo(rows[0][0]) if rows else await _event_of(source, link_key(id_))  # type: ignore[arg-type]
+    stone = await _row(source, Tombstone, "tombstone", number) if number is not None else None
+    if stone is None:
+        return None
+    (leaf,) = await leaves(source, stone.leaf, 1)
+    _, nullifier, result_digest, size, commitment, height = decode_canonical(leaf)  # type: ignore[misc]
+    told = (ResultStatus.RESOLVED, height, nullifier, result_digest, size, "", commitment, Height(0), stone.leaf)
+    return Result(stone.event, id_, *told, ProviderId(b""), AccountId(""), 0, "", "vacuumed")
+
+
+async def consumption(source: Source, of: Result) -> Consumption | None:
+    """That a result was used, where it was: from memory while a reorg can take it back, else from its row."""
+    image = await source.ask(lambda state: _copy(state.consumptions.get(of.task_id)))
+    found = image or await _row(source, Consumption, "consumption", of.event)
+    return found if found is not None and found.height else None
 
 
 async def hot_output(source: Source, found: Result) -> bytes | None:
-    """A result's bytes where they are kept hot: in the event that accepted its proof, or beside its batch."""
-    number = await source.journal.batch_of(found.event)
-    if number is None:
+    """A result's bytes where they are kept hot: beside the batch that accepted its proof, until they are let go."""
+    if await source.ask(lambda state: is_dropped(state, Pass.HOT, found.event)):
         return None
-    async for batch in source.journal.read(BatchNo(number - 1), number):
-        event = law.unpack(batch)[found.event - batch.first]
-        if isinstance(event, ProofAccepted) and event.output is not None:
-            return event.output.inline or await source.journal.attachment(number, event.output.digest)
-    return None
+    event = await _event(source, found.event)
+    if not isinstance(event, ProofAccepted) or event.output is None:
+        return None
+    if event.output.inline is not None:  # as the first version kept small ones
+        return event.output.inline
+    return await _attached(source, found.event, event.output.digest)
 
 
 async def attempts(source: Source, id_: TaskId) -> list[Lease]:
     """All leases of a job, in order: those that are over from the projection, the live one from memory."""
     live = await source.ask(lambda state: _copy(state.leases.by_job.get(id_)))
     rows, _ = await source.tables.page("lease", {"job_id": id_}, 0, PAGE_MAX)
-    found = {row[0]: _record(Lease, source.peek(("lease", row[0])) or row) for row in rows}
+    newest = [source.peek(("lease", row[0])) or row for row in rows]
+    found = {row[0]: _record(Lease, row) for row in newest if not is_gone(row)}
     if live is not None:
         found[live.event] = live
     return [found[event] for event in sorted(found)]  # type: ignore[type-var]
@@ -178,7 +208,7 @@ async def _claimed(source: Source, kind: type[R], table: str, key: bytes) -> R |
 
 async def _row(source: Source, kind: type[R], table: str, key: object) -> R | None:
     row = source.peek((table, key)) or await source.tables.get(table, key)
-    return _record(kind, row) if row else None
+    return _record(kind, row) if row and not is_gone(row) else None
 
 
 async def _attached(source: Source, event: EventNo, digest: Digest) -> bytes | None:

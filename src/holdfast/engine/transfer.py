@@ -19,7 +19,7 @@ from holdfast.core.values import BatchNo, Digest
 from holdfast.engine import snapshot
 from holdfast.engine.chapters import Book, Entry, Progress, copy_entries, entries_of
 from holdfast.engine.longjournal import LongJournal
-from holdfast.engine.payloads import not_there, spoken_of
+from holdfast.engine.payloads import not_there, spoken_of, without_hot
 from holdfast.engine.project import drop_images
 from holdfast.ports import Files
 
@@ -145,8 +145,9 @@ async def _verify(book: Book, manifest: Manifest, policy: Policy, progress: Prog
 
 
 def _check_payloads(entry: Entry) -> None:
-    spoken = list(spoken_of(entry.batch.first, law.unpack(entry.batch)))
-    for lost in not_there(spoken, entry.attachments):
+    """Outputs may be missing: retention lets them go while an export is made, and the disk has them (TIER-001)."""
+    needed, _ = without_hot(spoken_of(entry.batch.first, law.unpack(entry.batch)), entry.attachments)
+    for lost in not_there(needed, entry.attachments):
         raise Corrupt("ENG-007", f"{lost} in the export", _HINT)
 
 

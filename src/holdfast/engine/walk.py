@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import Final
 
 from holdfast.core import law
@@ -14,7 +15,7 @@ from holdfast.engine import snapshot
 from holdfast.engine.chapters import Progress, before
 from holdfast.engine.compare import Expected, Names
 from holdfast.engine.longjournal import LongJournal
-from holdfast.engine.payloads import not_there, spoken_of
+from holdfast.engine.payloads import not_there, spoken_of, without_hot
 from holdfast.engine.project import drop_images, take_images
 from holdfast.ports import Files
 
@@ -32,6 +33,8 @@ class Walk:
         self.floor, self.start = BatchNo(0), Tip()
         """History is here from the batch after `floor` on; the fold began at `start`."""
         self.payloads, self.payloads_lost = 0, Names()
+        self.hot_missing = array("Q")
+        """Events whose hot bytes are not in the store: whether they should be is known at the end of the fold."""
         self.snapshots: dict[BatchNo, tuple[Tip, Digest]] = {}
         """Whole snapshots that the fold has not reached yet."""
         self.snapshots_good, self.snapshots_bad = 0, Names()
@@ -81,7 +84,10 @@ class Walk:
             return
         self.payloads += len(spoken)
         try:
-            lost = list(not_there(spoken, await self._journal.attachments(batch.number)))
+            attached = await self._journal.attachments(batch.number)
+            needed, missing = without_hot(spoken, attached)
+            self.hot_missing.extend(missing)
+            lost = list(not_there(needed, attached))
         except Corrupt as fault:
             lost = [f"the payloads of batch {batch.number} cannot be read ({fault.says})"]
         for name in lost:

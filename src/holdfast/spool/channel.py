@@ -136,9 +136,11 @@ def delete(disk: Disk, found: Standing, now_ms: int) -> None:
     """Let go of a session whose last record the receiver has. Quarantined bytes stay: they are for people.
 
     Records first, oldest first, each for good before the next; then the ack, and the word `final` last: at no point
-    does a crash leave something that looks like an unfinished session.
+    does a crash leave something that looks like an unfinished session. A process that died here may have taken away
+    names which a crash would still bring back: they go for good before anything else does.
     """
     place = found.place
+    disk.sync_folder(place.folder)
     if found.final is None:
         write_final(disk, place, Final(found.last, CHANNEL_TERMINATED), now_ms)
     for segment in found.segments:

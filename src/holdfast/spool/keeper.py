@@ -109,10 +109,16 @@ class Keeper:
         swap = self._copied(tape, keep_from=min(self.acked.reached + 1, self._log.view.spooled))
         if swap is None:
             return False
-        self._writer.on_swap = lambda: self.answered.reach(asked)
+        self._writer.on_swap = lambda: self._compacted(asked)
         self._writer.swap = swap
         self._outbox.writer.give()
         return True
+
+    def _compacted(self, asked: int) -> None:
+        """The writer tells that the copy was dealt with. A full channel may have room now."""
+        self.answered.reach(asked)
+        if self.is_full:
+            self._outbox.keeper.give()
 
     def _is_worth_it(self, tape: Tape) -> bool:
         if self._gone(tape) <= 0:
@@ -208,9 +214,11 @@ class Keeper:
                 self._writer.must_rotate = True
                 self._outbox.writer.give()
             return
-        self.is_full = False
-        unmark_full(self._log.disk, self._log.place.folder)
         self._hold_reserve()
+        if not self._room.has_reserve:
+            return  # a copy that is on its way, or others, have its place: nothing is accepted without a last word
+        unmark_full(self._log.disk, self._log.place.folder)
+        self.is_full = False
         self._outbox.refuse_from_now_on(None)
         self._writer.must_measure = True
         self._outbox.writer.give()

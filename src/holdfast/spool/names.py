@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -52,8 +53,9 @@ class Named(msgspec.Struct, frozen=True, gc=False):
     is_temp: bool
 
 
+@lru_cache(maxsize=4_096)
 def parse(name: str) -> Named | None:
-    """Whose file it is and what for; None where it is none of ours."""
+    """Whose file it is and what for; None where it is none of ours. Asked anew whenever a folder is measured."""
     found = _NAME.fullmatch(name)
     if found is None:
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
+from itertools import repeat
 from typing import Final
 
 from holdfast.core.policy.knobs import SpoolPolicy
@@ -15,6 +16,8 @@ from holdfast.spool.ticket import Progress, Ticket
 
 QUEUE_FULL: Final = "QueueFull"
 SPOOL_FULL: Final = "SpoolFull"
+_BRACE: Final = ord("{")
+_popleft: Final = deque[bytes].popleft
 
 
 class Outbox:
@@ -26,6 +29,7 @@ class Outbox:
 
     def __init__(self, encoder: Encoder, policy: SpoolPolicy, clock: Clock, last: int, *, flush_records: int) -> None:
         self._encoder, self._types, self._clock = encoder, encoder.types, clock
+        self._line, self._wall_ms = encoder.line, clock.wall_ms
         self.spooled = Progress(last, self.hurry)
         self._records_max, self._flush_records = policy.queue_records_max, flush_records
         self._lock = threading.Lock()
@@ -49,16 +53,19 @@ class Outbox:
 
     def emit(self, payload_type: str, payload: object) -> Ticket | Refused:
         """Number the record and hand it over, or refuse it without any effect (SP-003). Written flat: the hot path."""
-        kind = self._types.get(payload_type) or self._encoder.type_of(payload_type)
-        if not isinstance(kind, str):
-            return self._refused(kind)
+        kind = self._types.get(payload_type)
+        if kind is None:
+            known = self._encoder.type_of(payload_type)
+            if isinstance(known, Refused):
+                return self._refused(known)
+            kind = known
         try:
             text = encode(payload)
         except Exception:
             text = b""
-        if text[:1] != b"{" or len(text) > RECORD_BYTES_MAX:
+        if not text or text[0] != _BRACE or len(text) > RECORD_BYTES_MAX:
             return self._refused(why_not_payload(payload))
-        now_ms, queue = self._clock.wall_ms(), self._queue
+        now_ms, queue = self._wall_ms(), self._queue
         with self._lock:
             waiting = len(queue)
             if self._no is not None:
@@ -66,7 +73,7 @@ class Outbox:
             if waiting >= self._records_max:
                 return self._refused(_queue_full(waiting))
             sequence = self._next
-            line = self._encoder.line(sequence, now_ms, kind, text)
+            line = self._line(sequence, now_ms, kind, text)
             accepted = self.accepted + len(line) + MARK_BYTES_MAX
             if accepted > self.accept_until:
                 return self._refused(self._no_room(line))
@@ -133,7 +140,7 @@ class Outbox:
         """For the writer: what piled up, oldest first, as much as fits, at least one if there is any."""
         queue, count = self._queue, len(self._queue)
         if self.accepted - self.taken <= bytes_max:
-            return [queue.popleft() for _ in range(count)]
+            return list(map(_popleft, repeat(queue, count)))
         taken: list[bytes] = []
         total = 0
         while queue and (not taken or total + len(queue[0]) <= bytes_max):

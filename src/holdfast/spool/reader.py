@@ -92,11 +92,12 @@ class Reader:
         rest = b""
         while following <= last:
             chunk = self._disk.read(handle, offset + len(rest), min(CHUNK, end - offset - len(rest)))
-            lines = (rest + chunk).split(b"\n")
-            rest = lines.pop()
+            raw = rest + chunk if rest else chunk
+            lines, rest = record.lines_in(raw)
             good = self._checked(lines[: last - following + 1], following)
             if good:
-                offset += sum(map(len, good)) + len(good)
+                is_all = len(good) == len(lines)
+                offset += len(raw) - len(rest) if is_all else sum(map(len, good)) + len(good)
                 self._bookmark = Bookmark(following + len(good), segment, offset)
                 yield Batch(following, good)
                 following += len(good)

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import struct
 import time
+from binascii import hexlify
 from functools import lru_cache
+from io import BytesIO
+from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
@@ -26,10 +29,17 @@ _BETWEEN_SUMS: Final = '"},"crc32c":"'
 _MARK_KEY: Final = b',"durable":'
 _TYPES_KEPT: Final = 1_024
 _COUNTER: Final = 1 << 48
+_HEX: Final = tuple(f"{number:02x}" for number in range(256))
+_THOUSAND: Final = b"".join(b"\0%03d," % number for number in range(1_000))
 
 BLOCK_FENCE: Final = "BLOCK_FENCE"
 CHANNEL_TERMINATED: Final = "CHANNEL_TERMINATED"
 FINALISING: Final = frozenset({BLOCK_FENCE, CHANNEL_TERMINATED})
+
+# For `map`: cutting many lines without a step of Python for each.
+_without_end: Final = itemgetter(slice(None, -1))
+_body: Final = itemgetter(slice(None, -TAIL))
+_tail: Final = itemgetter(slice(-TAIL, None))
 
 
 class Record(msgspec.Struct, gc=False):
@@ -96,21 +106,25 @@ class Encoder:
         uuid = f"{drawn[:8]}-{drawn[8:12]}-4{drawn[13:16]}-{variant}{drawn[17:20]}-"
         self._head, self._uuid = head_of(channel, session).decode(), f',"event_uuid":"{uuid}'
         self._count = int.from_bytes(seed[10:16]) >> 1
+        self._uuid_of_256 = f"{self._uuid}{self._count >> 8:010x}"
         self.types: dict[str, str] = {}
         self._ms, self._kind, self._middle = -1, "", ""
 
     def line(self, sequence: int, now_ms: int, payload_type: str, payload: bytes) -> bytes:
         """One whole line. `payload_type` and `payload` are JSON already.
 
-        Text is put together and encoded once: formatting bytes takes twice as long.
+        Text is put together and encoded once: formatting bytes takes twice as long, and so does a number as hex.
         """
         self._count = count = (self._count + 1) % _COUNTER
+        low = count & 255
+        if not low:
+            self._uuid_of_256 = f"{self._uuid}{count >> 8:010x}"
         if now_ms != self._ms or payload_type != self._kind:
             self._ms, self._kind = now_ms, payload_type
             when = f"{utc(now_ms // 1_000)}.{now_ms % 1_000:03d}Z"
             self._middle = f'","emitted_utc":"{when}","payload_type":{payload_type},"payload":'
-        body = f"{self._head}{sequence}{self._uuid}{count:012x}{self._middle}".encode() + payload
-        return b'%b,"crc32c":"%08x"}\n' % (body, crc32c(body))
+        body = f"{self._head}{sequence}{self._uuid_of_256}{_HEX[low]}{self._middle}".encode() + payload
+        return body + b',"crc32c":"%b"}\n' % hexlify(crc32c(body).to_bytes(4))
 
     def type_of(self, payload_type: str) -> str | Refused:
         """The type as JSON, remembered: a session has few."""
@@ -159,18 +173,38 @@ def is_next(line: bytes, head: bytes, sequence: int) -> bool:
     )
 
 
+def lines_in(raw: bytes) -> tuple[list[bytes], bytes]:
+    """The whole lines, without their ends, and what is left behind the last end; `split` is nearly half as fast."""
+    lines = BytesIO(raw).readlines()
+    rest = lines.pop() if lines and not lines[-1].endswith(b"\n") else b""
+    return list(map(_without_end, lines)), rest
+
+
 def are_next(lines: list[bytes], head: bytes, sequence: int) -> bool:
-    """The same for many lines at once, about three times as fast. A no may also mean: too mixed to tell."""
-    width, count = len(head) + len(str(sequence)) + 1, len(lines)
-    if len(str(sequence + count)) != len(str(sequence)):
+    """The same for many lines at once, about four times as fast. A no may also mean: too mixed to tell."""
+    count, digits = len(lines), len(str(sequence))
+    if sequence < 1_000 or len(str(sequence + count)) != digits:
         return all(is_next(line, head, sequence + i) for i, line in enumerate(lines))
-    text = head.decode()
-    wanted = f"{text}{f',{text}'.join(map(str, range(sequence, sequence + count)))},".encode()
-    if b"".join([line[:width] for line in lines]) != wanted:
+    width = len(head) + digits + 1
+    if b"".join(map(itemgetter(slice(None, width)), lines)) != _beginnings(head, sequence, count, width):
         return False
-    sums = struct.pack(f">{count}I", *[crc32c(line[:-TAIL]) for line in lines]).hex(",", 4)
+    sums = struct.pack(f">{count}I", *map(crc32c, map(_body, lines))).hex(",", 4)
     tails = f',"crc32c":"{sums.replace(",", _BETWEEN_SUMS)}"}}'.encode()
-    return b"".join([line[-TAIL:] for line in lines]) == tails
+    return b"".join(map(_tail, lines)) == tails
+
+
+def _beginnings(head: bytes, sequence: int, count: int, width: int) -> bytes:
+    """How that many lines begin, joined; numbers of four digits or more, all of the same width."""
+    first, last = sequence // 1_000, (sequence + count - 1) // 1_000
+    thousands = b"".join([_thousand_beginnings(head, number) for number in range(first, last + 1)])
+    begin = sequence % 1_000 * width
+    return thousands[begin : begin + count * width]
+
+
+@lru_cache(maxsize=4)
+def _thousand_beginnings(head: bytes, number: int) -> bytes:
+    """From `number` thousand on: writing out each number would take eight times as long."""
+    return _THOUSAND.replace(b"\0", b"%b%d" % (head, number))
 
 
 def is_sealed(line: bytes) -> bool:

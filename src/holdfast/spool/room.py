@@ -30,10 +30,10 @@ class Room:
 
     def measure(self, unfilled: int = 0) -> int:
         """Bytes that may still be accepted. `unfilled` is preallocated for us and therefore counted already."""
-        entries = self._disk.files(self._place.folder)
-        self.used = sum(entry.size for entry in entries)
-        self.session_used = sum(entry.size for entry in entries if _is_of(entry.name, self._place.session))
-        reserve = sum(entry.size for entry in entries if entry.name == self._place.reserve.name)
+        entries, session, reserved = self._disk.files(self._place.folder), self._place.session, self._place.reserve.name
+        self.used = sum([entry.size for entry in entries])
+        self.session_used = sum([entry.size for entry in entries if _is_of(entry.name, session)])
+        reserve = sum([entry.size for entry in entries if entry.name == reserved])
         self._reserve_used = reserve
         self.has_reserve = reserve == self._policy.reserve_bytes
         left = self._policy.channel_bytes_max - self._policy.reserve_bytes - (self.used - reserve)

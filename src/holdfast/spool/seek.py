@@ -94,8 +94,7 @@ def _read_on(file: File, start: int, sequence: int, end: int) -> int:
         more = file.disk.read(file.handle, offset + len(rest), min(LINEAR, end - offset - len(rest)))
         if not more:
             break
-        lines = (rest + more).split(b"\n")
-        rest = lines.pop()
+        lines, rest = record.lines_in(rest + more)
         for line in lines:
             seen = record.read(line, file.channel, file.session)
             if isinstance(seen, Seen) and seen.sequence >= sequence:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Final
@@ -17,6 +18,7 @@ from holdfast.spool import seek
 from holdfast.spool.disk import Disk, RealDisk
 from holdfast.spool.log import segments_of
 from holdfast.spool.names import Place, parse
+from holdfast.spool.record import RECORD_BYTES_MAX
 from holdfast.spool.recover import Verdict
 from holdfast.spool.seek import File
 from holdfast.spool.walk import Bad, Walk
@@ -26,6 +28,8 @@ CHUNK: Final = 1 << 18
 """Small enough to stay in the processor's cache while it is looked at from several sides."""
 PARALLEL_BYTES: Final = 64 << 20
 """From here on a second process is worth its start."""
+PIECE: Final = 16 << 20
+"""What a process looks at in one go: small enough that both end at about the same time, and progress is seen."""
 Told = Callable[[int, int], None]
 
 
@@ -69,7 +73,7 @@ def verify(path: Path, disk: Disk | None = None, told: Told = lambda _done, _all
         first = named.number if named else None
         walk = None
         if processes > 1 and end >= PARALLEL_BYTES and isinstance(disk, RealDisk):
-            walk = _halves(path, file, end, first)
+            walk = _by_pieces(path, file, end, first, told, processes)
         if walk is None:
             walk = _walked(file, 0, end, first, told)
         return _report(path, file, walk, end, disk.size(handle), first)
@@ -104,21 +108,38 @@ def _walked(file: File, begin: int, end: int, first: int | None, told: Told) -> 
 # ------------------------------------------------------------------------------------------------ two at a time
 
 
-def _halves(path: Path, file: File, end: int, first: int | None) -> Walk | None:
-    """Both halves at once; None where something is wrong, which is then told exactly by one reader."""
-    middle = seek.line_start(file, end // 2, end)
-    jobs = [(path, file.channel, file.session, 0, middle, first), (path, file.channel, file.session, middle, end, None)]
-    with ProcessPoolExecutor(2, mp_context=get_context("fork")) as pool:
-        left, right = pool.map(_half, jobs)
-    if left.bads or right.bads or left.last is None or right.first != left.last + 1:
-        return None
-    left.records += right.records
-    left.records_v01 += right.records_v01
-    left.last, left.offset, left.mark = right.last, right.offset, max(left.mark, right.mark)
-    return left
+def _by_pieces(path: Path, file: File, end: int, first: int | None, told: Told, processes: int) -> Walk | None:
+    """Several pieces at once; None where something is wrong, which is then told exactly by one reader."""
+    borders = _borders(file, end)
+    pieces = [
+        (path, file.channel, file.session, begin, stop, None if begin else first)
+        for begin, stop in pairwise(borders)
+    ]
+    whole: Walk | None = None
+    pool = ProcessPoolExecutor(processes, mp_context=get_context("fork"))
+    try:
+        for walk in pool.map(_piece, pieces):
+            if whole is not None and not whole.join(walk):
+                return None
+            whole = whole or walk
+            told(whole.offset, end)
+    finally:
+        pool.shutdown(cancel_futures=True)
+    return whole
 
 
-def _half(job: tuple[Path, str, str, int, int, int | None]) -> Walk:
+def _borders(file: File, end: int) -> list[int]:
+    """Where the pieces begin and end: lines do."""
+    found = [0]
+    for wanted in range(PIECE, end - PIECE // 2, PIECE):
+        until = min(end, wanted + RECORD_BYTES_MAX + 1)
+        border = seek.line_start(file, wanted, until)
+        if border < until:  # else there are no records of ours here: no matter where it is cut
+            found.append(border)
+    return [*found, end]
+
+
+def _piece(job: tuple[Path, str, str, int, int, int | None]) -> Walk:
     path, channel, session, begin, end, first = job
     disk = RealDisk()
     handle = disk.open(path)

@@ -43,6 +43,7 @@ class Walk:
         self._next, self._rest, self._open = first, b"", False
         self.offset = offset
         """Behind the last line that was looked at."""
+        self._fed = offset
         self.first: int | None = None
         self.last: int | None = first - 1 if first is not None else None
         self.last_line = b""
@@ -56,8 +57,8 @@ class Walk:
 
     def feed(self, chunk: bytes) -> None:
         """The next bytes of the file."""
-        lines = (self._rest + chunk if self._rest else chunk).split(b"\n")
-        self._rest = lines.pop()
+        self._fed += len(chunk)
+        lines, self._rest = record.lines_in(self._rest + chunk if self._rest else chunk)
         if self._next is None:
             lines = self._find_first(lines)
         if not lines:
@@ -85,7 +86,7 @@ class Walk:
         self.mark = max(self.mark, (record.mark_of(marked) or 0) if marked else 0)
         self.records += len(lines)
         self._next = first + len(lines)
-        self.offset += sum(map(len, lines)) + len(lines)
+        self.offset = self._fed - len(self._rest)
         if not self.bads:
             self.last_line = lines[-1]
 
@@ -94,6 +95,17 @@ class Walk:
         if self._rest:
             self._bad(self._rest, "torn: the line has no end", len(self._rest))
             self._rest = b""
+
+    def join(self, behind: Walk) -> bool:
+        """Add what another walk found right behind this one; False where only one walk over both can tell exactly."""
+        is_v01_behind_ours = bool(behind.records_v01) and self.records > self.records_v01
+        if self.bads or behind.bads or is_v01_behind_ours or self.last is None or behind.first != self.last + 1:
+            return False
+        self.records += behind.records
+        self.records_v01 += behind.records_v01
+        self.mark = max(self.mark, behind.mark)
+        self.last, self.last_line, self.offset = behind.last, behind.last_line, behind.offset
+        return True
 
     def _valid(self, line: bytes, sequence: int, mark: int | None) -> None:
         if mark is not None and mark > self.mark:

@@ -186,7 +186,8 @@ class Writer:
 
     def _append(self, lines: list[bytes]) -> None:
         before = self._log.view.spooled
-        data = b"".join([marked(lines[0], self._durable), *lines[1:]])
+        first = marked(lines[0], self._durable)
+        data = b"".join([first, *lines[1:]])
         last = before + len(lines)
         now_ms, begun = self._clock.wall_ms(), time.perf_counter_ns()
         is_synced = self._mode is not Mode.OS
@@ -195,7 +196,7 @@ class Writer:
         self.commit_records.add(len(lines))
         if is_synced:
             self._durable = last
-        self._outbox.taken += sum(map(len, lines)) + MARK_BYTES_MAX * len(lines)
+        self._outbox.taken += len(data) - len(first) + len(lines[0]) + MARK_BYTES_MAX * len(lines)
         self.on_commit(last, now_ms)
         self.spooled.reach(last)
 

@@ -14,10 +14,26 @@ OPEN_TAG: Final = "holdfast.open.v1"
 ACTS_TAG: Final = "holdfast.acts.v1"
 OUTPUT_TAG: Final = "holdfast.output.v1"
 EVIDENCE_TAG: Final = "holdfast.evidence.v1"
+DECLARE_TAG: Final = "holdfast.declare.v1"
+ATTESTATION_TAG: Final = "holdfast.attestation.v1"
 FAIL_TAG: Final = "holdfast.fail.v1"
 
 
-class Registration(msgspec.Struct, frozen=True):
+class Attestation(msgspec.Struct, frozen=True):
+    """PRV-001: what somebody vouches for: this key, with these capabilities and versions, for this time."""
+
+    verifier: str
+    """By whose rules the evidence is checked."""
+    public: bytes
+    not_before_ms: int
+    not_after_ms: int
+    claims: bytes
+    """Digest of the capabilities."""
+    versions: str = ""
+    evidence: bytes = b""
+
+
+class Registration(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a provider says of itself."""
 
     nonce: bytes
@@ -29,9 +45,22 @@ class Registration(msgspec.Struct, frozen=True):
     price: int
     slots: int
     attested_until_ms: int
+    attestation: Attestation | None = None
 
 
-class Act(msgspec.Struct, frozen=True):
+class Declaration(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One of: drain, undrain, retire, unstake, rotate; the fields that it takes are set."""
+
+    nonce: bytes
+    public: bytes
+    act: str
+    reason: str = ""
+    amount: int = 0
+    request: bytes = b""
+    new_public: bytes = b""
+
+
+class Act(msgspec.Struct, frozen=True, omit_defaults=True):
     """One of: ack, renew, decline, beat; the fields that it takes are set."""
 
     act: str
@@ -39,6 +68,9 @@ class Act(msgspec.Struct, frozen=True):
     renewal: int = 0
     reason: str = ""
     slots: int = 0
+    load: int = 0
+    versions: str = ""
+    support: bytes = b""
 
 
 class Acts(msgspec.Struct, frozen=True):
@@ -49,16 +81,20 @@ class Acts(msgspec.Struct, frozen=True):
     acts: list[Act]
 
 
-def pack(value: Registration | Acts) -> bytes:
+def pack(value: Registration | Declaration | Acts) -> bytes:
     """The canonical body that is signed."""
     return canonical(msgspec.to_builtins(value, builtin_types=(bytes,)))
 
 
-S = TypeVar("S", Registration, Acts)
+S = TypeVar("S", Registration, Declaration, Acts)
 
 
 def read_registration(body: bytes) -> Registration | Refused:
     return _read(body, Registration)
+
+
+def read_declaration(body: bytes) -> Declaration | Refused:
+    return _read(body, Declaration)
 
 
 def read_acts(body: bytes) -> Acts | Refused:
@@ -74,6 +110,17 @@ def _read(body: bytes, kind: type[S]) -> S | Refused:
 
 def to_sign_registration(body: bytes) -> bytes:
     return H(REGISTER_TAG, body)
+
+
+def to_sign_declaration(body: bytes) -> bytes:
+    return H(DECLARE_TAG, body)
+
+
+def to_sign_attestation(told: Attestation) -> bytes:
+    """All of it but the evidence, which is what this makes."""
+    fields = msgspec.to_builtins(told, builtin_types=(bytes,))
+    del fields["evidence"]
+    return H(ATTESTATION_TAG, canonical(fields))
 
 
 def to_sign_open(nonce: bytes, provider_id: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Which histories are walked through on which layout: a share every day, many more in full."""
+"""Which histories are walked through on which layout: a share of them every day, very many in full."""
 
 from __future__ import annotations
 
@@ -9,27 +9,22 @@ from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
 
-from tests.spool.crash.cuts import contents
-from tests.spool.crash.disk import ROOT, Content, SimulatedDisk
-from tests.spool.crash.explore import Explorer, words
-from tests.spool.crash.laws import Broken, Promises
-from tests.spool.crash.life import CHANNEL, Life, Setup
-from tests.spool.crash.rot import Rot
+from tests.spool.crash.deeds import words
+from tests.spool.crash.explore import Explorer
+from tests.spool.crash.life import Setup
 
-from holdfast.spool import Mode, Spool, SpoolPolicy, channel
-from holdfast.spool.names import Place
+from holdfast.spool import Mode, SpoolPolicy
 
 logging.getLogger("holdfast.spool").setLevel(logging.CRITICAL)  # a full disk is no news here
 
 CAPPED = SpoolPolicy(channel_bytes_max=3_500, reserve_bytes=1_200)
 ROOMY = SpoolPolicy(channel_bytes_max=1 << 20, reserve_bytes=600)
-PLAIN, SEGMENTS, ONE = Setup("plain"), Setup("segments", 600), Setup("one-segment", 4_096)
 SETUPS = {
     setup.name: setup
     for setup in (
-        PLAIN,
-        SEGMENTS,
-        ONE,
+        Setup("plain"),
+        Setup("segments", 600),
+        Setup("one-segment", 4_096),
         Setup("always-near-window", None, mode=Mode.ALWAYS, window=64),
         Setup("capped", None, CAPPED),
         Setup("capped-segments", 600, CAPPED),
@@ -37,57 +32,70 @@ SETUPS = {
         Setup("full-disk-segments", 600, ROOMY, capacity=3_000),
     )
 }
-COMMON, AT_THE_CAP = "EBAHLCXRKTUF", "EAHCRTOF"
 
 
 class Plan(NamedTuple):
-    """For one setup: which letters, how long the words of crashes and of faults, in how many places a write is torn."""
+    """For one setup: in which words it crashes at every point, in which every call fails, in which writes are torn."""
 
-    letters: str
-    crashes: int
-    faults: int
-    tears: int
+    crashes: tuple[str, ...]
+    """At every call of the last deed, in every way; and once more at every call of the recovery."""
+    faults: tuple[str, ...] = ()
+    """Each call of the last deed fails, in every way; from then on the power or the process may fail, too."""
+    torn: tuple[str, ...] = ()
+    """Every write of the last deed, at every byte."""
+    tears: int = 1
+    """In how many places a write is torn elsewhere, besides the ends of its lines."""
 
+
+SHORT = tuple(words("EBHT", 2))
+LONGER = ("oBHC", "oBHX", "oBAL", "oBHF", "oBHCE", "oBHCK")
+"""Whole acks, late acks, compaction and what follows them."""
+TWO_SESSIONS = ("oEN", "oEFAN", "oEFN", "oBHNE")
+"""One that is kept, one that may go, one that is finished and not delivered, one beside which another is written."""
+AT_THE_CAP = ("oBBO", "oOA", "oON", "oOAE")
 
 EVERY_DAY = {
-    "plain": Plan("EBHT", 2, 1, 1),
-    "segments": Plan("EBHT", 2, 1, 1),
-    "one-segment": Plan("EBT", 2, 1, 1),
-    "always-near-window": Plan("B", 2, 1, 1),
+    "plain": Plan((*SHORT, *LONGER, *TWO_SESSIONS), ("o", "oE", "oBHC", "oBHF", "oEN"), ("oE", "oB")),
+    "segments": Plan((*SHORT, *LONGER, *TWO_SESSIONS), ("o", "oE", "oB", "oEFAN"), ("oE", "oB")),
+    "one-segment": Plan(("o", "oE", "oB", "oBT", "oTE", "oBHX"), ("oE",), ("oE",)),
+    "always-near-window": Plan(("o", "oE", "oBB", "oBT"), ("o",), ("oE",)),
+    "capped": Plan((*AT_THE_CAP, "oEFANE"), ("oOA",)),
+    "capped-segments": Plan(AT_THE_CAP, ("oOA",)),
+    "full-disk": Plan(AT_THE_CAP, ("oOA",)),
+    "full-disk-segments": Plan(AT_THE_CAP, ("oOA",)),
+}
+
+COMMON, CLOSE_TO_THE_CAP = "EBAHLCXRKTUFN", "EAHCRTOFN"
+IN_FULL = {
+    "plain": Plan((*words(COMMON, 3), *LONGER, *TWO_SESSIONS), tuple(words("EBHCXF", 2)), ("oE", "oB", "oBHC", "oBHF")),
+    "segments": Plan((*words(COMMON, 3), *LONGER, *TWO_SESSIONS), tuple(words(COMMON, 2)), ("oE", "oB", "oBE", "oBHF")),
+    "one-segment": Plan(tuple(words(COMMON, 2)), tuple(words("EBHCXF", 1)), ("oE", "oB", "oBE")),
+    "always-near-window": Plan(tuple(words(COMMON, 2)), tuple(words("EBHCXF", 1)), ("oE", "oB", "oBHC")),
+    "capped": Plan((*words(CLOSE_TO_THE_CAP, 2), *AT_THE_CAP, "oEFANE", "oEFANO"), ("oO", "oOA"), ("oO",)),
+    "capped-segments": Plan((*words(CLOSE_TO_THE_CAP, 2), *AT_THE_CAP, "oEFANO"), ("oO", "oOA"), ("oO",)),
+    "full-disk": Plan((*words(CLOSE_TO_THE_CAP, 2), *AT_THE_CAP, "oEFANO"), ("oOA",)),
+    "full-disk-segments": Plan((*words(CLOSE_TO_THE_CAP, 2), *AT_THE_CAP, "oEFANO"), ("oOA",)),
 }
 
 
-def plan(setup: Setup, *, full: bool) -> Plan:
-    """In full all words of three deeds, every day those of two, of fewer kinds."""
-    is_roomy = setup.policy not in (CAPPED, ROOMY)
-    if full:
-        return Plan(COMMON, 3, 2, 2) if is_roomy else Plan(AT_THE_CAP, 3, 2, 2)
-    return EVERY_DAY.get(setup.name, Plan("AO", 2, 0, 1))
+def steps(explorer: Explorer, plan: Plan) -> Iterator[tuple[str, Callable[[], object]]]:
+    """What a plan says, in order, each word once."""
+    walks = (("crashes", explorer.history), ("faults", explorer.faults), ("torn writes", explorer.torn))
+    for (what, walk), chosen in zip(walks, plan[:3], strict=True):
+        for word in dict.fromkeys(chosen):
+            yield f"{what} in {word}", partial(walk, word)
 
 
-LONGER = ("oBHC", "oBHX", "oBAL", "oBHCE", "oBHF", "oBHCK")
-"""Longer words that are always walked: whole acks, late acks, compaction and what follows them."""
-ROTTEN = ("oBEBE", "oBEHE", "oBAXEE", "oTEEB")
-
-
-def steps(explorer: Explorer, chosen: Plan) -> Iterator[tuple[str, Callable[[], object]]]:
-    """The shortest words first, then the chosen longer ones, then all others; each with its crashes and its faults."""
-    every = list(words(chosen.letters, max(chosen.crashes, chosen.faults)))
-    is_chosen = explorer.setup in (PLAIN, SEGMENTS) or chosen.crashes > 2
-    longer = [word for word in LONGER if is_chosen and word not in every]
-    for word in sorted(every + longer, key=lambda word: (len(word) > 2, word not in LONGER, len(word))):
-        if len(word) <= chosen.crashes + 1 or word in longer:
-            yield f"crashes in {word}", partial(explorer.history, word)
-        if len(word) <= chosen.faults + 1 or word in longer:
-            yield f"faults in {word}", partial(explorer.faults, word)
-
-
-def explored(setup: Setup, chosen: Plan) -> Explorer:
-    """All of a plan; a law that does not hold is raised."""
-    explorer = Explorer(setup, chosen.tears)
+def explored(setup: Setup, plan: Plan) -> Explorer:
+    """All of a plan; a law that does not hold is raised, with the walk in which it did not."""
+    explorer = Explorer(setup, plan.tears)
     with collecting_rarely():
-        for _, step in steps(explorer, chosen):
-            step()
+        for says, step in steps(explorer, plan):
+            try:
+                step()
+            except AssertionError as broken:
+                broken.add_note(f"{setup.name}: {says}")
+                raise
     return explorer
 
 
@@ -102,34 +110,3 @@ def collecting_rarely() -> Iterator[None]:
     finally:
         gc.set_threshold(*before)
         gc.unfreeze()
-
-
-DELETED = ("oEFA", "oBFA", "oBHFA")
-"""Finished, and every record acked: the next session of the channel lets go of it."""
-
-
-def deletion(setup: Setup, word: str) -> set[Content]:
-    """Open another session beside a finished one; whatever a crash leaves, the old one is finished or gone."""
-    ended = Explorer(setup, 1).lived(word)
-    ended.close()
-    found: set[Content] = set()
-    other = Life(setup._replace(name="other"), ended.disk, Promises())
-    other.point = lambda: found.update(contents(ended.disk, 1))
-    assert isinstance(other.opened(), Spool)
-    for content in found:
-        disk = SimulatedDisk(content)
-        for session in channel.sessions(disk, ROOT / CHANNEL):
-            standing = channel.standing(disk, Place(ROOT / CHANNEL, CHANNEL, session))
-            if session == setup.name and not (standing.is_finished and standing.may_go):
-                raise Broken("what is let go of never looks unfinished", repr(sorted(dict(content))))
-    if setup.name in channel.sessions(ended.disk, ROOT / CHANNEL):
-        raise Broken("what may go is let go of", "it is still there")
-    return found
-
-
-def rotten(setup: Setup, every: int) -> Rot:
-    """Damage in what each of these histories leaves; of so many bytes one gets a bit flipped."""
-    rot = Rot(setup, every)
-    for word in ROTTEN:
-        rot.damaged(word)
-    return rot

@@ -8,9 +8,9 @@ from math import prod
 
 from tests.spool.crash.disk import Change, Content, Fate, Inode, SimulatedDisk
 
-SUBSETS_MAX = 6
-"""Of more uncertain changes than this only prefixes, single ones and all but one are tried."""
-PRODUCT_MAX = 256
+SUBSETS_MAX = 8
+PRODUCT_MAX = 4_096
+"""Nothing is left out in silence: a history that leaves more than this is too long to be walked through."""
 
 
 def contents(disk: SimulatedDisk, tears: int) -> Iterator[Content]:
@@ -39,27 +39,16 @@ def _namings(disk: SimulatedDisk) -> Iterator[dict[str, Inode]]:
 
 
 def _subsets(count: int) -> Iterator[tuple[int, ...]]:
-    if count <= SUBSETS_MAX:
-        for size in range(count + 1):
-            yield from combinations(range(count), size)
-        return
-    for index in range(count + 1):
-        yield tuple(range(index))
-    for index in range(count):
-        yield (index,)
-        yield tuple(other for other in range(count) if other != index)
+    """Any of so many changes: none, one, …, all."""
+    assert count <= SUBSETS_MAX, f"{count} changes are uncertain at once"
+    for size in range(count + 1):
+        yield from combinations(range(count), size)
 
 
 def _combined(lists: list[list[bytes]]) -> Iterator[tuple[bytes, ...]]:
-    """All combinations, or where they are too many: each file in every version, the others without and with all."""
-    if prod(map(len, lists)) <= PRODUCT_MAX:
-        yield from product(*lists)
-        return
-    least, most = [one[0] for one in lists], [one[-1] for one in lists]
-    for index, versions_ in enumerate(lists):
-        for version in versions_:
-            for others in (least, most):
-                yield (*others[:index], version, *others[index + 1 :])
+    """Each file in every version, with every version of the others."""
+    assert (count := prod(map(len, lists))) <= PRODUCT_MAX, f"{count} combinations of what the files may hold"
+    return product(*lists)
 
 
 def versions(inode: Inode, tears: int) -> list[bytes]:

@@ -2,116 +2,18 @@
 
 from __future__ import annotations
 
-import errno
 from collections import Counter
-from collections.abc import Callable, Iterable
-from contextlib import suppress
 from hashlib import blake2b
-from itertools import product
 
+from tests.spool.crash import laws
 from tests.spool.crash.cuts import contents
+from tests.spool.crash.deeds import DEEDS, HOW_IT_FAILS, MAYBE_DONE
 from tests.spool.crash.disk import Content, Fault, SimulatedDisk
 from tests.spool.crash.laws import Broken, Promises, kept_or_quarantined
-from tests.spool.crash.life import Cut, Life, Setup
+from tests.spool.crash.life import Life, Setup
 
-
-def _fill(life: Life) -> None:
-    """Emit until the cap says no, and let it say its last word."""
-    for _ in range(40):
-        if not life.emit():
-            break
-        life.step()
-    life.step()
-
-
-def _torn(which: float) -> Callable[[Life], None]:
-    def deed(life: Life) -> None:
-        """The power fails while two records are written, and leaves a part of them; then it is opened again."""
-        if life.spool is None:
-            return
-        life.emit(2)
-        before = life.disk.calls
-
-        def fail() -> None:
-            if life.disk.calls > before and life.disk.verbs[-1] == "write":
-                raise Cut
-
-        point, life.point = life.point, fail
-        with suppress(Cut):
-            life.step()
-        life.point = point
-        life.cut(which)
-        life.open()
-
-    return deed
-
-
-def _unacked(life: Life) -> int:
-    return life.spool.acked_sequence + 1 if life.spool else 0
-
-
-def _emit(count: int) -> Callable[[Life], None]:
-    def deed(life: Life) -> None:
-        life.emit(count)
-        life.step()
-
-    return deed
-
-
-def _reopen(life: Life) -> None:
-    life.close()
-    life.open()
-
-
-def _kill(life: Life) -> None:
-    life.emit()
-    life.kill()
-    life.open()
-
-
-def _finish(life: Life) -> None:
-    life.emit(1, "BLOCK_FENCE")
-    life.step()
-    life.close(final=True)
-    life.open()
-
-
-def _compact_while_writing(life: Life) -> None:
-    life.emit(2)
-    life.compact()
-
-
-def _ack_again(life: Life) -> None:
-    """An old ack comes late."""
-    life.ack(1)
-
-
-DEEDS: dict[str, Callable[[Life], None]] = {
-    "o": Life.open,
-    "E": _emit(1),
-    "B": _emit(3),
-    "A": lambda life: life.ack(life.spool.spooled_sequence if life.spool else 0),
-    "H": lambda life: life.ack(_unacked(life)),
-    "L": _ack_again,
-    "C": Life.compact,
-    "X": _compact_while_writing,
-    "R": _reopen,
-    "K": _kill,
-    "T": _torn(0.5),
-    "U": _torn(0.9),
-    "F": _finish,
-    "O": _fill,
-}
-"""What may happen to a spool, by letter: a history is a word."""
-
-
-MAYBE_DONE = ((errno.EIO, "nothing", 1), (errno.EIO, "all", 1), (errno.EIO, "nothing", 1_000))
-HOW_IT_FAILS = {
-    "write": ((errno.EIO, "half", 1), (errno.ENOSPC, "nothing", 2), (errno.EIO, "all", 1), (errno.EIO, "half", 1_000)),
-    "sync": ((errno.EIO, "", 1), (errno.EIO, "", 2), (errno.EIO, "", 1_000)),
-    "sync_folder": ((errno.EIO, "", 1), (errno.EIO, "", 2)),
-}
-"""By verb: with which error, how much of it happens all the same, and how many calls fail."""
+FIRST, SECOND, AFTER_A_FAULT, KILL = "power cut", "second power cut", "power cut after a fault", "kill"
+EVERY_BYTE = 1 << 20
 
 
 class Explorer:
@@ -134,10 +36,17 @@ class Explorer:
         """Run it, crashing at every point of its last deed."""
         self._recovered.clear()
         life = self.lived(word[:-1])
-        life.point = lambda: self._crash(life, self.tears, 1)
+        life.point = lambda: self._crash(life, FIRST, self.tears, 1)
         DEEDS[word[-1]](life)
         life.look()
-        self._crash(life, self.tears, 1)
+        self._crash(life, FIRST, self.tears, 1)
+
+    def torn(self, word: str) -> None:
+        """The same, with each write torn at every byte of it; no second crash."""
+        self._recovered.clear()
+        life = self.lived(word[:-1])
+        life.point = lambda: self._crash(life, FIRST, EVERY_BYTE, 0)
+        DEEDS[word[-1]](life)
 
     def lived(self, word: str) -> Life:
         life = Life(self.setup, SimulatedDisk(None, self.setup.capacity), Promises())
@@ -165,7 +74,7 @@ class Explorer:
         life = self.lived(word[:-1])
         life.is_strict = False
         disk, life.disk.faults = life.disk, (fault,)
-        life.point = lambda: self._crash(life, 1, 0, faulty=True) if disk.calls >= fault.call else None
+        life.point = lambda: self._crash(life, AFTER_A_FAULT, 1, 0) if disk.calls >= fault.call else None
         DEEDS[word[-1]](life)
         if life.spool is None:
             life.kill()
@@ -174,20 +83,19 @@ class Explorer:
         if life.emit():
             life.step()
         life.look()
-        self._crash(life, 1, 0, faulty=True)
+        self._crash(life, AFTER_A_FAULT, 1, 0)
 
     # -------------------------------------------------------------------------------------------- one crash
 
-    def _crash(self, life: Life, tears: int, depth: int, *, faulty: bool = False) -> None:
+    def _crash(self, life: Life, kind: str, tears: int, depth: int) -> None:
         """The power fails here, in every way; or only the process dies."""
-        kind = "power cut" if depth else "power cut after a fault" if faulty else "second power cut"
-        key = repr((life.promises.key(), depth)).encode()
+        key = life.key() + b"%d" % depth
         origin = b"" if life.origin is None else digest_of(life.origin)
         for content in contents(life.disk, tears):
             digest = digest_of(content)
             if self._is_due(kind, digest, key, origin, life.origin):
                 self._revive(SimulatedDisk(content, life.disk.capacity), life, depth, digest)
-        if depth:
+        if depth or kind is AFTER_A_FAULT:
             self._killed(life, key, origin)
 
     def _killed(self, life: Life, key: bytes, origin: bytes) -> None:
@@ -197,7 +105,7 @@ class Explorer:
         if not unsure and not names:
             return  # the same as a power cut
         digest = blake2b(repr((unsure, names)).encode() + digest_of(disk.content()), digest_size=12).digest()
-        if self._is_due("kill", digest, key, origin, life.origin):
+        if self._is_due(KILL, digest, key, origin, life.origin):
             self._revive(disk.copied(), life, 1, digest)
 
     def _is_due(self, kind: str, digest: bytes, key: bytes, origin: bytes, found: Content | None) -> bool:
@@ -226,11 +134,13 @@ class Explorer:
         return True
 
     def _revive(self, disk: SimulatedDisk, crashed: Life, depth: int, digest: bytes) -> None:
-        """Open what is left and go on: one more record, one more look. While recovering it may crash again."""
+        """Open what is left and go on: one more record, one more look. Meanwhile, and after it, it may crash again."""
         self.checks += 1
-        life = Life(self.setup, disk, crashed.promises.copied())
+        life = Life(crashed.setup, disk, crashed.promises.copied(), dict(crashed.left))
+        if life.left:
+            life.look_at_what_may_go()
         if depth:
-            life.point = lambda: self._crash(life, 1, depth - 1)
+            life.point = lambda: self._crash(life, SECOND, 1, depth - 1)
         else:
             disk.point = _nothing
         life.open()
@@ -240,8 +150,13 @@ class Explorer:
         if life.emit():
             life.step()
             if life.tickets:
-                raise Broken("a reopened spool goes on", "a new record is not spooled")
+                raise Broken(laws.GOES_ON, "a new record is not spooled")
         life.look()
+        if depth:  # what the reopened one has promised must hold, too
+            self._crash(life, SECOND, 1, depth - 1)
+        life.look_at_the_cap()
+        if life.left:
+            life.look_at_the_left()
 
 
 def _nothing() -> None:
@@ -254,10 +169,3 @@ def digest_of(content: Content) -> bytes:
         known.update(b"%d %s %d\0" % (len(name), name.encode(), len(raw)))
         known.update(raw)
     return known.digest()
-
-
-def words(alphabet: str, length: int) -> Iterable[str]:
-    """All histories up to this length, short ones first; after the end of a session nothing new begins."""
-    for size in range(length + 1):
-        for letters in product(alphabet, repeat=size):
-            yield "o" + "".join(letters)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from holdfast.spool.names import QUARANTINE, SPOOL
 
@@ -12,20 +13,55 @@ _TOKEN = re.compile(rb'"payload":\{"n":(\d+)\}')
 LAST_WORD = b'"reason":"EVIDENCE_SPOOL_FULL"'
 
 
-class Broken(AssertionError):
-    """A law that does not hold: which one, and what was seen."""
+class Law(NamedTuple):
+    """One sentence that must be true after any crash, and the rule that it holds."""
 
-    def __init__(self, law: str, says: str) -> None:
-        super().__init__(f"{law}: {says}")
+    rule: str
+    says: str
+
+
+SAME = Law("SP-001", "a record is the same bytes for ever")
+EMITTED = Law("SP-001", "only what was emitted is there")
+THERE = Law("SP-002", "what was spooled is there")
+IN_ORDER = Law("SP-003", "records are in order, without gaps, each once")
+ONCE = Law("SP-003", "no number is used twice")
+OFFERED = Law("SP-005", "only what is spooled is offered")
+TOLD = Law("SP-ACK-001", "an ack is never more than the receiver said")
+REPLAYS = Law("SP-ACK-002", "a sound spool replays")
+ACK_BACK = Law("SP-ACK-003", "an ack never goes back")
+FINAL_STAYS = Law("SP-RET-001", "final stays final")
+ONLY_FINAL = Law("SP-RET-001", "only a final session is final")
+NEVER_HALF_GONE = Law("SP-RET-001", "what is let go of never looks unfinished")
+LET_GO = Law("SP-RET-001", "what may go is let go of")
+UNDONE = Law("SP-RET-002", "nothing that was half done is left")
+KEPT = Law("SP-RET-002", "nothing is let go before its ack")
+CAP = Law("SP-RET-003", "the cap holds")
+RESERVED = Law("SP-RET-003", "the reserve is there")
+REFUSES = Law("SP-RET-003", "a full channel begins no session")
+OPENS = Law("SP-CRASH-001", "it opens")
+GOES_ON = Law("SP-CRASH-001", "a reopened spool goes on")
+LISTED = Law("SP-CRASH-001", "an older session that was not delivered is listed")
+NO_DAMAGE = Law("SP-CRASH-002", "a crash is no damage")
+TORN = Law("SP-CRASH-002", "a torn tail is quarantined")
+LOUD = Law("SP-CRASH-002", "a damaged middle is told and never passed over")
+
+
+class Broken(AssertionError):
+    """A law that does not hold: its rule, which one it is, and what was seen."""
+
+    def __init__(self, law: Law, says: str) -> None:
+        super().__init__(f"{law.rule}: {law.says}: {says}")
         self.law, self.says = law, says
 
 
 class Promises:
     """What the spool has said so far, over all its lives. It only grows."""
 
-    def __init__(self) -> None:
+    def __init__(self, written_twice: int = 0) -> None:
         self.spooled = 0
         """Reported as spooled, by a ticket or by the spool's own count."""
+        self.confirmed = 0
+        """Reported by a ticket: what was emitted last under this number is the one that counts."""
         self.lines: dict[int, bytes] = {}
         """Offered for sending."""
         self.tokens: dict[int, tuple[int, ...]] = {}
@@ -34,7 +70,7 @@ class Promises:
         self.ack_stored = 0
         self.final = ""
         """`asked`: it was to be closed as final; `said`: it was."""
-        self.written_twice = 0
+        self.written_twice = written_twice
         """Bytes that a failing disk left in the folder besides those that count: by so much the cap may be exceeded."""
         self.openings = 0
         self.emitted = 0
@@ -48,7 +84,13 @@ class Promises:
     def key(self) -> tuple[object, ...]:
         """Two promises with one key ask the same of a disk."""
         lines = hash(tuple(self.lines.items()))
-        return self.spooled, self.ack_told, self.ack_stored, self.final, lines, hash(tuple(self.tokens.items()))
+        said = (self.spooled, self.confirmed, self.ack_told, self.ack_stored, self.final)
+        return *said, lines, hash(tuple(self.tokens.items()))
+
+    @property
+    def are_kept(self) -> bool:
+        """Nothing is owed any more: the session is finished and the receiver has its last record."""
+        return self.final == "said" and self.ack_stored >= self.spooled
 
     @property
     def highest(self) -> int:
@@ -64,15 +106,15 @@ def sequence_of(line: bytes) -> int:
 def offered(promises: Promises, first: int, lines: list[bytes]) -> None:
     """All that a spool would send now: in order, without gaps, exactly once, and as it was emitted."""
     if first - 1 > promises.ack_told:
-        raise Broken("nothing is let go before its ack", f"records begin at {first}, acked is {promises.ack_told}")
+        raise Broken(KEPT, f"records begin at {first}, acked is {promises.ack_told}")
     for wanted, line in enumerate(lines, first):
         sequence = sequence_of(line)
         if sequence != wanted:
-            raise Broken("records are in order, without gaps, each once", f"record {sequence} where {wanted} should be")
+            raise Broken(IN_ORDER, f"record {sequence} where {wanted} should be")
         _same(promises, sequence, line)
     last = first + len(lines) - 1
     if last < promises.spooled:
-        raise Broken("what was spooled is there", f"record {promises.spooled} was spooled, the last one is {last}")
+        raise Broken(THERE, f"record {promises.spooled} was spooled, the last one is {last}")
 
 
 def _same(promises: Promises, sequence: int, line: bytes) -> None:
@@ -80,37 +122,37 @@ def _same(promises: Promises, sequence: int, line: bytes) -> None:
     if known is not None:
         if known != line:
             says = f"record {sequence} was offered as {known[-60:]!r}, is now {line[-60:]!r}"
-            raise Broken("a record is the same bytes for ever", says)
+            raise Broken(SAME, says)
         return
     found, tokens = _TOKEN.search(line), promises.tokens.get(sequence, ())
     if found is None:
         if LAST_WORD not in line:
-            raise Broken("only what was emitted is there", f"record {sequence} is {line[-90:]!r}")
+            raise Broken(EMITTED, f"record {sequence} is {line[-90:]!r}")
         return
-    allowed = tokens[-1:] if sequence <= promises.spooled else tokens
+    allowed = tokens[-1:] if sequence <= promises.confirmed else tokens
     if int(found[1]) not in allowed:
-        raise Broken("only what was emitted is there", f"record {sequence} holds {int(found[1])}, not {allowed}")
+        raise Broken(EMITTED, f"record {sequence} holds {int(found[1])}, not {allowed}")
 
 
 def acked(promises: Promises, told: int) -> None:
     if told < promises.ack_stored:
-        raise Broken("an ack never goes back", f"{promises.ack_stored} was stored, {told} is")
+        raise Broken(ACK_BACK, f"{promises.ack_stored} was stored, {told} is")
     if told > promises.ack_told:
-        raise Broken("an ack is never more than the receiver said", f"{promises.ack_told} was told, {told} is stored")
+        raise Broken(TOLD, f"{promises.ack_told} was told, {told} is stored")
 
 
 def numbered(promises: Promises, sequence: int, expected: int) -> None:
     if sequence <= promises.highest:
-        raise Broken("no number is used twice", f"{sequence} is given out again, {promises.highest} was used")
+        raise Broken(ONCE, f"{sequence} is given out again, {promises.highest} was used")
     if sequence != expected:
-        raise Broken("records are in order, without gaps, each once", f"{sequence} is given out, {expected} is next")
+        raise Broken(IN_ORDER, f"{sequence} is given out, {expected} is next")
 
 
 def finality(promises: Promises, is_finished: bool, last: bytes) -> None:
     if promises.final == "said" and not is_finished:
-        raise Broken("final stays final", "the session takes records again")
+        raise Broken(FINAL_STAYS, "the session takes records again")
     if not promises.final and is_finished and b'"CHANNEL_TERMINATED"' not in last:
-        raise Broken("only a final session is final", "nobody has closed it as final")
+        raise Broken(ONLY_FINAL, "nobody has closed it as final")
 
 
 def kept_or_quarantined(before: Iterable[tuple[str, bytes]], after: dict[str, bytes]) -> None:
@@ -118,24 +160,24 @@ def kept_or_quarantined(before: Iterable[tuple[str, bytes]], after: dict[str, by
     apart = [raw.rstrip(b"\0") for name, raw in after.items() if name.endswith(QUARANTINE)]
     for name, raw in before:
         if name.endswith(QUARANTINE) and after.get(name) != raw:
-            raise Broken("a torn tail is quarantined", f"{name} has changed")
+            raise Broken(TORN, f"{name} has changed")
         if not name.endswith(SPOOL):
             continue
         if name not in after:
-            raise Broken("a torn tail is quarantined", f"{name} is gone")
+            raise Broken(KEPT, f"{name} is gone")
         was, now = raw.rstrip(b"\0"), after[name].rstrip(b"\0")
         rest = was[len(now) :]
         if not was.startswith(now):
-            raise Broken("a torn tail is quarantined", f"{name} was changed in place")
+            raise Broken(TORN, f"{name} was changed in place")
         if rest and rest not in apart and rest.strip(b"\0"):
-            raise Broken("a torn tail is quarantined", f"{len(rest)} bytes of {name} are gone")
+            raise Broken(TORN, f"{len(rest)} bytes of {name} are gone")
 
 
 def below_the_cap(most_used: int, cap: int) -> None:
     if most_used > cap:
-        raise Broken("the cap holds", f"{most_used} bytes were in the folder, the cap is {cap}")
+        raise Broken(CAP, f"{most_used} bytes were in the folder, the cap is {cap}")
 
 
 def reserve(held: int, size: int) -> None:
     if held != size:
-        raise Broken("the reserve is there", f"it has {held} bytes, not {size}")
+        raise Broken(RESERVED, f"it has {held} bytes, not {size}")

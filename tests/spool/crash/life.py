@@ -12,10 +12,11 @@ from tests.spool.crash.disk import ROOT, Content, SimulatedDisk
 from tests.spool.crash.laws import Broken, Promises
 from tests.spool.spools import StandingClock
 
-from holdfast.spool import Corrupt, Mode, Refused, Spool, SpoolPolicy, Ticket, Unavailable
-from holdfast.spool.names import RESERVE
+from holdfast.spool import Corrupt, Mode, Refused, Spool, SpoolPolicy, Ticket, Unavailable, channel
+from holdfast.spool.names import RESERVE, TEMP, Place, parse
 
 CHANNEL = "c"
+FOLDER = ROOT / CHANNEL
 
 
 class Setup(NamedTuple):
@@ -37,8 +38,12 @@ class Cut(Exception):
 class Life:
     """One spool from opening to whatever ends it, on a disk that may have had others before."""
 
-    def __init__(self, setup: Setup, disk: SimulatedDisk, promises: Promises) -> None:
+    def __init__(
+        self, setup: Setup, disk: SimulatedDisk, promises: Promises, left: dict[str, Promises] | None = None
+    ) -> None:
         self.setup, self.disk, self.promises = setup, disk, promises
+        self.left = left or {}
+        """What was promised by older sessions of the channel, which are closed."""
         self.spool: Spool | None = None
         self.tickets: list[Ticket] = []
         self._last_given = 0
@@ -64,7 +69,8 @@ class Life:
             return
         promises.spooled = max(promises.spooled, spool.spooled_sequence)
         while self.tickets and self.tickets[0].is_durable:
-            promises.spooled = max(promises.spooled, self.tickets.pop(0).sequence)
+            promises.confirmed = max(promises.confirmed, self.tickets.pop(0).sequence)
+        promises.spooled = max(promises.spooled, promises.confirmed)
         promises.ack_stored = max(promises.ack_stored, spool.keeper.acked.reached)
 
     def look(self) -> None:
@@ -77,20 +83,21 @@ class Life:
         try:
             lines = list(spool.replay(first - 1))
         except Corrupt as hole:
-            raise Broken("a sound spool replays", str(hole)) from hole
+            raise Broken(laws.REPLAYS, str(hole)) from hole
         laws.offered(promises, first, lines)
         laws.acked(promises, spool.acked_sequence)
         cap = self.setup.policy.channel_bytes_max + promises.written_twice
         laws.below_the_cap(self.disk.most_used, cap)
         if first + len(lines) - 1 > max(promises.spooled, first - 1):
-            raise Broken("only what is spooled is offered", f"{first + len(lines) - 1} was offered")
+            raise Broken(laws.OFFERED, f"{first + len(lines) - 1} was offered")
         promises.lines.update(zip(range(first, first + len(lines)), lines, strict=True))
 
     # -------------------------------------------------------------------------------------------- deeds
 
     def open(self) -> None:
         """Open it, and hold the laws of recovery against what is found."""
-        before = self.disk.content()
+        gone = {name for name, promises in self.left.items() if promises.are_kept}
+        before = self._without(gone) if gone else self.disk.content()
         self.origin = before if self.disk.is_certain else None
         try:
             spool = self.opened()
@@ -100,16 +107,44 @@ class Life:
                 self.disk.kill()
                 return self.open()
             if self.is_strict:
-                raise Broken("it opens", str(fault)) from fault
+                raise Broken(laws.OPENS, str(fault)) from fault
             return None
         if isinstance(spool, Refused):
-            raise Broken("it opens", str(spool))
+            if not self._may_be_refused(spool):
+                raise Broken(laws.OPENS, str(spool))
+            return None
         if spool.damage:
-            raise Broken("a crash is no damage", spool.damage)
+            raise Broken(laws.NO_DAMAGE, spool.damage)
         self.spool, self.tickets, self._last_given = spool, [], 0
         self.origin = None
         laws.kept_or_quarantined(before, dict(self.disk.content()))
+        if any(name.endswith(TEMP) for name in self.disk.names):
+            raise Broken(laws.UNDONE, repr(sorted(self.disk.names)))
+        if gone and not gone.isdisjoint(channel.sessions(self.disk, FOLDER)):
+            raise Broken(laws.LET_GO, f"{sorted(gone)} should not be there any more")
         return self.look()
+
+    def _may_be_refused(self, no: Refused) -> bool:
+        """At the cap no new session is begun; one that has begun always opens (SP-RET-003)."""
+        policy, used = self.setup.policy, self.disk.used
+        is_high = used * 1_000 >= policy.channel_bytes_max * policy.reopen_below_per_mille
+        is_new = not self.promises.tokens and bool(self.left)
+        return no.name == "SpoolFull" and is_new and (is_high or used + policy.reserve_bytes > policy.channel_bytes_max)
+
+    def look_at_the_cap(self) -> None:
+        """Where the channel's end was spooled and nothing was let go since, no session begins, whatever crashed."""
+        policy, last = self.setup.policy, self.promises.lines.get(self.promises.spooled, b"")
+        if laws.LAST_WORD not in last or self.disk.capacity is not None:
+            return
+        is_high = self.disk.used * 1_000 >= policy.channel_bytes_max * policy.reopen_below_per_mille
+        other = Life(self.setup._replace(name="other"), self.disk, Promises())
+        if is_high and not isinstance(other.opened(), Refused):
+            raise Broken(laws.REFUSES, f"{self.disk.used} of {policy.channel_bytes_max} bytes are used")
+
+    def _without(self, gone: set[str]) -> Content:
+        """What is there, but for the files of these sessions."""
+        named = ((parse(name), name, raw) for name, raw in self.disk.content())
+        return tuple((name, raw) for of, name, raw in named if of is None or of.session not in gone)
 
     def opened(self) -> Spool | Refused:
         setup, promises = self.setup, self.promises
@@ -205,6 +240,46 @@ class Life:
         self.promises.spooled = max(self.promises.spooled, spool.spooled_sequence)
         if final and refused is None:
             self.promises.final = "said"
+
+    # -------------------------------------------------------------------------------------------- older sessions
+
+    def begin_another(self) -> None:
+        """Close this session for now and go on in a new one of the same channel."""
+        if self.spool is None:
+            return
+        self.close()
+        self.left[self.setup.name] = self.promises
+        self.setup = self.setup._replace(name=f"{self.setup.name}-{len(self.left)}")
+        self.promises = Promises(self.promises.written_twice)
+        self.open()
+
+    def look_at_what_may_go(self) -> None:
+        """An older session that was delivered as a whole is finished or gone, whatever a crash has left of it."""
+        for name, promises in self.left.items():
+            if promises.are_kept and name in channel.sessions(self.disk, FOLDER):
+                standing = channel.standing(self.disk, Place(FOLDER, CHANNEL, name))
+                if not (standing.is_finished and standing.may_go):
+                    raise Broken(laws.NEVER_HALF_GONE, f"{name}: {sorted(self.disk.names)}")
+
+    def look_at_the_left(self) -> None:
+        """Any other older session is listed, and all there."""
+        for name, promises in self.left.items():
+            if promises.are_kept:
+                continue
+            waiting = [found.place.session for found in channel.undelivered(ROOT, CHANNEL, self.disk)]
+            if promises.spooled > promises.ack_told and name not in waiting:
+                raise Broken(laws.LISTED, f"{name} is not among {waiting}")
+            other = Life(self.setup._replace(name=name), self.disk, promises.copied())
+            other.open()
+            if other.emit():
+                other.step()
+            other.look()
+
+    # -------------------------------------------------------------------------------------------- crashes
+
+    def key(self) -> bytes:
+        """Two lives with one key ask the same of a disk."""
+        return repr((self.setup.name, self.promises.key(), [one.key() for one in self.left.values()])).encode()
 
     def kill(self) -> None:
         """The process dies, the machine goes on."""

@@ -10,23 +10,23 @@ from tests.spool.crash.laws import Broken
 from tests.spool.crash.rot import Rot
 
 
-def main() -> int:
-    """0 where all laws hold."""
-    name, _, what = sys.argv[1].partition(": ")
+def walked(walk: str) -> Broken | None:
+    """Up to the first law that does not hold; None where all do."""
+    name, _, what = walk.partition(": ")
     kind, _, word = what.partition(" in ")
     setup = SETUPS[name]
     walks = {
         "crashes": Explorer(setup, 1).history,
         "faults": Explorer(setup, 1).faults,
-        "damage": Rot(setup, 16).damaged,
+        "damage": lambda word: Rot(setup).damaged(word, 16),
     }
     try:
         walks[kind](word)
     except Broken as broken:
-        print(f"{broken.law}: {broken.says}")
-        return 1
-    return 0
+        return broken
+    return None
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    if broken := walked(sys.argv[1]):
+        sys.exit(str(broken))

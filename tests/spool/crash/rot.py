@@ -1,57 +1,114 @@
-"""Damage that no crash makes: flipped bits, lost and zeroed and doubled lines; it is told, and never passed over."""
+"""Damage that no crash makes: flipped bits, lost, zeroed and doubled lines; it is told, and never passed over."""
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Iterator
 
+from tests.spool.crash import laws
 from tests.spool.crash.disk import Content, SimulatedDisk
 from tests.spool.crash.explore import Explorer, digest_of
-from tests.spool.crash.laws import Broken, Promises, sequence_of
+from tests.spool.crash.laws import Broken, Promises
 from tests.spool.crash.life import Life, Setup
 
-from holdfast.spool import Corrupt, Refused, Spool
-from holdfast.spool.names import SPOOL
+from holdfast.spool import Corrupt, Refused, Spool, Ticket
+from holdfast.spool.names import ACK, SPOOL
 
 _MARK = re.compile(rb'"durable":(\d+),"crc32c"')
-LOUD = "a damaged middle is told and never passed over"
 
 
 class Rot(Explorer):
-    """Damages what a history has left, every record in turn."""
+    """Damages what a history has left, and holds what is opened then to what was promised."""
 
-    def __init__(self, setup: Setup, every: int) -> None:
+    def __init__(self, setup: Setup) -> None:
         super().__init__(setup, 1)
-        self.every = every
-        """Of so many bytes one gets one of its bits flipped."""
+        self.told = 0
+        """How often the reader was told of a hole."""
 
-    def damaged(self, word: str) -> None:
+    def left_by(self, word: str) -> tuple[Content, Promises]:
         life = self.lived(word)
         life.close()
-        truth = life.promises
-        for number, (name, raw) in enumerate(content := life.disk.content()):
-            if not name.endswith(SPOOL):
-                continue
-            for at, end, bad in _damages(raw, self.every):
-                changed = (*content[:number], (name, bad), *content[number + 1 :])
-                self._judge(changed, truth, sequence_of(raw[at:end]))
+        return life.disk.content(), life.promises
 
-    def _judge(self, content: Content, truth: Promises, hurt: int) -> None:
+    def damaged(self, word: str, every: int) -> None:
+        """Every record in turn: lost, zeroed, cut; and of so many bytes one with one of its bits flipped."""
+        content, truth = self.left_by(word)
+        for name, raw in content:
+            if name.endswith(SPOOL):
+                for bad in _damages(raw, every):
+                    self._judge(_changed(content, name, bad), truth)
+
+    def flipped(self, word: str, sequence: int) -> None:
+        """Every single bit of one record."""
+        content, truth = self.left_by(word)
+        line = truth.lines[sequence]
+        name, raw = next((name, raw) for name, raw in content if line in raw)
+        begin = raw.index(line)
+        for at in range(begin, begin + len(line) + 1):
+            for bit in range(8):
+                bad = raw[:at] + bytes([raw[at] ^ (1 << bit)]) + raw[at + 1 :]
+                self._judge(_changed(content, name, bad), truth)
+
+    def rolled(self, words: tuple[str, ...], count: int) -> None:
+        """So many spools with one or two accidents by chance, each different from all others."""
+        dice, left = random.Random(20260213), [self.left_by(word) for word in words]
+        while len(self.states) < count:
+            content, truth = dice.choice(left)
+            files = [name for name, raw in content if name.endswith(SPOOL) and raw]
+            for _ in range(dice.choice([1, 1, 2])):
+                name = dice.choice(files)
+                content = _changed(content, name, _accident(dict(content)[name], dice))
+            if dice.random() < 0.2:
+                content = tuple((name, raw) for name, raw in content if not name.endswith(ACK))
+            self._judge(content, truth)
+
+    # -------------------------------------------------------------------------------------------- the judge
+
+    def _judge(self, content: Content, truth: Promises) -> None:
+        """It opens; every record it gives was written so; bytes known durable that are hurt are told."""
         if not self.is_new("damage", digest_of(content), repr(truth.key()).encode()):
             return
+        self.checks += 1
         life = Life(self.setup, SimulatedDisk(content), truth.copied())
         spool = life.opened()
         if isinstance(spool, Refused):
-            raise Broken("it opens", str(spool))
+            raise Broken(laws.OPENS, str(spool))
+        damage = spool.damage
+        if damage and _records(life.disk.content()) != _records(content):
+            raise Broken(laws.LOUD, "something was moved in a damaged session")
+        if not damage:
+            laws.kept_or_quarantined(content, dict(life.disk.content()))
         lines, is_told = _replayed(spool, truth.ack_told)
+        self.told += is_told
+        self._hold(content, truth, lines, is_told)
+        if not is_told and truth.ack_told + len(lines) < spool.spooled_sequence:
+            raise Broken(laws.LOUD, f"{spool.spooled_sequence} should be spooled, nobody was told that it is not there")
+        answer = spool.emit("BLOCK_START", {})
+        if damage and not isinstance(answer, Refused):
+            raise Broken(laws.LOUD, "a damaged session takes records")
+        if isinstance(answer, Ticket) and answer.sequence <= (spool.acked_sequence or truth.ack_told):
+            raise Broken(laws.ONCE, f"{answer.sequence} is given out again, {truth.ack_told} was acked")
+
+    def _hold(self, content: Content, truth: Promises, lines: list[bytes], is_told: bool) -> None:
+        whole = {line for _, raw in _records(content) for line in raw.split(b"\n")}
+        above = (number for number in sorted(truth.lines) if number > truth.ack_told)
+        hurt = next((number for number in above if truth.lines[number] not in whole), truth.spooled + 1)
         known = _mark(content, truth)
         for wanted, line in enumerate(lines, truth.ack_told + 1):
-            if truth.lines.get(wanted) != line or wanted >= hurt > truth.ack_told:
-                raise Broken(LOUD, f"record {hurt} is damaged; where {wanted} should be, {line[-60:]!r} was replayed")
-        if truth.ack_told < hurt <= known and not is_told:
-            raise Broken(LOUD, f"record {hurt} is damaged, {known} was durable, nobody was told")
-        if spool.damage and not isinstance(spool.emit("BLOCK_START", {}), Refused):
-            raise Broken(LOUD, "a damaged session takes records")
+            if truth.lines.get(wanted) != line or wanted >= hurt:
+                says = f"record {hurt} is damaged; where {wanted} should be, {line[-60:]!r} was replayed"
+                raise Broken(laws.LOUD, says)
+        if hurt <= min(known, truth.spooled) and not is_told:
+            raise Broken(laws.LOUD, f"record {hurt} is damaged, {known} was durable, nobody was told")
+
+
+def _records(content: Content) -> Content:
+    return tuple((name, raw) for name, raw in content if name.endswith(SPOOL))
+
+
+def _changed(content: Content, name: str, bad: bytes) -> Content:
+    return tuple((one, bad if one == name else raw) for one, raw in content)
 
 
 def _replayed(spool: Spool, receiver_has: int) -> tuple[list[bytes], bool]:
@@ -70,25 +127,44 @@ def _replayed(spool: Spool, receiver_has: int) -> tuple[list[bytes], bool]:
 def _mark(content: Content, truth: Promises) -> int:
     """What every reader of these bytes can know to have been durable: the ack, and the marks of sound records."""
     sound = set(truth.lines.values())
-    marks = [truth.ack_stored]
-    for name, raw in content:
-        if name.endswith(SPOOL):
-            lines = [line for line in raw.split(b"\n") if line in sound]
-            marks += [int(found[1]) for line in lines if (found := _MARK.search(line))]
-            named = re.search(r"@(\d+)", name)
-            marks.append(int(named[1]) - 1 if named else 0)
+    marks = [truth.ack_stored if any(name.endswith(ACK) for name, _ in content) else 0]
+    for name, raw in _records(content):
+        lines = [line for line in raw.split(b"\n") if line in sound]
+        marks += [int(found[1]) for line in lines if (found := _MARK.search(line))]
+        named = re.search(r"@(\d+)", name)
+        marks.append(int(named[1]) - 1 if named else 0)
     return max(marks)
 
 
-def _damages(raw: bytes, every: int) -> Iterator[tuple[int, int, bytes]]:
-    """Where the hurt line is, and the file with it hurt."""
+# ------------------------------------------------------------------------------------------------ accidents
+
+
+def _damages(raw: bytes, every: int) -> Iterator[bytes]:
+    """The file with one of its lines hurt, in each of these ways."""
     start = 0
     while (end := raw.find(b"\n", start) + 1) > 0:
         line = raw[start:end]
-        yield start, end, raw[:start] + raw[end:]
-        yield start, end, raw[:start] + bytes(len(line)) + raw[end:]
-        yield start, end, raw[:start] + line[: len(line) // 2] + raw[end:]
+        yield raw[:start] + raw[end:]
+        yield raw[:start] + bytes(len(line)) + raw[end:]
+        yield raw[:start] + line[: len(line) // 2] + raw[end:]
+        yield raw[:end] + line + raw[end:]
         for at in range(start, end, every):
             flipped = raw[at] ^ (1 << (at % 8))
-            yield start, end, raw[:at] + bytes([flipped]) + raw[at + 1 :]
+            yield raw[:at] + bytes([flipped]) + raw[at + 1 :]
         start = end
+
+
+def _accident(raw: bytes, dice: random.Random) -> bytes:
+    """Cut off, zeroed, taken out, overwritten, one bit, doubled."""
+    at = dice.randrange(len(raw) or 1)
+    length = dice.choice([1, 5, 300, 4_096])
+    rest = raw[at + length :]
+    ways = (
+        lambda: raw[:at],
+        lambda: raw[:at] + bytes(len(raw[at : at + length])) + rest,
+        lambda: raw[:at] + rest,
+        lambda: raw[:at] + dice.randbytes(length) + rest,
+        lambda: raw[:at] + bytes([raw[at] ^ (1 << dice.randrange(8))]) + raw[at + 1 :] if raw else raw,
+        lambda: raw[:at] + raw[max(0, at - length) : at] + raw[at:],
+    )
+    return dice.choice(ways)()

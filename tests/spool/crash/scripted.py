@@ -67,7 +67,7 @@ class Script:
         while self._spool.writer.step():
             pass
         self._spool.step()
-        tell("spooled", self._spool.spooled_sequence)
+        tell("confirmed", self._spool.spooled_sequence)
         tell("stored", self._spool.keeper.acked.reached)
 
     def ack(self, sequence: int) -> None:
@@ -113,6 +113,7 @@ def promised(told: str) -> Promises:
     promises = Promises()
     verbs: dict[str, Callable[[list[str]], None]] = {
         "spooled": lambda said: setattr(promises, "spooled", max(promises.spooled, int(said[0]))),
+        "confirmed": lambda said: _confirmed(promises, int(said[0])),
         "stored": lambda said: setattr(promises, "ack_stored", max(promises.ack_stored, int(said[0]))),
         "acked": lambda said: setattr(promises, "ack_told", max(promises.ack_told, int(said[0]))),
         "final": lambda said: setattr(promises, "final", said[0]),
@@ -123,6 +124,11 @@ def promised(told: str) -> Promises:
         if verb in verbs:
             verbs[verb](said)
     return promises
+
+
+def _confirmed(promises: Promises, sequence: int) -> None:
+    promises.confirmed = max(promises.confirmed, sequence)
+    promises.spooled = max(promises.spooled, sequence)
 
 
 def _emitted(promises: Promises, sequence: int, token: int) -> None:

@@ -8,10 +8,10 @@ from typing import Final
 
 from holdfast.adapters.postgres.connect import Connection
 from holdfast.adapters.sql.lots import Lot, lots_to_merge
-from holdfast.adapters.sql.shape import replacing
+from holdfast.adapters.sql.shape import KEYS, replacing
 from holdfast.adapters.sql.statements import postgres_queries
 from holdfast.core.claim import Claim
-from holdfast.ports import Row
+from holdfast.ports import Row, is_gone
 
 _SQL: Final = postgres_queries("tables")
 _PIECE: Final = 2_048
@@ -19,12 +19,19 @@ _PIECE: Final = 2_048
 
 
 async def put_rows(connection: Connection, table: str, rows: Sequence[Row]) -> None:
-    """Replace rows by their first column; of two with one key the later counts."""
-    latest = {row[0]: row for row in rows}
-    incoming = f"incoming_{table}"
-    await connection.execute(f"CREATE TEMPORARY TABLE IF NOT EXISTS {incoming} (LIKE {table}) ON COMMIT DELETE ROWS")
-    await _copy(connection, incoming, list(latest.values()))
-    await connection.execute(f"INSERT INTO {table} SELECT * FROM {incoming} {replacing(table)}")  # noqa: S608
+    """Replace rows by their first column, delete those that are gone; of two with one key the later counts."""
+    latest = {row[0]: row for row in rows}.values()
+    if there := [row for row in latest if not is_gone(row)]:
+        incoming = f"incoming_{table}"
+        await connection.execute(
+            f"CREATE TEMPORARY TABLE IF NOT EXISTS {incoming} (LIKE {table}) ON COMMIT DELETE ROWS"
+        )
+        await _copy(connection, incoming, there)
+        await connection.execute(f"INSERT INTO {table} SELECT * FROM {incoming} {replacing(table)}")  # noqa: S608
+    dead = [row[0] for row in latest if is_gone(row)]
+    for start in range(0, len(dead), _PIECE):
+        keys = dead[start : start + _PIECE]
+        await connection.execute(f"DELETE FROM {table} WHERE {KEYS[table]} = ANY ($1)", keys)  # noqa: S608 - our own names
 
 
 async def add_lot(connection: Connection, claims: Sequence[tuple[bytes, Claim]]) -> None:

@@ -22,10 +22,12 @@ from holdfast.adapters.sql.statements import postgres_queries
 from holdfast.core.event import Attachment, Batch, Tip
 from holdfast.core.refusal import Fenced, Unavailable
 from holdfast.core.values import BatchNo, Digest, EventNo
+from holdfast.ports import Lying
 
 PATIENCE_S: Final = 3.0
 """How long `own` waits for a backend that is just ending: that of a node which was killed a moment ago."""
 _SQL: Final = postgres_queries("journal")
+_LYING: Final = _SQL["attached"]
 _PAGE: Final = 64
 _NUMBER_MAX: Final = 2**63 - 1
 _WAIT_SLICE: Final = "10s"
@@ -163,6 +165,14 @@ class PostgresJournal:
             return [
                 Attachment(Digest(digest), raw) for digest, raw in await connection.fetch(_SQL["attachments"], batch)
             ]
+
+    async def attached(self, after: EventNo, until: EventNo) -> list[Lying]:
+        async with self._readers.use() as connection:
+            return [(BatchNo(row[0]), Digest(row[1]), row[2]) for row in await connection.fetch(_LYING, after, until)]
+
+    async def let_go(self, payloads: Sequence[tuple[BatchNo, Digest]]) -> None:
+        async with self._readers.use() as connection, connection.transaction():
+            await connection.executemany(_SQL["let_go"], payloads)
 
     async def floor(self) -> BatchNo:
         async with self._readers.use() as connection:

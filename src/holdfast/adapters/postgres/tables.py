@@ -96,6 +96,12 @@ class PostgresTables:
         rows: list[Row] = [tuple(row)[1:] for row in found if row[1] is not None]
         return rows, EventNo(found[0][0])
 
+    async def find(self, table: str, column: str, values: Sequence[object]) -> list[Row]:
+        assert column in FILTERS[table], "filters are columns of our own table"
+        sql = f"SELECT * FROM {table} WHERE {column} = ANY ($1)"  # noqa: S608 - names from our own table
+        async with self._readers.use() as connection:
+            return [tuple(row) for row in await connection.fetch(sql, list(values))]
+
     def claim_keys(self) -> AsyncIterator[Sequence[bytes]]:
         return keys_of_all(self._lots, self._claim_keys)
 

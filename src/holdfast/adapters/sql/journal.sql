@@ -36,6 +36,20 @@ SELECT raw FROM attachment WHERE batch = ?1 AND digest = ?2;
 -- All large payloads of a batch.
 SELECT digest, raw FROM attachment WHERE batch = ?1 ORDER BY digest;
 
+-- name: attached
+-- Which large payloads lie beside the batches that hold events after one, up to another.
+SELECT batch, digest, length(raw) FROM attachment
+WHERE batch >= (SELECT number FROM batch WHERE last_event > ?1 ORDER BY last_event, number LIMIT 1)
+  AND batch <= coalesce(
+      (SELECT number FROM batch WHERE last_event >= ?2 ORDER BY last_event, number LIMIT 1),
+      (SELECT max(number) FROM batch)
+  )
+ORDER BY batch, digest;
+
+-- name: let_go
+-- Delete a large payload that retention has let go.
+DELETE FROM attachment WHERE batch = ?1 AND digest = ?2;
+
 -- name: floor
 -- The last batch before the first one that is kept.
 SELECT coalesce(min(number) - 1, 0) FROM batch;

@@ -20,10 +20,16 @@ FILTERS: Final = {
     "spec": set[str](),
     "provider": {"status"},
     "lease": {"job_id", "provider_id", "status"},
-    "result": {"task_id", "status"},
+    "result": {"task_id", "status", "result_digest"},
+    "tombstone": {"task_id"},
+    "consumption": set[str](),
+    "verdict": {"task_id", "provider_id"},
     "leaf": {"height"},
     "mark": {"channel"},
-    "evidence": {"channel", "session"},
+    "evidence": {"channel", "session", "last_sequence>="},
+    "dead_letter": {"channel", "status"},
+    "provider_quota": set[str](),
+    "failed_job": {"caller", "kind"},
 }
 """What a page may be filtered by: columns that are equal, or where it says so, at least."""
 
@@ -35,7 +41,9 @@ FIXED: Final = {
     "provider": {"event", "public", "registered_ms"},
     "lease": {"id", "job_id", "provider_id", "attempt", "t_start_ms", "price", "t_ms"},
     "result": {"task_id", "proof_nullifier", "result_digest", "result_size"},
+    "consumption": {"task_id", "caller", "kind"},
     "mark": {"provider_id", "channel", "session"},
+    "dead_letter": {"provider_id", "channel", "session", "sequence", "name", "reason", "size", "digest", "at_ms"},
 }
 """Columns that never change once the row is there: replacing a row leaves them, and their indexes, alone."""
 

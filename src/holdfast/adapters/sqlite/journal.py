@@ -6,7 +6,8 @@ import asyncio
 import fcntl
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
@@ -21,6 +22,7 @@ from holdfast.adapters.sqlite.worker import Worker
 from holdfast.core.event import Attachment, Batch, Tip
 from holdfast.core.refusal import Corrupt, Fenced, Unavailable
 from holdfast.core.values import BatchNo, Digest, EventNo
+from holdfast.ports import Lying
 
 T = TypeVar("T")
 _SQL: Final = queries("journal")
@@ -33,6 +35,7 @@ _TRIM_STEP: Final = 256
 _TIP: Final = (int, int, int, int, bytes)
 _BATCH: Final = (int, int, int, int, int, bytes, bytes, bytes)
 _ATTACHMENT: Final = (bytes, bytes)
+_LYING: Final = (int, bytes, int)
 _IF_DAMAGED: Final = "stop the node and restore a backup; holdfast db check names all that is wrong"
 
 
@@ -85,6 +88,14 @@ class SqliteJournal:
             lambda db: [Attachment(*as_stored(_ATTACHMENT, row)) for row in db.execute(_SQL["attachments"], (batch,))]
         )
 
+    async def attached(self, after: EventNo, until: EventNo) -> list[Lying]:
+        return await self._reading(
+            lambda db: [as_stored(_LYING, row) for row in db.execute(_SQL["attached"], (after, until))]
+        )
+
+    async def let_go(self, payloads: Sequence[tuple[BatchNo, Digest]]) -> None:
+        await self._writer.do(partial(self._let_go, payloads))
+
     async def floor(self) -> BatchNo:
         return await self._reading(lambda db: BatchNo(db.execute(_SQL["floor"]).get))
 
@@ -133,12 +144,21 @@ class SqliteJournal:
         return self._to_write
 
     def _trim(self, until: BatchNo) -> None:
-        """One step, with the owner's connection or, beside another owner, with one of its own."""
+        with self._beside() as db:
+            db.execute(_SQL["trim_batches"], (until,))
+            db.execute(_SQL["trim_attachments"])
+
+    def _let_go(self, payloads: Sequence[tuple[BatchNo, Digest]]) -> None:
+        with self._beside() as db:
+            db.executemany(_SQL["let_go"], payloads)
+
+    @contextmanager
+    def _beside(self) -> Iterator[apsw.Connection]:
+        """One transaction, with the owner's connection or, beside another owner, with one of its own."""
         db = self._to_write or connect(self._path, "FULL")
         try:
             with db:
-                db.execute(_SQL["trim_batches"], (until,))
-                db.execute(_SQL["trim_attachments"])
+                yield db
         finally:
             if db is not self._to_write:
                 db.close()

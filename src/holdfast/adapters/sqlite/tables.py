@@ -21,7 +21,7 @@ from holdfast.adapters.sqlite.worker import Worker
 from holdfast.core.claim import Claim
 from holdfast.core.event import Tip
 from holdfast.core.refusal import Unavailable
-from holdfast.ports import CLAIMS, Chunk, Page, Row
+from holdfast.ports import CLAIMS, Chunk, Page, Row, is_gone
 
 T = TypeVar("T")
 _SQL: Final = queries("tables")
@@ -74,6 +74,11 @@ class SqliteTables:
             return rows, as_of
 
         return await self._reading(read)
+
+    async def find(self, table: str, column: str, values: Sequence[object]) -> list[Row]:
+        assert column in FILTERS[table], "filters are columns of our own table"
+        sql = f"SELECT * FROM {table} WHERE {column} = ?"  # noqa: S608 - names from our own table
+        return await self._reading(lambda db: [row for value in values for row in db.execute(sql, (value,))])
 
     def claim_keys(self) -> AsyncIterator[Sequence[bytes]]:
         return keys_of_all(
@@ -128,7 +133,7 @@ class SqliteTables:
         db = self._writer_db()
         with db:
             for table, lines in rows.items():
-                db.executemany(_put_sql(table), lines)
+                _put_rows(db, table, lines)
             if claims:
                 _add_lot(db, claims)
             tip = (checkpoint.number, checkpoint.epoch, checkpoint.last, checkpoint.time_ms, checkpoint.hash)
@@ -179,6 +184,13 @@ class SqliteTables:
         if self._to_read is not None:
             self._to_read.close()
             self._to_read = None
+
+
+def _put_rows(db: apsw.Connection, table: str, rows: Sequence[Row]) -> None:
+    latest = {row[0]: row for row in rows}.values()
+    db.executemany(_put_sql(table), [row for row in latest if not is_gone(row)])
+    if dead := [row for row in latest if is_gone(row)]:
+        db.executemany(f"DELETE FROM {table} WHERE {KEYS[table]} = ?", dead)  # noqa: S608 - our own names
 
 
 @cache

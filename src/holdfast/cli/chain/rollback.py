@@ -23,6 +23,7 @@ SETTLEMENTS: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
         ("JobCancelled", "JobExpired", "JobFailed"),
         lambda event: f"the refund of job {event['id']}: done again in the open block",
     ),
+    "ResultConsumed": lambda event: f"the use of result {event['task_id']}: counts again where it can be read by then",
     "ProofAccepted": lambda event: f"the result and the pay of job {event['task_id']}: done again in the open block",
 }
 """What moves money in a block, and what became of it."""

@@ -92,6 +92,17 @@ SECTIONS: Final = (
         "grpc", ("The same network over gRPC.", _MTLS), (*_DOOR, Leaf("message_bytes_max"), Leaf("connections_max"))
     ),
     Section(
+        "verifiers",
+        ("How proofs are looked at that take computing: each in a process with limits.",),
+        (
+            Leaf("processes"),
+            Leaf("seconds_max", "one that takes longer is killed"),
+            Leaf("memory_mib_max"),
+            Leaf("recompute_ppm", "so many of a million results are computed again"),
+            Leaf("traps_right_ppm", "this share of a circuit's traps must be right"),
+        ),
+    ),
+    Section(
         "postgres",
         (
             'For store = "postgres". The DSN is a secret: set HOLDFAST_POSTGRES__DSN in the environment,',
@@ -186,6 +197,7 @@ def _defaults(network: Network) -> dict[str, object]:
         "log": Config().log,
         "http": HttpSettings(),
         "grpc": GrpcSettings(),
+        "verifiers": Config().verifiers,
         "postgres": Config().postgres,
         "policy": Policy.for_network(network),
     }

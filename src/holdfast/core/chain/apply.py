@@ -108,7 +108,7 @@ def apply_reincluded(state: Linked, event: Reincluded, again: Mapping[TxKind, Ag
 
 def refund_again(state: Linked, tx: Tx) -> None:
     """A job that ended without a result gets its money back in the block that is open now."""
-    queue.settle(state, state.queue.jobs[TaskId(tx.subject)], None, 0)
+    queue.refund_again(state, TaskId(tx.subject), tx.number)
 
 
 def add_result(state: Linked, leaf: bytes) -> None:

@@ -132,6 +132,27 @@ def raise_hold(state: Books, id_: HoldId, more: int) -> None:
     state.ledger.reserved_total += more
 
 
+def lower_hold(state: Books, id_: HoldId, less: int) -> None:
+    """Give a part of a reservation back that no block decides on; one that is empty is gone."""
+    hold = state.ledger.holds[id_]
+    _post(state, ((hold.owner, less, -less, 0),))
+    state.ledger.refunded_total += less
+    _lessen(state.ledger, hold, less)
+
+
+def split_hold(state: Books, id_: HoldId, part: HoldId, amount: int) -> None:
+    """Make a part of a reservation one of its own; no money moves."""
+    hold = state.ledger.holds[id_]
+    state.ledger.holds[part] = Hold(NO_ROW, part, hold.owner, Amount(amount))
+    _lessen(state.ledger, hold, amount)
+
+
+def _lessen(ledger: Ledger, hold: Hold, less: int) -> None:
+    hold.amount = Amount(hold.amount - less)
+    if not hold.amount:
+        del ledger.holds[hold.id]
+
+
 def settle_for(
     state: Books, id_: HoldId, act: HoldAct, height: Height, payee: AccountId | None, charged: Amount
 ) -> None:

@@ -8,7 +8,9 @@ from typing import Final
 import msgspec
 
 from holdfast.core.machine import Life
-from holdfast.core.values import AccountId, Digest, EventNo, Height, Kind, TaskId, Tier
+from holdfast.core.values import AccountId, Digest, EventNo, Height, HoldId, Kind, TaskId, Tier
+
+TASK_ID_BYTES: Final = 32
 
 
 class JobState(StrEnum):
@@ -83,6 +85,28 @@ class Job(msgspec.Struct, array_like=True, gc=False):
     reason: str = ""
     """Why it ended, or what failed last."""
     ended_ms: int | None = None
+    expires_height: Height = Height(0)
+    """The last block in which a proof can be accepted (TTL-001); 0 where only time ends it."""
+    requeues: int = 0
+    """How often an operator put it back after it had failed (RTY-001)."""
+    requeued_ms: int = 0
+    """When that was last; its time to live counts from then."""
+
+
+class FailedJob(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A job that failed too often (RTY-001); a row of the table `failed_job` until it is put back or buried."""
+
+    event: EventNo
+    """The job's: the key of its own row."""
+    id: TaskId
+    kind: Kind
+    caller: AccountId
+    max_fee: int
+    attempts: int
+    requeues: int
+    reason: str
+    """What failed last."""
+    failed_ms: int
 
 
 class Spec(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -95,6 +119,22 @@ class Spec(msgspec.Struct, frozen=True, array_like=True, gc=False):
 def ends_ms(job: Job) -> int:
     """TTL-001: whichever of a job's times to live ends first."""
     return job.expires_ms if job.relative_expires_ms is None else min(job.expires_ms, job.relative_expires_ms)
+
+
+def hold_of(job: Job, requeues: int | None = None) -> HoldId:
+    """Under which name a job's fee is reserved: its own, and after the n-th requeueing its own with n behind it."""
+    n = job.requeues if requeues is None else requeues
+    return HoldId(job.id + n.to_bytes(8, "big") if n else job.id)
+
+
+def task_of(hold: HoldId) -> TaskId:
+    """Whose fee it is."""
+    return TaskId(hold[:TASK_ID_BYTES])
+
+
+def requeues_of(hold: HoldId) -> int:
+    """How often the job had been put back when this was reserved."""
+    return int.from_bytes(hold[TASK_ID_BYTES:], "big")
 
 
 def earliest_read_height(job: Job) -> Height:

@@ -60,6 +60,9 @@ class JobAssigned(Event, frozen=True, tag=80):
     price: int
     relative_expires_ms: int
     """When the job's time ends, counted from its first lease (TTL-001)."""
+    units: int = 0
+    """What it takes of the provider's quota in `epoch`; leases from before there were quotas take nothing (QUO-001)."""
+    epoch: int = 0
 
 
 class LeaseAcked(Event, frozen=True, tag=81):
@@ -88,6 +91,8 @@ class LeaseClosed(Event, frozen=True, tag=83):
     is_failure: bool
     """Whether it counts against the job and its provider (RTY-001)."""
     not_before_ms: int
+    denied_until_ms: int = 0
+    """Until then the provider is passed over for jobs of this class (LEA-006, RTY-003); 0: it is not."""
 
 
 class CompletionSubmitted(Event, frozen=True, tag=84):

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from holdfast.core import quota
 from holdfast.core.event import OwnershipTaken
-from holdfast.core.job.record import JobAct, ends_ms
+from holdfast.core.job.klass import denial_key, job_class
+from holdfast.core.job.record import FailedJob, Job, JobAct, ends_ms
 from holdfast.core.lease.acts import (
     CompletionSubmitted,
     JobAssigned,
@@ -26,7 +30,10 @@ from holdfast.core.machine import step
 from holdfast.core.provider.apply import touch
 from holdfast.core.queue import apply as queue
 from holdfast.core.refusal import Corrupt
-from holdfast.core.values import LeaseId
+from holdfast.core.values import LeaseId, ProviderId
+
+FORGET_EVERY: Final = 256
+"""How many denials pile up before those that are over are looked for."""
 
 
 def apply_assigned(state: Leasing, event: JobAssigned) -> None:
@@ -37,6 +44,9 @@ def apply_assigned(state: Leasing, event: JobAssigned) -> None:
     marks = (event.t_start_ms, event.t_deadline_ms, event.renew_by_ms, event.ack_by_ms)
     names = (event.lease_id, event.job_id, event.provider_id, event.attempt)
     lease = Lease(state.last_event, *names, *marks, event.price, event.t_deadline_ms - event.t_start_ms)
+    if event.units:
+        lease.units = event.units
+        lease.epoch = quota.reserve(state, provider.id, job.kind, event.units, event.epoch)
     queue.move(state, job, JobAct.ASSIGN)
     job.attempts = event.attempt + 1
     if job.relative_expires_ms is None:
@@ -77,6 +87,8 @@ def apply_closed(state: Leasing, event: LeaseClosed) -> None:
         job.reason = event.reason
         provider.failed += 1
         provider.failures_in_row += 1
+    if event.denied_until_ms:
+        _deny(state, lease.provider_id, job, event)
     job.not_before_ms = event.not_before_ms
     queue.move(state, job, JobAct.RETURN)
     touch(state, provider)
@@ -98,19 +110,36 @@ def apply_expired(state: Leasing, event: JobExpired) -> None:
 
 
 def apply_failed(state: Leasing, event: JobFailed) -> None:
-    queue.settle(state, queue.end(state, event.id, JobAct.EXHAUST, event.reason, event.ended_ms), None, 0)
+    last = state.queue.jobs[event.id].reason
+    job = queue.end(state, event.id, JobAct.EXHAUST, event.reason, event.ended_ms)
+    queue.settle(state, job, None, 0)
+    told = (job.max_fee, job.attempts, job.requeues, last, event.ended_ms)
+    state.touched["failed_job"][job.event] = FailedJob(job.event, job.id, job.kind, job.caller, *told)
 
 
 def end(state: Leasing, id_: LeaseId, act: LeaseAct, reason: str, at_ms: int) -> Lease:
-    """The lease's last step; the provider has room again."""
+    """The lease's last step; the provider has room again, and where the work was not done also its units (QUO-001)."""
     lease = state.leases.by_id[id_]
     state.leases.remove(lease)
     _step(lease, act)
     lease.reason, lease.ended_ms = reason, at_ms
     state.submissions.pop(id_, None)
+    if lease.units:
+        kind, is_done = state.queue.jobs[lease.job_id].kind, act is LeaseAct.COMPLETE
+        quota.release(state, lease.provider_id, kind, lease.units, lease.epoch, is_done=is_done)
     state.providers[lease.provider_id].leases -= 1
     _touch(state, lease)
     return lease
+
+
+def _deny(state: Leasing, provider_id: ProviderId, job: Job, event: LeaseClosed) -> None:
+    """LEA-006, RTY-003: passed over for this class for a while. What is over is forgotten in lots."""
+    denials = state.denials
+    if len(denials) >= FORGET_EVERY and len(denials) % FORGET_EVERY == 0:
+        for key in [key for key, until_ms in denials.items() if until_ms <= event.at_ms]:
+            del denials[key]
+    key = denial_key(provider_id, job_class(job.kind, job.requirements))
+    denials[key] = max(denials.get(key, 0), event.denied_until_ms)
 
 
 def forgive(state: Leasing, event: OwnershipTaken) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import chain
+from typing import Final
+
 from holdfast.core import retry
 from holdfast.core.event import Decided, Event
-from holdfast.core.job.record import LIVE, Job, ends_ms
+from holdfast.core.job.record import LIVE, Job
 from holdfast.core.lease.acts import (
     AckLease,
     DeclineLease,
@@ -18,13 +21,15 @@ from holdfast.core.lease.acts import (
     RenewLease,
 )
 from holdfast.core.lease.record import Lease, LeaseStatus, Leasing, is_live, lease_ms
+from holdfast.core.provider import health
 from holdfast.core.queue import decide as may_queue
 from holdfast.core.queue.acts import Cancel, JobCancelled
 from holdfast.core.queue.decide import job_of
 from holdfast.core.refusal import Refused
 from holdfast.core.values import LeaseId, ProviderId, TaskId
 
-ATTEMPTS_EXHAUSTED, TTL_OVER = "ATTEMPTS_EXHAUSTED", "TTL"
+ATTEMPTS_EXHAUSTED: Final = "ATTEMPTS_EXHAUSTED"
+TTL_OVER, RELATIVE_TTL_OVER, RESULT_TTL_OVER = "TTL", "RELATIVE_TTL", "RESULT_TTL"
 
 
 def ack(state: Leasing, command: AckLease, now_ms: int) -> Decided | Refused:
@@ -34,8 +39,6 @@ def ack(state: Leasing, command: AckLease, now_ms: int) -> Decided | Refused:
         return lease
     if lease.acked_ms is not None:
         return Decided((), since=lease.event)
-    if now_ms >= lease.ack_by_ms:
-        return Refused("LEA-003", f"lease {lease.id.hex()}: the time for its ACK is over", name="LeaseLost")
     return Decided((LeaseAcked(lease.id, now_ms),))
 
 
@@ -57,13 +60,14 @@ def renew(state: Leasing, command: RenewLease, now_ms: int) -> Decided | Refused
 
 
 def decline(state: Leasing, command: DeclineLease, now_ms: int) -> Decided | Refused:
-    """LEA-006: no failure; the job waits again at once."""
+    """LEA-006: no failure; the job waits again at once, and others have it before this one for a while."""
     if not command.reason.isprintable():
         return Refused("LEA-006", "reason: printable signs", name="InvalidParams")
     lease = held_by(state, command.id, command.provider_id, now_ms)
     if isinstance(lease, Refused):
         return lease
-    return Decided((LeaseClosed(lease.id, LeaseStatus.CANCELLED, command.reason[:64], now_ms, False, now_ms),))
+    told = (LeaseStatus.CANCELLED, command.reason[:64], now_ms, False, now_ms)
+    return Decided((LeaseClosed(lease.id, *told, _until(now_ms, state.policy.lease.decline_cooldown_ms)),))
 
 
 def fail(state: Leasing, command: FailLease, now_ms: int) -> Decided | Refused:
@@ -95,29 +99,45 @@ def held_by(state: Leasing, id_: LeaseId, provider_id: ProviderId, now_ms: int) 
         return Refused("PRV-003", f"lease {id_.hex()} is another provider's", name="Forbidden")
     if lease.submitted is not None:
         return Refused("RCV-001", f"lease {id_.hex()} waits for the verdict on what was handed in")
-    return lease
+    return why_not_held(state, lease, now_ms) or lease
+
+
+def why_not_held(state: Leasing, lease: Lease, now_ms: int) -> Refused | None:
+    """LEA-003, TTL-001: what is over is over when its time has come, not when somebody gets to end it."""
+    if lease.acked_ms is None and now_ms >= lease.ack_by_ms:
+        return Refused("LEA-003", f"lease {lease.id.hex()}: the time for its ACK is over", name="LeaseLost")
+    if why := why_over(state, state.queue.jobs[lease.job_id], now_ms):
+        says = f"lease {lease.id.hex()}: the time of its job is over ({why})"
+        return Refused("TTL-001", says, name="LeaseLost")
+    return None
 
 
 def reap(state: Leasing, command: Reap, now_ms: int) -> Decided | Refused:
     """LEA-003, LEA-005, TTL-001: what is over by now, in bounded lots; each job is looked at once."""
     events: list[Event] = []
     ended: set[bytes] = set()
-    for job_id in list(state.queue.agenda.upto(now_ms)):
-        job = state.queue.jobs.get(TaskId(job_id))
-        if job is not None and is_over(state, job, now_ms) and len(ended) < command.limit:
-            events += expired(state, job, now_ms)
-            ended.add(job.id)
-    for lease_id in list(state.leases.agenda.upto(now_ms)):
-        lease = state.leases.by_id.get(LeaseId(lease_id))
-        if lease is None or lease.submitted is not None or lease.job_id in ended or len(ended) >= command.limit:
-            continue
-        if why := _why_over(lease, now_ms):
-            events += failed(state, lease, *why, now_ms)
+    queue, leases = state.queue, state.leases
+    for job_id in chain(queue.agenda.upto(now_ms), queue.heights.upto(state.open_height - 1)):
+        if len(ended) == command.limit:
+            break
+        job = queue.jobs[TaskId(job_id)]
+        if job_id not in ended and (why := why_over(state, job, now_ms)):
+            events += expired(state, job, why, now_ms)
+            ended.add(job_id)
+    for lease_id in leases.agenda.upto(now_ms):
+        if len(ended) == command.limit:
+            break
+        lease = leases.by_id[LeaseId(lease_id)]
+        if lease.job_id not in ended and (cause := _why_lease_over(lease, now_ms)):
+            events += failed(state, lease, *cause, now_ms)
             ended.add(lease.job_id)
     return Decided(tuple(events), since=None if events else state.last_event)
 
 
-def _why_over(lease: Lease, now_ms: int) -> tuple[LeaseStatus, str] | None:
+def _why_lease_over(lease: Lease, now_ms: int) -> tuple[LeaseStatus, str] | None:
+    """RCV-001: what was handed in waits for its verdict, however long that takes."""
+    if lease.submitted is not None:
+        return None
     if not is_live(lease, now_ms):
         return LeaseStatus.EXPIRED, "LEASE_EXPIRED"
     if lease.acked_ms is None and now_ms >= lease.ack_by_ms:
@@ -126,28 +146,46 @@ def _why_over(lease: Lease, now_ms: int) -> tuple[LeaseStatus, str] | None:
 
 
 def failed(state: Leasing, lease: Lease, status: LeaseStatus, reason: str, now_ms: int) -> tuple[Event, ...]:
-    """RTY-001, RTY-002: the job waits and tries again, unless it has failed too often or its time would be over."""
-    job, policy = state.queue.jobs[lease.job_id], state.policy.retry
-    wait_ms = retry.delay_ms(job.kind, job.id, job.failures, policy)
-    closed = LeaseClosed(lease.id, status, reason, now_ms, True, now_ms + wait_ms)
-    if job.failures + 1 >= policy.failures_max:
-        return closed, JobFailed(job.id, ATTEMPTS_EXHAUSTED, now_ms)
-    if now_ms + wait_ms >= ends_ms(job):
-        return closed, JobExpired(job.id, TTL_OVER, now_ms)
-    return (closed,)
+    """RTY-001 … RTY-003: it counts against the provider; the job waits and tries again, unless it has failed too often
+    or its time would be over."""
+    job, policy = state.queue.jobs[lease.job_id], state.policy
+    wait_ms = retry.delay_ms(job.kind, job.id, job.failures, policy.retry)
+    deny_ms = policy.provider.lease_expired_deny_ms if reason == "LEASE_EXPIRED" else 0
+    closed = LeaseClosed(lease.id, status, reason, now_ms, True, now_ms + wait_ms, _until(now_ms, deny_ms))
+    blame = health.blamed(state, state.providers[lease.provider_id], reason, now_ms)
+    if job.failures + 1 >= policy.retry.failures_max:
+        return closed, *blame, JobFailed(job.id, ATTEMPTS_EXHAUSTED, now_ms)
+    if why := _why_ended(state, job, now_ms + wait_ms):
+        return closed, *blame, JobExpired(job.id, why, now_ms)
+    return closed, *blame
 
 
-def expired(state: Leasing, job: Job, now_ms: int) -> tuple[Event, ...]:
+def _until(now_ms: int, lasts_ms: int) -> int:
+    return now_ms + lasts_ms if lasts_ms else 0
+
+
+def expired(state: Leasing, job: Job, why: str, now_ms: int) -> tuple[Event, ...]:
     """TTL-001: whatever runs is cancelled without blame."""
     lease = state.leases.by_job.get(job.id)
-    over = JobExpired(job.id, TTL_OVER, now_ms)
+    over = JobExpired(job.id, why, now_ms)
     if lease is None:
         return (over,)
     return LeaseClosed(lease.id, LeaseStatus.CANCELLED, "JOB_EXPIRED", now_ms, False, now_ms), over
 
 
-def is_over(state: Leasing, job: Job, now_ms: int) -> bool:
-    """TTL-001: whether a job's time has ended; what was handed in freezes it until the verdict."""
+def why_over(state: Leasing, job: Job, now_ms: int) -> str | None:
+    """TTL-001: which of a live job's times has ended; what was handed in freezes them all until the verdict."""
     lease = state.leases.by_job.get(job.id)
-    is_frozen = lease is not None and lease.submitted is not None
-    return job.state in LIVE and now_ms >= ends_ms(job) and not is_frozen
+    if job.state not in LIVE or (lease is not None and lease.submitted is not None):
+        return None
+    return _why_ended(state, job, now_ms)
+
+
+def _why_ended(state: Leasing, job: Job, at_ms: int) -> str | None:
+    relative_ms = job.relative_expires_ms
+    checks = (
+        (at_ms >= job.expires_ms, TTL_OVER),
+        (relative_ms is not None and at_ms >= relative_ms, RELATIVE_TTL_OVER),
+        (0 < job.expires_height < state.open_height, RESULT_TTL_OVER),
+    )
+    return next((why for is_over, why in checks if is_over), None)

@@ -12,6 +12,7 @@ from holdfast.core.machine import Life
 from holdfast.core.policy import LeasePolicy
 from holdfast.core.provider.record import Registry
 from holdfast.core.queue.books import Admitting
+from holdfast.core.quota import Quota
 from holdfast.core.values import Digest, EventNo, Kind, LeaseId, ProviderId, TaskId
 
 
@@ -76,22 +77,36 @@ class Lease(msgspec.Struct, array_like=True, gc=False):
     submitted_ms: int | None = None
     reason: str = ""
     ended_ms: int | None = None
+    units: int = 0
+    """What it takes of the provider's quota while it lives, and for good once it is completed (QUO-001)."""
+    epoch: int = 0
+    """Whose quota that is."""
 
 
 class Leases(msgspec.Struct):
-    """Live leases by id and by job, and what comes due."""
+    """Live leases by id, by job and by provider, and what comes due."""
 
     by_id: dict[LeaseId, Lease] = {}
     by_job: dict[TaskId, Lease] = {}
+    by_provider: dict[ProviderId, dict[LeaseId, Lease]] = {}
     agenda: Agenda = msgspec.field(default_factory=Agenda)
 
     def add(self, lease: Lease) -> None:
         self.by_id[lease.id] = self.by_job[lease.job_id] = lease
+        self.by_provider.setdefault(lease.provider_id, {})[lease.id] = lease
         self.agenda.put(lease.id, due_ms(lease))
 
     def remove(self, lease: Lease) -> None:
         self.agenda.remove(lease.id, due_ms(lease))
         del self.by_id[lease.id], self.by_job[lease.job_id]
+        theirs = self.by_provider[lease.provider_id]
+        del theirs[lease.id]
+        if not theirs:
+            del self.by_provider[lease.provider_id]
+
+    def of(self, provider_id: ProviderId) -> list[Lease]:
+        """What this provider holds, in the order given."""
+        return list(self.by_provider.get(provider_id, {}).values())
 
 
 class Leasing(Admitting, Registry, Protocol):
@@ -102,6 +117,9 @@ class Leasing(Admitting, Registry, Protocol):
     """Proof envelopes that wait for their verdict."""
     assignments: int
     """Leases ever given."""
+    quotas: dict[ProviderId, Quota]
+    denials: dict[bytes, int]
+    """Until when a provider is passed over for a class of jobs (LEA-006)."""
 
 
 def due_ms(lease: Lease) -> int:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import sha3_256
-from itertools import count
+from itertools import chain, count
 from struct import Struct
-from typing import Final
+from typing import Final, TypeVar
 
 from holdfast.core.canon import H
 from holdfast.core.values import ChainId, Height, ProviderId, Seed
 
 MATCH_TAG: Final = "AICF|match"
+T = TypeVar("T")
 
 _WORDS: Final = 2**64
 _four_words = Struct(">4Q").unpack
@@ -43,12 +44,17 @@ def draws(seed: Seed) -> Callable[[int], int]:
 
 def shuffle(seed: Seed, providers: Iterable[ProviderId]) -> list[ProviderId]:
     """MAT-003: the providers sorted by id, then Fisher–Yates with the draws of the seed."""
-    order = sorted(providers)
+    return shuffled(seed, sorted(providers))
+
+
+def shuffled(seed: Seed, order: list[T]) -> list[T]:
+    """The same of what stands in the order of its ids already; in place."""
     n = len(order)
+    surely = _WORDS - n  # below that no `draw` of this shuffle skips a word, whatever its n
     if n < 2:
         return order
     for word in _words(seed):  # `draw(n)` written out: a tick shuffles ten thousand providers
-        if word < _WORDS - _WORDS % n:
+        if word < surely or word < _WORDS - _WORDS % n:
             j = word % n
             n -= 1
             order[n], order[j] = order[j], order[n]
@@ -61,5 +67,4 @@ def _words(seed: Seed) -> Iterator[int]:
     """Four words of each `H(MATCH_TAG, seed, counter)`, with the frames that never change written once (CAN-001)."""
     tag = MATCH_TAG.encode("ascii")
     stem = len(tag).to_bytes(4, "big") + tag + len(seed).to_bytes(4, "big") + seed + (8).to_bytes(4, "big")
-    for counter in count():
-        yield from _four_words(sha3_256(stem + counter.to_bytes(8, "big")).digest())
+    return chain.from_iterable(_four_words(sha3_256(stem + counter.to_bytes(8, "big")).digest()) for counter in count())

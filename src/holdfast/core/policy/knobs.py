@@ -64,7 +64,7 @@ class MatchOrder(StrEnum):
 
 
 class MatchPolicy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """How jobs meet providers; an interval, window or `interleave_every` of 0 is off."""
+    """How jobs meet providers; an interval, window or `interleave_every` of 0 is off, a weight of 0 is no limit."""
 
     order: MatchOrder = MatchOrder.SHUFFLE
     interleave_every: int = 20
@@ -73,6 +73,9 @@ class MatchPolicy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     min_health_ppm: int = 600_000
     requester_window_ms: int = 0
     requester_window_jobs_max: int = 0
+    requester_weight_free: int = 1
+    requester_weight_pro: int = 1
+    requester_weight_premium: int = 1
 
 
 class LeasePolicy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -136,6 +139,12 @@ class ProviderPolicy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     jail_minor_blocks: int = 300
     jail_major_blocks: int = 1_800
     jail_severe_blocks: int = 43_200
+    heartbeat_grace_ms: int = 30 * SECOND_MS
+    heartbeat_recovery_ppm: int = 50_000
+    provider_fail_decay_ppm: int = 20_000
+    offence_window_ms: int = DAY_MS
+    unstake_lock_blocks: int = 1_800
+    unstake_cooldown_ms: int = DAY_MS
 
 
 class ResultPolicy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -152,6 +161,7 @@ class ResultPolicy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     collect_rows_max: int = 5_000
     collect_bytes_max: int = 64 * MIB
     collect_ms_max: int = 50
+    collect_interval_ms: int = 10 * SECOND_MS
 
 
 class SpoolPolicy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -163,6 +173,16 @@ class SpoolPolicy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     channel_bytes_max: int = GIB
     reserve_bytes: int = 64 * KIB
     reopen_below_per_mille: int = 900
+
+
+class EvidencePolicy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """How long evidence is kept once its session is final (None is for ever), and what channels may take up."""
+
+    retain_days: int | None = None
+    prune_rows_max: int = 1_000
+    sessions_per_channel_max: int = 65_536
+    legacy_channels_max: int = 1_024
+    dead_letters_per_channel_max: int = 1_000
 
 
 class ReadBack(StrEnum):
@@ -217,6 +237,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     provider: ProviderPolicy = ProviderPolicy()
     result: ResultPolicy = ResultPolicy()
     spool: SpoolPolicy = SpoolPolicy()
+    evidence: EvidencePolicy = EvidencePolicy()
     archive: ArchivePolicy = ArchivePolicy()
     engine: EnginePolicy = EnginePolicy()
 

@@ -57,6 +57,9 @@ RANGES: Final = (
     ("match.min_health_ppm", 0, PPM),
     ("match.requester_window_ms", 0, YEAR_MS),
     ("match.requester_window_jobs_max", 0, BLOCKS),
+    ("match.requester_weight_free", 0, PPM),
+    ("match.requester_weight_pro", 0, PPM),
+    ("match.requester_weight_premium", 0, PPM),
     ("lease.ai_ms", 1, YEAR_MS),
     ("lease.quantum_ms", 1, YEAR_MS),
     ("lease.ack_timeout_ms", 1, DAY_MS),
@@ -95,6 +98,12 @@ RANGES: Final = (
     ("provider.jail_minor_blocks", 0, BLOCKS),
     ("provider.jail_major_blocks", 0, BLOCKS),
     ("provider.jail_severe_blocks", 0, BLOCKS),
+    ("provider.heartbeat_grace_ms", 0, DAY_MS),
+    ("provider.heartbeat_recovery_ppm", 1, PPM),
+    ("provider.provider_fail_decay_ppm", 0, PPM),
+    ("provider.offence_window_ms", 0, YEAR_MS),
+    ("provider.unstake_lock_blocks", 0, BLOCKS),
+    ("provider.unstake_cooldown_ms", 0, YEAR_MS),
     ("result.max_inline_bytes", 0, MIB),
     ("result.retain_hot_blocks", 0, BLOCKS),
     ("result.retain_warm_days", 0, CENTURY_DAYS),
@@ -104,12 +113,18 @@ RANGES: Final = (
     ("result.collect_rows_max", 1, PPM),
     ("result.collect_bytes_max", 1, GIB),
     ("result.collect_ms_max", 1, 60 * SECOND_MS),
+    ("result.collect_interval_ms", 1, DAY_MS),
     ("spool.flush_interval_ms", 1, 60 * SECOND_MS),
     ("spool.flush_records_max", 1, PPM),
     ("spool.queue_records_max", 1, 100 * PPM),
     ("spool.channel_bytes_max", MIB, 1_024 * 1_024 * GIB),
     ("spool.reserve_bytes", 4 * KIB, 64 * MIB),
     ("spool.reopen_below_per_mille", 1, 999),
+    ("evidence.retain_days", 0, CENTURY_DAYS),
+    ("evidence.prune_rows_max", 1, 1_000),
+    ("evidence.sessions_per_channel_max", 1, 100 * PPM),
+    ("evidence.legacy_channels_max", 0, PPM),
+    ("evidence.dead_letters_per_channel_max", 1, PPM),
     ("archive.retain_blocks", 0, BLOCKS),
     ("archive.uploads_at_once_max", 1, 1_000),
     ("archive.retry_base_ms", 1, DAY_MS),
@@ -185,7 +200,7 @@ def _out_of_range(policy: Policy) -> Iterator[Fault]:
             yield Fault(path, f"{value} is not within {low} … {high}", f"set it to {min(max(value, low), high)}")
 
 
-OPTIONAL: Final = frozenset({"result.audit_window_days"})
+OPTIONAL: Final = frozenset({"evidence.retain_days", "result.audit_window_days"})
 """Knobs that may be None, which is no limit."""
 
 

@@ -12,6 +12,7 @@ from holdfast.core.refusal import Refused
 from holdfast.core.values import Digest, Height, LeaseId, ProviderId, TaskId
 
 PROOF_TAG: Final = "holdfast.proof.v1"
+LINK_TAG: Final = "holdfast.link.v1"
 NULLIFIER: Final = Domain("animica.proof.nullifier", (1,))
 
 
@@ -35,6 +36,11 @@ def nullifier(type: ProofType, window: int, body: object) -> Digest:
 def packed_nullifier(type: int, window: int, body: bytes) -> Digest:
     """The same of a body that is canonical bytes already."""
     return NULLIFIER.make(int(type), window, body)
+
+
+def link_of(envelope: Envelope) -> bytes:
+    """What a proof says, whatever its window: for one task it is equal exactly where the nullifier is (RES-001)."""
+    return H(LINK_TAG, envelope.type, envelope.body)
 
 
 class Envelope(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -1,6 +1,6 @@
-"""Providers (PRV-001 … PRV-003): who may take work, what they put at stake, how they are.
+"""Providers (PRV-001 … PRV-004): who may take work, what they put at stake, how they are, what offences cost.
 
-Read: record, acts, decide, apply.
+Read: record, ward, acts, steps, health, decide, moves, sla, apply.
 """
 
 from holdfast.core.provider.record import provider_id

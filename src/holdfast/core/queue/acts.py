@@ -73,6 +73,8 @@ class JobAdmitted(Event, frozen=True, tag=50):
     idempotency: bytes = b""
     asked: bytes = b""
     remembered_until_ms: int = 0
+    expires_height: Height = Height(0)
+    """The last block in which a proof can be accepted (TTL-001); 0: only time ends the job."""
 
 
 class JobCancelled(Event, frozen=True, tag=51):

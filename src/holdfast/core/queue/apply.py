@@ -7,12 +7,12 @@ from typing import Final
 
 from holdfast.core.escrow import apply as money
 from holdfast.core.escrow.books import HoldAct
-from holdfast.core.job.record import JOB_LIFE, LIVE, Job, JobAct, JobState, Spec, ends_ms
+from holdfast.core.job.record import JOB_LIFE, LIVE, Job, JobAct, JobState, Spec, hold_of, requeues_of, task_of
 from holdfast.core.machine import step, why_not_step
 from holdfast.core.queue.acts import FeeRaised, JobAdmitted, JobCancelled, enqueue_key, job_key
 from holdfast.core.queue.books import Admitting, Queue, Remembered
 from holdfast.core.refusal import Corrupt
-from holdfast.core.values import AccountId, Amount, HoldId, TaskId
+from holdfast.core.values import AccountId, Amount, EventNo, HoldId, TaskId
 
 FORGET_EVERY: Final = 256
 """Looking for keys that count no longer walks over those deleted last time, so it is not done for each job."""
@@ -39,12 +39,13 @@ def apply_admitted(state: Admitting, event: JobAdmitted) -> None:
         event.expires_ms,
         event.requirements,
         event.proof,
+        expires_height=event.expires_height,
     )
     money.hold_for(state, HoldId(event.id), event.caller, event.max_fee)
     state.queue.jobs[event.id] = state.touched["job"][number] = job
     state.queue.count(job, 1)
     state.queue.line.add(job)
-    state.queue.agenda.put(job.id, ends_ms(job))
+    state.queue.note_ends(job)
     if payload.inline is not None:
         state.touched["spec"][number] = Spec(number, payload.inline)
     state.claims.add(enqueue_key(event), number, event)
@@ -70,7 +71,7 @@ def apply_cancelled(state: Admitting, event: JobCancelled) -> None:
 
 def apply_fee_raised(state: Admitting, event: FeeRaised) -> None:
     job = state.queue.jobs[event.id]
-    money.raise_hold(state, HoldId(job.id), event.max_fee - job.max_fee)
+    money.raise_hold(state, hold_of(job), event.max_fee - job.max_fee)
     is_waiting = job.state is JobState.QUEUED
     if is_waiting:
         state.queue.line.remove(job)
@@ -106,21 +107,44 @@ def move(state: Admitting, job: Job, act: JobAct) -> None:
 def _count(queue: Queue, job: Job) -> None:
     if job.state in LIVE:
         queue.count(job, 1)
-        queue.agenda.put(job.id, ends_ms(job))
+        queue.note_ends(job)
     else:
         queue.count(job, -1)
-        queue.agenda.remove(job.id, ends_ms(job))
+        queue.drop_ends(job)
 
 
 def settle(state: Admitting, job: Job, payee: AccountId | None, charged: int) -> None:
     """The money of a job that ended, in the open block; a reorg takes it back and does it again."""
     height = state.open_height
     act = HoldAct.REFUND if payee is None else HoldAct.CHARGE
-    money.settle_for(state, HoldId(job.id), act, height, payee, Amount(charged))
+    money.settle_for(state, hold_of(job), act, height, payee, Amount(charged))
     job.charged, job.payee, job.settled_height = charged, payee, height
     state.touched["job"][job.event] = job
 
 
+def refund_again(state: Admitting, id_: TaskId, number: EventNo) -> None:
+    """CHN-004: what the end at this event gave back is given back in the block that is open now.
+
+    A job that was put back since (RTY-001) has another reservation by now; this end was of an earlier one.
+    """
+    job = state.queue.jobs[id_]
+    later = sum(put_back > number for put_back in state.requeued.get(id_, ()))
+    if not later:
+        settle(state, job, None, 0)
+    else:
+        earlier = hold_of(job, job.requeues - later)
+        money.settle_for(state, earlier, HoldAct.REFUND, state.open_height, None, Amount(0))
+
+
 def forget(state: Admitting, id_: HoldId) -> None:
-    """The money of this job is final: history has it."""
-    state.queue.jobs.pop(TaskId(id_), None)
+    """The money of this job is final: history has it. Of a job that was put back, an earlier refund may be."""
+    job = state.queue.jobs.get(task_of(id_))
+    if job is None:
+        return
+    if hold_of(job) == id_:
+        del state.queue.jobs[job.id]
+    elif job.id in state.requeued:
+        left = job.requeues - requeues_of(id_) - 1
+        state.requeued[job.id] = state.requeued[job.id][-left:] if left else []
+        if not left:
+            del state.requeued[job.id]

@@ -9,11 +9,11 @@ import msgspec
 from holdfast.core.agenda import Agenda
 from holdfast.core.claim import Claims
 from holdfast.core.escrow.books import Ledger
-from holdfast.core.job.record import LIVE, Job, JobState, ends_ms
+from holdfast.core.job.record import LIVE, Job, JobState, ends_ms, hold_of
 from holdfast.core.policy import Policy
-from holdfast.core.queue.line import Line
+from holdfast.core.queue.line import Line, made
 from holdfast.core.touch import Touched
-from holdfast.core.values import AccountId, EventNo, Height, HoldId, TaskId
+from holdfast.core.values import AccountId, EventNo, Height, TaskId
 
 
 class Remembered(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -38,6 +38,8 @@ class Queue(msgspec.Struct):
     line: Line = msgspec.field(default_factory=Line)
     agenda: Agenda = msgspec.field(default_factory=Agenda)
     """When live jobs end by themselves (TTL-001)."""
+    heights: Agenda = msgspec.field(default_factory=lambda: Agenda(width=1))
+    """After which block they do."""
 
     def count(self, job: Job, by: int) -> None:
         self.depth += by
@@ -47,6 +49,16 @@ class Queue(msgspec.Struct):
         else:
             del self.in_flight[job.caller]
 
+    def note_ends(self, job: Job) -> None:
+        """Whichever of its ends comes first, it is noticed."""
+        self.agenda.put(job.id, ends_ms(job))
+        if job.expires_height:
+            self.heights.put(job.id, job.expires_height)
+
+    def drop_ends(self, job: Job) -> None:
+        self.agenda.remove(job.id, ends_ms(job))
+        self.heights.remove(job.id, job.expires_height)
+
 
 def counted(jobs: dict[TaskId, Job]) -> Queue:
     """A queue with its counters and its order made anew from the jobs."""
@@ -54,9 +66,8 @@ def counted(jobs: dict[TaskId, Job]) -> Queue:
     for job in jobs.values():
         if job.state in LIVE:
             queue.count(job, 1)
-            queue.agenda.put(job.id, ends_ms(job))
-        if job.state is JobState.QUEUED:
-            queue.line.add(job)
+            queue.note_ends(job)
+    queue.line = made(job for job in jobs.values() if job.state is JobState.QUEUED)
     return queue
 
 
@@ -69,6 +80,8 @@ class Admitting(Protocol):
     claims: Claims
     touched: Touched
     last_event: EventNo
+    requeued: dict[TaskId, list[EventNo]]
+    """When jobs were put back whose earlier refunds a reorg could still move (RTY-001)."""
 
     @property
     def open_height(self) -> Height: ...
@@ -98,5 +111,5 @@ def _queued(queue: Queue) -> list[bytes]:
 
 
 def _is_reserved(job: Job, ledger: Ledger) -> bool:
-    hold = ledger.holds.get(HoldId(job.id))
+    hold = ledger.holds.get(hold_of(job))
     return hold is not None and (hold.amount, hold.status, hold.owner) == (job.max_fee, "HELD", job.caller)

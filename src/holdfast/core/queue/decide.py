@@ -71,7 +71,7 @@ def enqueue(state: Admitting, command: Enqueue, now_ms: int) -> Decided | Refuse
     """JOB-005, JOB-006: a receipt or nothing at all."""
     if first := _known_before(state, command, now_ms):
         return first
-    if no := _why_not_room(state, command.caller) or _why_not_paid(state, command.caller, command.max_fee):
+    if no := why_not_room(state, command.caller) or why_not_paid(state, command.caller, command.max_fee):
         return no
     policy = state.policy
     payload, attachments = enclose(command.payload, policy.engine.inline_payload_bytes_max)
@@ -95,6 +95,7 @@ def enqueue(state: Admitting, command: Enqueue, now_ms: int) -> Decided | Refuse
         command.idempotency,
         command.asked,
         now_ms + policy.admission.idempotency_ms if command.idempotency else 0,
+        expires_height(state),
     )
     return Decided((event,), attachments)
 
@@ -102,6 +103,11 @@ def enqueue(state: Admitting, command: Enqueue, now_ms: int) -> Decided | Refuse
 def _task_id(state: Admitting, command: Enqueue) -> TaskId:
     chain_id, height = ChainId(state.policy.chain_id), Height(state.open_height)
     return packed_task_id(chain_id, height, command.tx_hash, command.caller.encode(), command.payload)
+
+
+def expires_height(state: Admitting) -> Height:
+    """TTL-001: the last height at which a proof of a job that is taken in now can be accepted."""
+    return Height(state.open_height + state.policy.result.result_ttl_blocks)
 
 
 def ttl_ms(policy: Policy, kind: Kind) -> int:
@@ -122,7 +128,7 @@ def _known_before(state: Admitting, command: Enqueue, now_ms: int) -> Decided | 
     return Refused("JOB-002", f"this idempotency key was used for event {known.event}", hint, "IdReused")
 
 
-def _why_not_room(state: Admitting, caller: AccountId) -> Refused | None:
+def why_not_room(state: Admitting, caller: AccountId) -> Refused | None:
     """JOB-005: the fuller the queue beyond 80 %, the fewer jobs one requester may have in it."""
     policy, depth = state.policy.admission, state.queue.depth
     if depth >= policy.queue_depth_max:
@@ -147,7 +153,7 @@ def in_flight_max(policy: AdmissionPolicy, depth: int) -> int:
     return max(1, most * (full - depth) // max(1, full - threshold))
 
 
-def _why_not_paid(state: Admitting, owner: AccountId, amount: int) -> Refused | None:
+def why_not_paid(state: Admitting, owner: AccountId, amount: int) -> Refused | None:
     account = state.ledger.accounts.get(owner)
     available = account.available if account is not None else 0
     if available >= amount:
@@ -177,7 +183,7 @@ def raise_fee(state: Admitting, command: RaiseFee, _now_ms: int) -> Decided | Re
         return Decided((), since=job.event)
     if not job.max_fee < command.max_fee <= AMOUNT_MAX:
         return Refused("JOB-008", f"{command.max_fee} is not above the {job.max_fee} offered")
-    if no := _why_not_paid(state, job.caller, command.max_fee - job.max_fee):
+    if no := why_not_paid(state, job.caller, command.max_fee - job.max_fee):
         return no
     rank = priority.key(command.max_fee, job.size_bytes, job.tier, job.enqueue_ms, state.policy.priority)
     return Decided((FeeRaised(job.id, command.max_fee, rank),))

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from holdfast.core.chain.acts import BlockUndone
 from holdfast.core.chain.apply import add_result
-from holdfast.core.chain.blocks import Tx
+from holdfast.core.chain.blocks import Tx, TxKind
 from holdfast.core.job.record import JobAct
 from holdfast.core.lease import apply as lease
 from holdfast.core.lease.record import LeaseAct
-from holdfast.core.proof.decide import CompletionIgnored, ProofAccepted, nullifier_key
+from holdfast.core.proof.acts import (
+    CompletionIgnored,
+    ProofAccepted,
+    ProofRefused,
+    TaskLinked,
+    Verdict,
+    equivocation_key,
+    link_key,
+    nullifier_key,
+)
 from holdfast.core.provider.apply import touch
 from holdfast.core.queue import apply as queue
+from holdfast.core.result import consume
 from holdfast.core.result.record import Leaf, Resolving, Result, ResultStatus, leaf_of
 from holdfast.core.values import Height, TaskId
 
@@ -23,6 +34,8 @@ def apply_accepted(state: Resolving, event: ProofAccepted) -> None:
     provider.failures_in_row = 0
     touch(state, provider)
     state.claims.add(nullifier_key(event), state.last_event, event)
+    if event.link:
+        state.claims.add(link_key(event.task_id), state.last_event, TaskLinked(event.task_id, event.link))
     digests = (event.nullifier, event.digest, event.size)
     state.results[event.task_id] = Result(
         state.last_event,
@@ -31,7 +44,7 @@ def apply_accepted(state: Resolving, event: ProofAccepted) -> None:
         Height(0),
         *digests,
         "",
-        None,
+        event.da_commitment,
         event.expires_at,
         -1,
         event.provider_id,
@@ -39,6 +52,9 @@ def apply_accepted(state: Resolving, event: ProofAccepted) -> None:
         event.charged,
         event.method,
         event.reasons,
+        event.caller,
+        event.kind,
+        event.earliest,
     )
     resolve(state, event.task_id)
 
@@ -53,14 +69,25 @@ def resolve(state: Resolving, task_id: TaskId) -> None:
     add_result(state, raw)
     state.touched["leaf"][result.leaf_index] = Leaf(result.leaf_index, result.height_resolved, raw)
     state.touched["result"][result.event] = result
+    count(state, "resolved", job.kind.value)
 
 
-def unlink(state: Resolving, height: Height) -> None:
-    """RES-006: what was resolved in this block is not any more; its proof waits for the next one."""
-    for result in state.results.values():
-        if result.height_resolved == height:
+def count(state: Resolving, what: str, kind: str) -> None:
+    """OBS-001: how often, for whoever watches; it decides nothing."""
+    state.counts[what, kind] = state.counts.get((what, kind), 0) + 1
+
+
+def unlink(state: Resolving, event: BlockUndone) -> None:
+    """RES-006: what was resolved or consumed in this block is not any more; its transactions wait for the next one."""
+    chain, height = state.chain, event.height
+    for tx in chain.recent[height].txs if event.hash else chain.open.txs:
+        if tx.kind is TxKind.CONSUMPTION:
+            consume.unmark(state, tx, height)
+        elif tx.kind is TxKind.PROOF:
+            result = state.results[TaskId(tx.subject)]
             result.status, result.height_resolved, result.leaf_index = ResultStatus.UNLINKED, Height(0), -1
             state.touched["result"][result.event] = result
+            count(state, "rolled_back", "")
 
 
 def resolve_again(state: Resolving, tx: Tx) -> None:
@@ -69,10 +96,26 @@ def resolve_again(state: Resolving, tx: Tx) -> None:
 
 
 def let_final_go(state: Resolving, height: Height) -> None:
-    """What can never be taken back is history: its row has it."""
-    for task_id in [id_ for id_, each in state.results.items() if 0 < each.height_resolved <= height]:
-        del state.results[task_id]
+    """What can never be taken back is history: its row has it. The blocks know what is in them; nothing is searched."""
+    chain = state.chain
+    final = [(each, recent.txs) for each, recent in chain.recent.items() if each <= height]
+    if state.open_height <= height:  # said by hand, before the block is sealed
+        final.append((state.open_height, chain.open.txs))
+    for each, txs in final:
+        for tx in txs:
+            if tx.kind is TxKind.PROOF:
+                state.results.pop(TaskId(tx.subject), None)
+            elif tx.kind is TxKind.CONSUMPTION:
+                consume.let_go(state, tx, each)
 
 
-def apply_ignored(_: Resolving, __: CompletionIgnored) -> None:
-    """It is in the journal: that is all it should be."""
+def apply_refused(state: Resolving, event: ProofRefused) -> None:
+    """PRF-002: the verdict is kept with its reasons."""
+    number, names = state.last_event, (event.task_id, event.lease_id, event.provider_id, event.method, event.digest)
+    state.touched["verdict"][number] = Verdict(number, *names, event.verdict, event.reasons, event.at_ms)
+
+
+def apply_ignored(state: Resolving, event: CompletionIgnored) -> None:
+    """It is in the journal; what it cost is an event of its own, and costs once."""
+    if event.is_sentenced:
+        state.claims.add(equivocation_key(event.lease_id), state.last_event, event)

@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
-from holdfast.core.job.record import Job, JobState
+from typing import Final
+
+from holdfast.core.job.record import Job, JobState, earliest_read_height
 from holdfast.core.refusal import Refused
 from holdfast.core.result.record import Result, ResultStatus
 from holdfast.core.values import Height
 
+ENDED: Final = frozenset({JobState.EXPIRED, JobState.FAILED, JobState.CANCELLED})
+"""A job that is one of these has no result and never will."""
 
-def why_not_readable(job: Job, result: Result | None, open_height: Height) -> Refused | None:
+
+def why_not_readable(job: Job | None, result: Result | None, open_height: Height) -> Refused | None:
     """RES-002: resolved in block B, readable from B + 1; a call runs at the open height."""
-    if job.state in (JobState.EXPIRED, JobState.FAILED, JobState.CANCELLED):
-        return Refused("RES-007", f"job {job.id.hex()} ended without a result: {job.reason}", name="Expired")
     if result is None or result.status is ResultStatus.UNLINKED:
-        return Refused("RES-002", f"job {job.id.hex()} is {job.state}", "ask again later", "NoResultYet")
+        return _why_no_result(job)
     if result.height_resolved >= open_height:
         says = f"resolved in block {result.height_resolved}, which is open"
         return Refused("RES-002", says, f"readable from {result.height_resolved + 1} on", "NoResultYet")
-    return None
+    return why_not_yet(result.earliest or (earliest_read_height(job) if job is not None else Height(0)), open_height)
+
+
+def _why_no_result(job: Job | None) -> Refused:
+    if job is None:
+        return Refused("RES-007", "there is no such job, and no result of it", name="NotFound")
+    if job.state in ENDED:
+        hint = "its money went back"
+        return Refused("RES-007", f"job {job.id.hex()} ended without a result: {job.reason}", hint, "Expired")
+    return Refused("RES-002", f"job {job.id.hex()} is {job.state}", "ask again later", "NoResultYet")
+
+
+def why_not_yet(earliest: Height, open_height: Height) -> Refused | None:
+    """RES-002: not before the height that the receipt promised, even where a reorg brought the head below it."""
+    if open_height >= earliest:
+        return None
+    says = f"the receipt allows reading from height {earliest} on, this is {open_height}"
+    return Refused("RES-002", says, f"readable from {earliest} on", "NoResultYet")

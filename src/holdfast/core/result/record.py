@@ -10,16 +10,20 @@ import msgspec
 from holdfast.core.canon import canonical
 from holdfast.core.chain.blocks import Linked
 from holdfast.core.lease.record import Leasing
-from holdfast.core.values import AccountId, Digest, EventNo, Height, ProviderId, TaskId
+from holdfast.core.values import AccountId, Digest, EventNo, Height, Kind, ProviderId, TaskId
 
 
 class ResultStatus(StrEnum):
-    """Where a result is; PENDING and EXPIRED are views of the job."""
+    """Where a result is (RES-003). A record is UNLINKED or RESOLVED; the others are what is shown of it."""
 
     UNLINKED = "UNLINKED"
     """Its block was taken back; the proof waits for the next one."""
     RESOLVED = "RESOLVED"
     CONSUMED = "CONSUMED"
+    """There is a consumption of it, which is a record of its own."""
+    PENDING = "PENDING"
+    EXPIRED = "EXPIRED"
+    """Both are views of a job without a result."""
 
 
 class Result(msgspec.Struct, array_like=True, gc=False):
@@ -41,6 +45,26 @@ class Result(msgspec.Struct, array_like=True, gc=False):
     charged: int
     method: str
     reasons: str
+    caller: AccountId = AccountId("")
+    """Of its job, which may have left its row before the result does; empty in results of the first version."""
+    kind: str = ""
+    earliest: Height = Height(0)
+    """Where the receipt allows reading (RES-002)."""
+
+
+class Consumption(msgspec.Struct, array_like=True, gc=False):
+    """That a result was used (RES-005); a row of the table `consumption`, whose key is that of the result's row."""
+
+    result: EventNo
+    event: EventNo
+    task_id: TaskId
+    caller: AccountId
+    kind: Kind
+    tx_hash: Digest
+    earliest: Height
+    """The receipt's earliest height: a reorg may bring the head below it."""
+    height: Height
+    """Of the block it is in; 0 where a reorg has taken it back."""
 
 
 class Leaf(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -55,6 +79,10 @@ class Resolving(Linked, Leasing, Protocol):
     """What this station needs of the state."""
 
     results: dict[TaskId, Result]
+    consumptions: dict[TaskId, Consumption]
+    """Those that a reorg could still take back."""
+    counts: dict[tuple[str, str], int]
+    """How often what happened, by kind: for whoever watches."""
 
 
 def leaf_of(result: Result) -> bytes:

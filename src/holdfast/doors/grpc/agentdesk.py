@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 import grpc
 
+from holdfast.core.provider.record import holder_of, why_not_key
 from holdfast.core.refusal import Refused, Unavailable
 from holdfast.core.values import ProviderId
+from holdfast.doors.attesting import BUILT_IN, Attestor
 from holdfast.doors.desk import Desk
 from holdfast.doors.grpc.handling import Context
 from holdfast.engine.loop import Engine
@@ -30,8 +32,11 @@ T = TypeVar("T")
 class AgentDesk:
     """One for all services of agents at one door. It belongs to one event loop."""
 
-    def __init__(self, desk: Desk, engine: Engine, blobs: Blobs, verify: Verify) -> None:
+    def __init__(
+        self, desk: Desk, engine: Engine, blobs: Blobs, verify: Verify, attestors: Mapping[str, Attestor] = BUILT_IN
+    ) -> None:
         self.desk, self.engine, self.blobs, self.verify = desk, engine, blobs, verify
+        self.attestors = attestors
         self._pool = ThreadPoolExecutor(POOL_THREADS, thread_name_prefix="signatures")
         self._closing: asyncio.Event | None = None
         self._open: dict[object, Callable[[], None]] = {}
@@ -48,10 +53,14 @@ class AgentDesk:
         return await asyncio.get_running_loop().run_in_executor(self._pool, work, *args)
 
     async def why_not_signed(self, public: bytes, message: bytes, signature: bytes) -> Refused | None:
-        """PRV-003: what an agent says, its key has signed."""
+        """PRV-003: what an agent says, its key has signed, and it is still its key."""
         if await self.in_pool(self.verify, public, message, signature):
-            return None
+            return why_not_key(self.engine.state, self.holder(public), public)
         return Refused("PRV-003", "the signature does not fit", "sign with the provider's key", "Unauthorized")
+
+    def holder(self, public: bytes) -> ProviderId:
+        """Whose key this is; one that changed its key is who it was (PRV-003)."""
+        return holder_of(self.engine.state, public)
 
     # ------------------------------------------------------------------------------------ closing
 

@@ -23,6 +23,8 @@ from holdfast.doors.grpc.handling import (
 )
 
 NAME, RULE, HINT = "holdfast-name", "holdfast-rule", "holdfast-hint"
+ABOUT: Final = "holdfast-about-"
+"""Each fact of a refusal is a trailer of its own."""
 TRAILER_BYTES_MAX: Final = 600
 SAYS_BYTES_MAX: Final = 1_200
 """Encoded they are at most three times as long, and together below the 8 KiB that clients take."""
@@ -81,7 +83,8 @@ async def _tell(context: Context, no: Refused | Exception) -> Any:
 
 def trailers_of(problem: Problem) -> tuple[tuple[str, str], ...]:
     """Metadata is printable ASCII: everything else, and the percent sign, is percent-encoded UTF-8."""
-    pairs = ((NAME, problem.name), (RULE, problem.rule), (HINT, problem.hint))
+    about = ((ABOUT + name.replace("_", "-"), value) for name, value in problem.about)
+    pairs = ((NAME, problem.name), (RULE, problem.rule), (HINT, problem.hint), *about)
     return tuple((key, quote(_short(value, TRAILER_BYTES_MAX), safe=_PRINTABLE)) for key, value in pairs if value)
 
 

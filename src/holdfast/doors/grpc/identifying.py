@@ -58,7 +58,7 @@ class Identifying(Interceptor):
     def _identified(self, body: Body) -> Body:
         async def identified(request: Any, context: Context) -> Any:
             token = _token_in(context)
-            who = token if isinstance(token, Refused) else await self._identify(token, _certificate_of(context))
+            who = token if isinstance(token, Refused) else await self._identify(token, certificate_of(context))
             if isinstance(who, Refused):
                 raise TurnedAway(who)
             _caller.set(who)
@@ -78,7 +78,8 @@ def _token_in(context: Context) -> str | Refused | None:
     )
 
 
-def _certificate_of(context: Context) -> PeerCertificate | None:
+def certificate_of(context: Context) -> PeerCertificate | None:
+    """What the client has shown in the handshake, None where it was not asked to."""
     shown = {key: b"".join(values) for key, values in context.auth_context().items()}
     pem = shown.get("x509_pem_cert")
     if not pem:

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from holdfast.core.lease.decide import held_by
-from holdfast.core.provider.record import provider_id
 from holdfast.core.refusal import Refused
 from holdfast.core.state import State
 from holdfast.core.values import Digest, LeaseId
@@ -49,7 +48,7 @@ async def _why_not_taken(at: AgentDesk, header: pb.OutputHeader) -> Refused | No
     signed = acts.to_sign_output(header.lease_id, header.digest, header.size)
     if no := await at.why_not_signed(header.public, signed, header.signature):
         return no
-    lease_id, holder, now_ms = LeaseId(header.lease_id), provider_id(header.public), at.engine.now_ms()
+    lease_id, holder, now_ms = LeaseId(header.lease_id), at.holder(header.public), at.engine.now_ms()
 
     def why_not(state: State) -> Refused | None:
         found = held_by(state, lease_id, holder, now_ms)

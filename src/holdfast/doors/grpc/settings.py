@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -14,6 +15,16 @@ from holdfast.doors.loopback import is_loopback
 _Ms = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 _Count = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 _File = Annotated[str, msgspec.Meta(min_length=1)]
+
+
+class LegacyEvidence(StrEnum):
+    """Who may send evidence as v0.1 speaks it, which knows no keys (EVD-009)."""
+
+    OFF = "off"
+    MTLS = "mtls"
+    """Whose certificate bears the name of the channel's owner."""
+    OPEN = "open"
+    """Everybody who can connect."""
 
 
 class GrpcSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +55,7 @@ class GrpcSettings(msgspec.Struct, frozen=True, kw_only=True):
     """After this age a client is asked to connect anew, which spreads clients over nodes."""
     drain_ms: int = 5_000
     """How long calls that run may go on when the door closes or a connection has reached its age."""
+    legacy_evidence: LegacyEvidence = LegacyEvidence.OFF
 
 
 LEAVES: Final[Mapping[str, Any]] = {
@@ -62,6 +74,7 @@ LEAVES: Final[Mapping[str, Any]] = {
     "keepalive_answer_ms": _Ms,
     "connection_age_ms": _Ms,
     "drain_ms": _Ms,
+    "legacy_evidence": LegacyEvidence,
 }
 """What can be set, by name."""
 
@@ -71,6 +84,8 @@ def why_not_open(settings: GrpcSettings) -> Refused | None:
     if (settings.certificate is None) != (settings.key is None):
         missing = "key" if settings.key is None else "certificate"
         return Refused("SEC-001", f"{missing}: missing", "a certificate and its key are set together")
+    if settings.legacy_evidence is LegacyEvidence.MTLS and settings.client_ca is None:
+        return Refused("EVD-009", "legacy_evidence: mtls without client_ca", "name who signs the senders' certificates")
     if settings.certificate is not None or is_loopback(settings.host):
         if settings.client_ca is not None and settings.certificate is None:
             return Refused("SEC-001", "client_ca: set without a certificate", "client certificates need TLS")

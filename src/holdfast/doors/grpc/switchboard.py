@@ -15,8 +15,7 @@ import structlog
 from holdfast.core.event import Event
 from holdfast.core.lease.acts import JobAssigned, LeaseClosed
 from holdfast.core.lease.record import Lease
-from holdfast.core.proof.decide import ProofAccepted
-from holdfast.core.provider.record import provider_id
+from holdfast.core.proof.acts import ProofAccepted
 from holdfast.core.refusal import Refused, Unavailable
 from holdfast.core.state import State
 from holdfast.core.values import EventNo, LeaseId, ProviderId
@@ -40,8 +39,8 @@ class Over(msgspec.Struct, frozen=True):
 class Seat:
     """One connected agent: what is to be told it, in order."""
 
-    def __init__(self, public: bytes) -> None:
-        self.public, self.provider_id = public, provider_id(public)
+    def __init__(self, public: bytes, id_: ProviderId) -> None:
+        self.public, self.provider_id = public, id_
         self.waiting: asyncio.Queue[Any] = asyncio.Queue()
         """`Recorded` events, messages, and at last `Over`."""
         self.leases: set[LeaseId] = set()
@@ -96,13 +95,9 @@ class Switchboard:
         """What is now: everything after it comes as an event, nothing twice and nothing never."""
         seat.since = state.last_event
         found: list[Lease] = []
-        provider = state.providers.get(seat.provider_id)
-        for lease in state.leases.by_id.values():
-            if provider is None or len(found) >= provider.leases:
-                break  # most have none: nobody is looked for in vain
-            if lease.provider_id == seat.provider_id:
-                found.append(msgspec.structs.replace(lease))
-                self._hold(seat, lease.id)
+        for lease in state.leases.of(seat.provider_id):
+            found.append(msgspec.structs.replace(lease))
+            self._hold(seat, lease.id)
         return found
 
     def _hold(self, seat: Seat, lease_id: LeaseId) -> None:

@@ -15,7 +15,7 @@ from holdfast.core import law
 from holdfast.core.job.record import Job
 from holdfast.core.lease.acts import AckLease, DeclineLease, JobAssigned, LeaseClosed, RenewLease
 from holdfast.core.lease.record import Lease
-from holdfast.core.proof.decide import ProofAccepted
+from holdfast.core.proof.acts import ProofAccepted
 from holdfast.core.provider.acts import Beat
 from holdfast.core.refusal import Refused
 from holdfast.core.values import LeaseId, ProviderId
@@ -37,7 +37,7 @@ _COMMANDS: Final[dict[str, Callable[[acts.Act, ProviderId], law.Command]]] = {
     "ack": lambda act, by: AckLease(LeaseId(act.lease_id), by),
     "renew": lambda act, by: RenewLease(LeaseId(act.lease_id), by, act.renewal),
     "decline": lambda act, by: DeclineLease(LeaseId(act.lease_id), by, act.reason or "DECLINED"),
-    "beat": lambda act, by: Beat(by, act.slots),
+    "beat": lambda act, by: Beat(by, act.slots, act.load, act.versions, act.support),
 }
 
 
@@ -69,7 +69,7 @@ class WorkDesk:
         request = await first_of(context)
         if request is None or request.WhichOneof("message") != "open":
             return Refused("PRV-003", "a stream of work begins with Open", "answer the challenge", "InvalidRequest")
-        seat = Seat(request.open.public)
+        seat = Seat(request.open.public, self._at.holder(request.open.public))
         signed = acts.to_sign_open(nonce, seat.provider_id)
         if no := await self._at.why_not_signed(seat.public, signed, request.open.signature):
             return no

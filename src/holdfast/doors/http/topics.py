@@ -9,16 +9,22 @@ import msgspec
 
 from holdfast.core import law
 from holdfast.core.event import Event
+from holdfast.core.proof.acts import ProofAccepted
 from holdfast.core.refusal import Refused
+from holdfast.core.result.acts import ResultConsumed
 from holdfast.core.values import AccountId
 from holdfast.doors.desk import READERS, Visitor, nearest
 from holdfast.doors.shapes import plain
 from holdfast.engine.tail import Recorded
 
-TOPICS: Final[dict[type[Event], str]] = {}
+TOPICS: Final[dict[type[Event], str]] = {ProofAccepted: "cap.jobCompleted", ResultConsumed: "cap.resultConsumed"}
 """Public names of events; one that is not here goes by the name of its type."""
-HIDDEN: Final = frozenset({"secret"})
-"""Fields that leave the node under no circumstances, not even as a hash."""
+RENAMED: Final[dict[type[Event], dict[str, str]]] = {
+    ProofAccepted: {"digest": "result_digest", "size": "result_size", "height": "height_resolved"},
+}
+"""Fields that have a public name of their own, too."""
+HIDDEN: Final = frozenset({"secret", "output"})
+"""Fields that leave the node under no circumstances: secrets, not even as a hash, and result bytes (RPC-002)."""
 ACCOUNTS: Final = ("account", "owner", "caller", "payee")
 """Fields that name whose event it is."""
 
@@ -46,7 +52,9 @@ def topic_of(kind: type[Event]) -> str:
 def shown(recorded: Recorded, topic: str) -> dict[str, Any]:
     """An event as JSON has it."""
     event = recorded.event
-    fields = {name: plain(getattr(event, name)) for name in event.__struct_fields__ if name not in HIDDEN}
+    renamed = RENAMED.get(type(event), {})
+    told = [name for name in event.__struct_fields__ if name not in HIDDEN]
+    fields = {renamed.get(name, name): plain(getattr(event, name)) for name in told}
     return {"number": recorded.number, "time_ms": recorded.time_ms, "type": topic, "event": fields}
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.doors.desk import Method
-from holdfast.doors.methods import chain, jobs, keys, money, node, providers, results
+from holdfast.doors.methods import chain, evidence, jobs, keys, money, node, providers, queue, results
 
 METHODS: Final[dict[str, Method]] = {
     **jobs.METHODS,
+    **queue.METHODS,
     **results.METHODS,
     **providers.METHODS,
+    **evidence.METHODS,
     **money.METHODS,
     **chain.METHODS,
     **keys.METHODS,

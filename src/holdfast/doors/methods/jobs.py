@@ -98,8 +98,13 @@ class JobShown(msgspec.Struct, frozen=True):
 def receipt(job: Job | acts.JobAdmitted, event: EventNo, policy: Policy, *, is_repeat: bool) -> Receipt:
     height = job.height
     place = (height, job.tx_hash, job.nonce, job.request_hash, Height(height + 1), job.max_fee)
-    ends = (job.enqueue_ms, job.expires_ms, Height(height + policy.result.result_ttl_blocks))
+    ends = (job.enqueue_ms, job.expires_ms, expires_height(job, policy))
     return Receipt(job.id, job.kind, job.caller, *place, *ends, event, is_repeat)
+
+
+def expires_height(job: Job | acts.JobAdmitted, policy: Policy) -> Height:
+    """TTL-001: the last block for a proof; a job from before that was kept with it ends by time alone."""
+    return job.expires_height or Height(job.height + policy.result.result_ttl_blocks)
 
 
 async def _enqueue(desk: Desk, visitor: Visitor, asked: Enqueue) -> Receipt | Refused:
@@ -144,7 +149,7 @@ async def _job(desk: Desk, _: Visitor, asked: OneJob) -> JobShown | Refused:
     if found is None:
         return Refused("JOB-007", f"no job {asked.task_id.hex()}", name="NotFound")
     payload = decode_canonical(await read.spec(desk.source, found))
-    expires = Height(found.height + desk.source.policy.result.result_ttl_blocks)
+    expires = expires_height(found, desk.source.policy)
     attempts = await read.attempts(desk.source, found.id)
     result = await read.result(desk.source, found.id)
     return JobShown(found, payload, attempts, result, earliest_read_height(found), expires)

@@ -7,8 +7,10 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class GetChallengeRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("public",)
+    PUBLIC_FIELD_NUMBER: _ClassVar[int]
+    public: bytes
+    def __init__(self, public: _Optional[bytes] = ...) -> None: ...
 
 class GetChallengeResponse(_message.Message):
     __slots__ = ("nonce", "chain_id", "time_ms")
@@ -231,3 +233,25 @@ class CompleteResponse(_message.Message):
     event: int
     is_repeat: bool
     def __init__(self, event: _Optional[int] = ..., is_repeat: _Optional[bool] = ...) -> None: ...
+
+class DeclareRequest(_message.Message):
+    __slots__ = ("body", "signature", "new_signature")
+    BODY_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    NEW_SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    body: bytes
+    signature: bytes
+    new_signature: bytes
+    def __init__(self, body: _Optional[bytes] = ..., signature: _Optional[bytes] = ..., new_signature: _Optional[bytes] = ...) -> None: ...
+
+class DeclareResponse(_message.Message):
+    __slots__ = ("provider_id", "status", "event", "is_repeat")
+    PROVIDER_ID_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    EVENT_FIELD_NUMBER: _ClassVar[int]
+    IS_REPEAT_FIELD_NUMBER: _ClassVar[int]
+    provider_id: bytes
+    status: str
+    event: int
+    is_repeat: bool
+    def __init__(self, provider_id: _Optional[bytes] = ..., status: _Optional[str] = ..., event: _Optional[int] = ..., is_repeat: _Optional[bool] = ...) -> None: ...

@@ -59,6 +59,11 @@ class ProviderServiceStub:
                 request_serializer=holdfast_dot_provider_dot_v1_dot_provider__pb2.CompleteRequest.SerializeToString,
                 response_deserializer=holdfast_dot_provider_dot_v1_dot_provider__pb2.CompleteResponse.FromString,
                 _registered_method=True)
+        self.Declare = channel.unary_unary(
+                '/holdfast.provider.v1.ProviderService/Declare',
+                request_serializer=holdfast_dot_provider_dot_v1_dot_provider__pb2.DeclareRequest.SerializeToString,
+                response_deserializer=holdfast_dot_provider_dot_v1_dot_provider__pb2.DeclareResponse.FromString,
+                _registered_method=True)
 
 
 class ProviderServiceServicer:
@@ -99,6 +104,13 @@ class ProviderServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Declare(self, request, context):
+        """What a provider does with itself: drain, retire, take stake back, change its key.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ProviderServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -126,6 +138,11 @@ def add_ProviderServiceServicer_to_server(servicer, server):
                     servicer.Complete,
                     request_deserializer=holdfast_dot_provider_dot_v1_dot_provider__pb2.CompleteRequest.FromString,
                     response_serializer=holdfast_dot_provider_dot_v1_dot_provider__pb2.CompleteResponse.SerializeToString,
+            ),
+            'Declare': grpc.unary_unary_rpc_method_handler(
+                    servicer.Declare,
+                    request_deserializer=holdfast_dot_provider_dot_v1_dot_provider__pb2.DeclareRequest.FromString,
+                    response_serializer=holdfast_dot_provider_dot_v1_dot_provider__pb2.DeclareResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -263,6 +280,33 @@ class ProviderService:
             '/holdfast.provider.v1.ProviderService/Complete',
             holdfast_dot_provider_dot_v1_dot_provider__pb2.CompleteRequest.SerializeToString,
             holdfast_dot_provider_dot_v1_dot_provider__pb2.CompleteResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Declare(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/holdfast.provider.v1.ProviderService/Declare',
+            holdfast_dot_provider_dot_v1_dot_provider__pb2.DeclareRequest.SerializeToString,
+            holdfast_dot_provider_dot_v1_dot_provider__pb2.DeclareResponse.FromString,
             options,
             channel_credentials,
             insecure,

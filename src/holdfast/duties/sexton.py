@@ -1,0 +1,62 @@
+"""The sexton: lets the tombstones of jobs go that ended long ago, a bounded lot at a time (TTL-002)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import structlog
+
+from holdfast.core.job.record import LIVE, Job
+from holdfast.core.queue.bury import Bury, Grave
+from holdfast.core.refusal import Unavailable
+from holdfast.core.values import EventNo
+from holdfast.engine import read
+from holdfast.engine.loop import Engine
+from holdfast.ports import Clock
+
+LOOK_MS: Final = 60_000
+LEASES_MAX: Final = 1_000
+_log = structlog.get_logger()
+
+
+class Sexton:
+    """Walks the jobs in the order of their admission, only as far as one could have ended long enough ago."""
+
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        self._engine, self._clock = engine, clock
+        self._after = EventNo(0)
+        self.buried = 0
+
+    async def run(self) -> None:
+        while True:
+            await self._clock.sleep(LOOK_MS)
+            try:
+                while await self.look():
+                    pass
+            except Unavailable as fault:
+                _log.info("nobody is buried", because=str(fault))
+
+    async def look(self) -> bool:
+        """One lot; whether there may be more."""
+        engine = self._engine
+        policy, before_ms = engine.state.policy.ttl, engine.now_ms() - engine.state.policy.ttl.tombstone_ms
+        listing = await read.page(engine, "job", {}, self._after, policy.collect_jobs_max)
+        jobs = [job for job in listing.rows if isinstance(job, Job)]
+        old = [job for job in jobs if job.enqueue_ms <= before_ms]
+        graves = [await self._grave(job) for job in old if self._is_over(job, before_ms)]
+        if graves:
+            await engine.submit(Bury(graves))
+            self.buried += len(graves)
+        is_through = listing.next_after is None or len(old) < len(jobs)
+        self._after = EventNo(0) if is_through else EventNo(jobs[-1].event)
+        return not is_through
+
+    def _is_over(self, job: Job, before_ms: int) -> bool:
+        """Never one that memory has, nor one whose row is about to be another."""
+        engine = self._engine
+        is_known = job.id in engine.state.queue.jobs or engine.peek(("job", job.event)) is not None
+        return job.state not in LIVE and job.ended_ms is not None and job.ended_ms <= before_ms and not is_known
+
+    async def _grave(self, job: Job) -> Grave:
+        rows, _ = await self._engine.tables.page("lease", {"job_id": job.id}, 0, LEASES_MAX)
+        return Grave(job.event, job.id, [EventNo(row[0]) for row in rows if isinstance(row[0], int)])

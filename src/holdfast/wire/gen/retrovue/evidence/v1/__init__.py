@@ -1,0 +1,1 @@
+"""Stubs made from the .proto files by `python -m holdfast.wire.make`: never edited by hand."""

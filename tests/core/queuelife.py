@@ -1,0 +1,176 @@
+"""A queue that is lived in: every step journaled as a batch, so that it can be folded again at any moment."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+from tests.core.books import DEVELOPMENT
+from tests.core.fleet import joined, sent
+from tests.core.ways import Way
+
+from holdfast.core import law
+from holdfast.core.adopt import AdoptPolicy
+from holdfast.core.escrow.books import broken_laws as broken_money
+from holdfast.core.event import Batch, Event, OwnershipTaken, Tip, tip_of
+from holdfast.core.job.record import LIVE, JobState, hold_of
+from holdfast.core.lease.laws import broken_laws as broken_leases
+from holdfast.core.lease.record import Lease, is_live
+from holdfast.core.policy import (
+    ChainPolicy,
+    LeasePolicy,
+    Policy,
+    ProviderPolicy,
+    QuotaPolicy,
+    ResultPolicy,
+    RetryPolicy,
+)
+from holdfast.core.proof.acts import ProofAccepted
+from holdfast.core.proof.envelope import Envelope
+from holdfast.core.queue.books import broken_laws as broken_queue
+from holdfast.core.refusal import Refused
+from holdfast.core.state import State, digest, restore, snapshot
+from holdfast.core.values import Epoch, Height, Network
+
+NARROW = msgspec.structs.replace(
+    DEVELOPMENT,
+    chain=ChainPolicy(finality_depth=4, epoch_blocks=3),
+    quota=QuotaPolicy(leases_per_provider_max=3, ai_units_per_epoch=12, quantum_units_per_epoch=9),
+    retry=RetryPolicy(failures_max=2),
+    provider=ProviderPolicy(
+        ack_timeout_decay_ppm=1_000,
+        lease_expired_decay_ppm=1_000,
+        missed_heartbeat_decay_ppm=1_000,
+        heartbeat_stale_ms=3_600_000,
+        cooldown_ms=1_000,
+        stake_ai_min=100,
+        stake_quantum_min=100,
+    ),
+    result=ResultPolicy(result_ttl_blocks=6),
+    lease=LeasePolicy(renewals_max=2),
+)
+"""Everything is scarce, so that every limit is met soon."""
+
+
+class Lost(NamedTuple):
+    """A lease that is over, and what its holder would still hand in."""
+
+    lease: Lease
+    envelope: Envelope
+
+
+class QueueLife(Way):
+    """The owner of a journal in memory."""
+
+    def __init__(self, policy: Policy = NARROW) -> None:
+        super().__init__(State(policy))
+        self.tip, self.batches, self.epoch = Tip(), list[Batch](), Epoch(1)
+        self.stored: tuple[bytes, int] | None = None
+        """A snapshot, and how many batches it is the fold of."""
+        self.lost: list[Lost] = []
+        self.begin(policy)
+
+    def begin(self, policy: Policy) -> None:
+        self.ask(AdoptPolicy(policy))
+        self.funded(amount=3_000)
+        for number in (1, 2, 3):
+            joined(self, number, slots=5)
+
+    def ask(self, command: law.Command) -> tuple[Event, ...] | Refused:
+        decided = law.decide(self.state, command, self.now_ms)
+        if isinstance(decided, Refused):
+            return decided
+        if decided.events:
+            self.write(decided.events)
+        return decided.events
+
+    def write(self, events: tuple[Event, ...]) -> None:
+        for event in events:
+            self._see(event)
+            law.apply(self.state, event)
+        batch = law.pack(self.tip, self.epoch, list(events), self.now_ms)
+        self.batches.append(batch)
+        self.tip = tip_of(batch)
+
+    def _see(self, event: Event) -> None:
+        """RCV-001: nothing is completed but by a lease that lives and was handed in, or was when it was."""
+        if isinstance(event, ProofAccepted):
+            lease = self.state.leases.by_id[event.lease_id]
+            assert lease.submitted == event.digest
+            assert lease.submitted_ms is not None
+            assert is_live(lease, lease.submitted_ms)
+
+    def store(self) -> None:
+        self.stored = snapshot(self.state, self.tip), len(self.batches)
+
+    def fold(self, *, from_snapshot: bool) -> State:
+        """ENG-003: whoever folds needs no settings of his own but the network."""
+        given = Policy(network=Network.DEVELOPMENT)
+        if from_snapshot and self.stored is not None:
+            raw, done = self.stored
+            state, tip = restore(raw, given)
+        else:
+            state, tip, done = State(given), Tip(), 0
+        law.fold(state, tip, self.batches[done:])
+        return state
+
+    def crash(self, outage_ms: int, *, from_snapshot: bool) -> None:
+        """The owner is gone for a while; the next one has what was journaled."""
+        before = digest(self.state)
+        self.state = self.fold(from_snapshot=from_snapshot)
+        assert digest(self.state) == before
+        self.now_ms += outage_ms
+        self.epoch = Epoch(self.epoch + 1)
+        self.write((OwnershipTaken(self.epoch, "node", "", outage_ms, self.now_ms),))
+
+    def written(self) -> int:
+        """How many events the journal has."""
+        return sum(each.last - each.first + 1 for each in self.batches)
+
+    def close(self) -> None:
+        """The end: whoever folds all of it has the same."""
+        for from_snapshot in (False, True):
+            assert digest(self.fold(from_snapshot=from_snapshot)) == digest(self.state)
+
+    def remember(self, lease: Lease, output: bytes) -> None:
+        """What its holder could hand in later, when nobody waits for it any more."""
+        self.lost = [*self.lost[-9:], Lost(msgspec.structs.replace(lease), sent(self, lease.job_id, output))]
+
+
+def broken(way: QueueLife) -> list[str]:
+    """All laws at once."""
+    state = way.state
+    holds, jobs, failures_max = state.ledger.holds, state.queue.jobs.values(), state.policy.retry.failures_max
+    txs = [tx.number for each in state.chain.recent.values() for tx in each.txs]
+    txs += [tx.number for tx in state.chain.open.txs]
+    checks = {
+        "event numbers have no gaps": way.written() == state.last_event,
+        "attempts are bounded": all(job.failures <= failures_max for job in jobs),
+        "what ended is settled": all(holds[hold_of(job)].status != "HELD" for job in jobs if job.state not in LIVE),
+        "what failed has used its attempts": all(job.failures > 0 for job in jobs if job.state is JobState.FAILED),
+        "every transaction is in one block, in order": txs == sorted(set(txs)),
+        "earlier refunds are remembered while they can move": _earlier(state) == _remembered(state),
+    }
+    return [
+        *broken_money(state.ledger),
+        *broken_queue(state.queue, state.ledger),
+        *broken_leases(state),
+        *(law_ for law_, holds_ in checks.items() if not holds_),
+    ]
+
+
+def _earlier(state: State) -> dict[bytes, int]:
+    """How many reservations of earlier lives a job still has in the books."""
+    found = {}
+    for job in state.queue.jobs.values():
+        if count := sum(hold_of(job, n) in state.ledger.holds for n in range(job.requeues)):
+            found[bytes(job.id)] = count
+    return found
+
+
+def _remembered(state: State) -> dict[bytes, int]:
+    return {bytes(id_): len(events) for id_, events in state.requeued.items()}
+
+
+def height_below(state: State, by: int) -> Height:
+    return Height(max(0, state.chain.head.height - by))

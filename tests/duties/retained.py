@@ -1,0 +1,222 @@
+"""A simulated node with results of every age, for the tests of retention: bytes hot, warm and cold, and a way to die."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+from tests.core.blocks import SEAL
+from tests.core.books import some_id
+from tests.core.ways import ALICE, YEAR_MS, public
+from tests.simulated.world import DEVELOPMENT, SimulatedClock, World
+
+from holdfast.core.canon import canonical
+from holdfast.core.da import commitment_of
+from holdfast.core.escrow.acts import Mint
+from holdfast.core.lease.record import Lease
+from holdfast.core.match.decide import Match
+from holdfast.core.policy import Policy, ResultPolicy
+from holdfast.core.proof.acts import Judge, Submit
+from holdfast.core.proof.envelope import Envelope, body_of
+from holdfast.core.provider.acts import Beat, Register, Stake
+from holdfast.core.provider.record import provider_id
+from holdfast.core.queue.acts import Enqueue
+from holdfast.core.queue.decide import prepare
+from holdfast.core.refusal import Refused, Unavailable
+from holdfast.core.result import result_digest
+from holdfast.core.result.record import Result
+from holdfast.core.values import AccountId, Amount, Digest, TaskId, Tier
+from holdfast.duties.collector import Collector
+from holdfast.engine import read
+from holdfast.engine.loop import Engine
+from holdfast.engine.outcome import Accepted
+
+ID = provider_id(public(1))
+RETAINED = ResultPolicy(max_inline_bytes=64, retain_hot_blocks=12, retain_warm_days=1, retain_cold_days=2)
+
+
+def policy(**knobs: object) -> Policy:
+    """A development network with results that are kept for a short time."""
+    return msgspec.structs.replace(DEVELOPMENT, result=msgspec.structs.replace(RETAINED, **knobs))
+
+
+class Fuse:
+    """Dies at the n-th thing that touches the world."""
+
+    def __init__(self) -> None:
+        self.burnt = 0
+        self.at: int | None = None
+
+    def __call__(self, *_: object) -> None:
+        self.burnt += 1
+        if self.at is not None and self.burnt >= self.at:
+            raise Unavailable("RET-003", "simulated: killed")
+
+
+class SimulatedBlobs:
+    """The warm tier with a dictionary."""
+
+    def __init__(self, fuse: Fuse) -> None:
+        self.held: dict[Digest, bytes] = {}
+        self.asked: set[Digest] = set()
+        self.fuse = fuse
+        self.reads = 0
+
+    async def size(self, digest: Digest) -> int | None:
+        raw = self.held.get(digest)
+        return len(raw) if raw is not None else None
+
+    async def read(self, digest: Digest) -> bytes | None:
+        return self.held.get(digest)
+
+    async def delete(self, digest: Digest) -> None:
+        self.held.pop(digest, None)
+
+    async def receive(self, announced: tuple[Digest, int] | None = None) -> SimulatedArriving:
+        self.fuse()
+        return SimulatedArriving(self)
+
+    async def sound(self, digests: Sequence[Digest]) -> dict[Digest, int]:
+        self.fuse()
+        self.reads += len(digests)
+        held = {digest: self.held[digest] for digest in digests if digest in self.held}
+        return {digest: len(raw) for digest, raw in held.items() if result_digest(raw) == digest}
+
+    async def sweep(self, digests: Sequence[Digest]) -> list[Digest]:
+        spared = [digest for digest in digests if digest in self.asked]
+        for digest in digests:
+            if digest not in spared:
+                self.fuse()
+                self.held.pop(digest, None)
+        return spared
+
+    async def usage(self) -> int:
+        return sum(map(len, self.held.values()))
+
+
+class SimulatedArriving:
+    """Bytes on their way."""
+
+    def __init__(self, blobs: SimulatedBlobs) -> None:
+        self._blobs, self._raw = blobs, b""
+
+    async def write(self, part: bytes) -> None:
+        self._raw += part
+
+    async def keep(self) -> tuple[Digest, int]:
+        self._blobs.held[result_digest(self._raw)] = self._raw
+        return result_digest(self._raw), len(self._raw)
+
+    async def drop(self) -> None:
+        pass
+
+
+class SimulatedCold:
+    """An archive that holds what it is told."""
+
+    def __init__(self) -> None:
+        self.held: set[Digest] = set()
+
+    async def holds(self, digests: Sequence[tuple[Digest, int]]) -> dict[Digest, str]:
+        return {digest: f"ar://{digest.hex()[:8]}" for digest, _ in digests if digest in self.held}
+
+
+class House:
+    """What outlives the node, the node itself, and its collector."""
+
+    def __init__(self, told: Policy, *, has_archive: bool = True) -> None:
+        self.world = World(told)
+        self.clock: SimulatedClock = self.world.clock
+        self.fuse = Fuse()
+        self.blobs = SimulatedBlobs(self.fuse)
+        self.cold = SimulatedCold() if has_archive else None
+        self.outputs: dict[TaskId, bytes] = {}
+        self._nonce = 0
+        self.engine: Engine
+        self.collector: Collector
+
+    async def open(self) -> None:
+        """A new owner, whatever became of the one before it."""
+        self.engine = await self.world.started()
+        self.collector = Collector(self.engine, self.blobs, self.clock, self.cold)
+
+    async def furnished(self) -> None:
+        await self.open()
+        engine = self.engine
+        await engine.submit(Mint(some_id(1), ALICE, Amount(1_000_000)))
+        await engine.submit(Mint(some_id(2), AccountId("oak"), Amount(20_000)))
+        told = ("oak", AccountId("oak"), canonical({"AI": {"models": ["echo"]}}), "eu", 2, 16)
+        await engine.submit(Register(public(1), *told, self.clock.wall + YEAR_MS))
+        await engine.submit(Stake(ID, Amount(20_000), some_id(3)))
+        await engine.submit(SEAL)
+        await self.beat()
+
+    async def beat(self) -> None:
+        await self.engine.submit(Beat(ID, 16))
+
+    async def killed(self) -> None:
+        """The process is gone: nothing is finished, nothing is told."""
+        engine = self.engine
+        if engine._task is not None:  # noqa: SLF001
+            engine._task.cancel()  # noqa: SLF001
+            await asyncio.gather(engine._task, return_exceptions=True)  # noqa: SLF001
+        await engine.projector.stop()
+
+    async def offered(self, output: bytes) -> tuple[TaskId, Lease]:
+        """A job that is leased and whose output the node holds."""
+        self._nonce += 1
+        payload = {"kind": "AI", "spec": {"model": "echo", "prompt": "hi"}}
+        command = prepare(self.engine.policy, ALICE, Tier.FREE, payload, 100, self._nonce)
+        assert isinstance(command, Enqueue)
+        await self.engine.submit(command)
+        task_id = next(reversed(self.engine.state.queue.jobs))
+        await self.engine.submit(Match())
+        self.blobs.held[result_digest(output)] = output
+        return task_id, self.engine.state.leases.by_job[task_id]
+
+    def handing_in(self, task_id: TaskId, lease: Lease, output: bytes) -> Submit:
+        body = body_of(task_id, lease.id, ID, result_digest(output), len(output), {})
+        return Submit(lease.id, ID, Envelope(1, "attested", body, b"good"))
+
+    async def resolve(self, output: bytes, *, seals: int = 0) -> TaskId:
+        """A job from its admission to its result; the node holds the bytes."""
+        task_id, lease = await self.offered(output)
+        assert not isinstance(await self.engine.submit(self.handing_in(task_id, lease, output)), Refused)
+        most = self.engine.policy.result.max_inline_bytes
+        hot = output if len(output) <= most else None
+        pinned = commitment_of(ALICE.encode(), output) if hot is None else None
+        outcome = await self.engine.submit(Judge(lease.id, True, "", hot, da_commitment=pinned))
+        assert isinstance(outcome, Accepted)
+        self.outputs[task_id] = output
+        await self.seal(seals)
+        return task_id
+
+    async def seal(self, times: int = 1) -> None:
+        for _ in range(times):
+            await self.engine.submit(SEAL)
+
+    async def archive_all(self) -> None:
+        assert self.cold is not None
+        self.cold.held |= {result_digest(output) for output in self.outputs.values()}
+
+    async def pass_days(self, days: int) -> None:
+        """Time goes by, and blocks are sealed at its end."""
+        self.clock.monotonic += days * 24 * 3_600_000
+        await self.beat()
+        await self.seal(30)
+
+    async def record(self, task_id: TaskId) -> Result:
+        found = await read.result(self.engine, task_id)
+        assert found is not None
+        return found
+
+    async def bytes_of(self, task_id: TaskId) -> bytes | None:
+        """What a reader gets: hot, else warm, else nothing."""
+        found = await self.record(task_id)
+        return await read.hot_output(self.engine, found) or await self.blobs.read(found.result_digest)
+
+    @property
+    def hot(self) -> set[bytes]:
+        """All hot bytes that are really in the store."""
+        return set(self.world.disk.attachments.values())

@@ -1,0 +1,340 @@
+"""Retention: bytes are let go in three passes, only when the next hand holds them, and what stays still proves them."""
+
+from __future__ import annotations
+
+import pytest
+from tests.duties.retained import House, policy
+
+from holdfast.core.chain.acts import RollBack
+from holdfast.core.da import commitment_of
+from holdfast.core.refusal import Refused, Unavailable
+from holdfast.core.result import result_digest
+from holdfast.core.retention.books import Pass
+from holdfast.core.state import digest
+from holdfast.core.values import Height
+from holdfast.duties.demote import NO_ARCHIVE, NOT_ARCHIVED, NOT_HELD
+from holdfast.engine import read
+
+SMALL, OTHER, LARGE = b"small output", b"another one", b"large" * 400
+
+
+async def house(*, has_archive: bool = True, **knobs: object) -> House:
+    made = House(policy(**knobs), has_archive=has_archive)
+    await made.furnished()
+    return made
+
+
+# ------------------------------------------------------------------------------------------------ pass 1
+
+
+@pytest.mark.rule("TIER-001", "RET-001", "RET-002")
+async def test_hot_bytes_leave_the_store_at_the_watermark_and_the_disk_still_has_them() -> None:
+    home = await house()
+    task = await home.resolve(SMALL, seals=12)
+    assert home.hot == {SMALL}
+    (report,) = await home.collector.look([Pass.HOT])
+    assert (report.dropped, home.hot) == (0, {SMALL})  # height 2, head 13: one block too young
+    await home.seal()
+    (report,) = await home.collector.look([Pass.HOT])
+    assert (report.dropped, report.freed_bytes, report.deleted, report.kept) == (1, len(SMALL), 1, {})
+    assert home.hot == set()
+    found = await home.record(task)
+    assert await read.hot_output(home.engine, found) is None
+    assert await home.bytes_of(task) == SMALL
+
+
+@pytest.mark.rule("RET-001", "CHN-005")
+async def test_what_a_reorg_can_still_reach_is_never_a_candidate() -> None:
+    """Even where a policy that should have been refused wants it."""
+    home = await house(retain_hot_blocks=0)
+    await home.resolve(SMALL, seals=12)
+    await home.collector.look([Pass.HOT])
+    assert home.hot == {SMALL}  # resolved in block 2, final is block 1
+    await home.seal()
+    await home.collector.look([Pass.HOT])
+    assert home.hot == set()
+
+
+@pytest.mark.rule("RET-002")
+@pytest.mark.parametrize("damage", [None, b"small OUTPUT"])
+async def test_bytes_that_the_disk_lost_are_put_back_from_the_store_before_they_leave_it(damage: bytes | None) -> None:
+    home = await house()
+    task = await home.resolve(SMALL, seals=13)
+    if damage is None:
+        del home.blobs.held[result_digest(SMALL)]
+    else:
+        home.blobs.held[result_digest(SMALL)] = damage
+    await home.collector.look([Pass.HOT])
+    assert home.hot == set()
+    assert await home.bytes_of(task) == SMALL
+
+
+@pytest.mark.rule("RET-002", "RET-003")
+async def test_bytes_that_nobody_else_holds_stay_in_the_store_with_the_reason_and_go_later() -> None:
+    home = await house()
+    task, other = await home.resolve(SMALL), await home.resolve(OTHER, seals=13)
+    del home.blobs.held[result_digest(SMALL)]
+    keep, home.blobs.receive = home.blobs.receive, _failing  # type: ignore[method-assign]
+    (report,) = await home.collector.look([Pass.HOT])
+    assert (report.dropped, report.kept) == (1, {NOT_HELD: 1})
+    assert home.hot == {SMALL}
+    assert await home.bytes_of(task) == SMALL
+    assert await home.bytes_of(other) == OTHER
+    (report,) = await home.collector.look([Pass.HOT])
+    assert (report.dropped, report.kept) == (0, {NOT_HELD: 1})
+    home.blobs.receive = keep  # type: ignore[method-assign]
+    (report,) = await home.collector.look([Pass.HOT])
+    assert (report.dropped, report.kept, home.hot) == (1, {}, set())
+    assert await home.bytes_of(task) == SMALL
+
+
+async def _failing(*_: object) -> object:
+    raise Unavailable("TIER-001", "simulated: the disk is full")
+
+
+@pytest.mark.rule("RET-002")
+async def test_two_results_of_one_batch_with_the_same_bytes_share_a_row_until_both_let_go() -> None:
+    home = await house()
+    one, two = await home.resolve(SMALL), await home.resolve(SMALL, seals=13)
+    await home.collector.look([Pass.HOT])
+    assert home.hot == set()
+    assert (await home.bytes_of(one), await home.bytes_of(two)) == (SMALL, SMALL)
+
+
+# ------------------------------------------------------------------------------------------------ pass 2
+
+
+@pytest.mark.rule("RET-002")
+async def test_without_an_archive_nothing_leaves_the_disk_unless_policy_says_so() -> None:
+    home = await house(has_archive=False)
+    task = await home.resolve(LARGE, seals=13)
+    await home.pass_days(2)
+    reports = {report.name: report for report in await home.collector.look()}
+    assert (reports["warm"].dropped, reports["warm"].kept) == (0, {NO_ARCHIVE: 1})
+    assert await home.bytes_of(task) == LARGE
+
+    home = await house(has_archive=False, may_lose_unarchived=True)
+    task = await home.resolve(LARGE, seals=13)
+    await home.pass_days(2)
+    reports = {report.name: report for report in await home.collector.look()}
+    assert (reports["warm"].dropped, reports["warm"].lost, reports["warm"].freed_bytes) == (1, 1, len(LARGE))
+    assert home.blobs.held == {}
+    assert await home.bytes_of(task) is None
+
+
+@pytest.mark.rule("RET-002")
+async def test_the_disk_keeps_bytes_for_its_days_and_until_the_archive_has_them() -> None:
+    home = await house()
+    task = await home.resolve(LARGE, seals=40)
+    (_, report, _) = await home.collector.look()
+    assert report.looked == 0  # not a day old
+    await home.pass_days(1)
+    (_, report, _) = await home.collector.look()
+    assert (report.dropped, report.kept) == (0, {NOT_ARCHIVED: 1})
+    assert await home.bytes_of(task) == LARGE
+    await home.archive_all()
+    (_, report, _) = await home.collector.look()
+    assert (report.dropped, report.lost, report.deleted) == (1, 0, 1)
+    assert home.blobs.held == {}
+    assert (await home.record(task)).da_commitment == commitment_of(b"alice", LARGE)
+
+
+@pytest.mark.rule("RET-002")
+async def test_shared_bytes_stay_while_any_result_needs_them() -> None:
+    home = await house()
+    await home.resolve(LARGE, seals=13)
+    await home.pass_days(1)
+    young = await home.resolve(LARGE, seals=1)
+    await home.archive_all()
+    (_, report, _) = await home.collector.look()
+    assert (report.dropped, report.deleted) == (1, 0)
+    assert await home.bytes_of(young) == LARGE
+    await home.pass_days(1)
+    (_, report, _) = await home.collector.look()
+    assert (report.dropped, report.deleted) == (1, 1)
+    assert home.blobs.held == {}
+
+
+@pytest.mark.rule("RET-002", "RCV-001")
+async def test_bytes_that_are_just_being_handed_in_again_stay() -> None:
+    home = await house()
+    await home.resolve(LARGE, seals=13)
+    await home.archive_all()
+    await home.pass_days(1)
+    task, lease = await home.offered(LARGE)
+    await home.engine.submit(home.handing_in(task, lease, LARGE))
+    (_, report, _) = await home.collector.look()
+    assert (report.deleted, set(home.blobs.held)) == (0, {result_digest(LARGE)})
+    assert home.engine.state.kept_warm
+
+
+@pytest.mark.rule("RET-002", "RCV-001")
+async def test_nobody_relies_on_bytes_that_are_about_to_be_deleted() -> None:
+    home = await house()
+    await home.resolve(LARGE, seals=13)
+    await home.archive_all()
+    await home.pass_days(1)
+    task, lease = await home.offered(LARGE)
+    home.blobs.asked.add(result_digest(LARGE))  # its door has just looked whether they are held
+    seen = []
+
+    async def sweep(digests: object) -> list[object]:
+        seen.append(await home.engine.submit(home.handing_in(task, lease, LARGE)))
+        return list(home.engine.state.condemned)
+
+    home.blobs.sweep = sweep  # type: ignore[method-assign, assignment]
+    await home.collector.look()
+    (outcome,) = seen
+    assert isinstance(outcome, Refused)
+    assert outcome.rule == "RCV-001"
+    assert set(home.blobs.held) == {result_digest(LARGE)}
+    assert not home.engine.state.condemned  # spared: the next one who hands them in is welcome
+    assert not isinstance(await home.engine.submit(home.handing_in(task, lease, LARGE)), Refused)
+
+
+# ------------------------------------------------------------------------------------------------ pass 3
+
+
+@pytest.mark.rule("RET-002", "RES-008")
+async def test_a_record_becomes_a_tombstone_and_the_leaf_stays() -> None:
+    home = await house(audit_window_days=4)
+    task = await home.resolve(LARGE, seals=13)
+    await home.archive_all()
+    full = await home.record(task)
+    leaves = dict(home.world.tables.rows["leaf"])
+    await home.pass_days(1)
+    await home.collector.look()
+    assert await home.record(task) == full
+    await home.pass_days(1)
+    (*_, report) = await home.collector.look()
+    await home.engine.projector.drain()
+    assert report.dropped == 1
+    assert home.world.tables.rows["result"] == {}
+    assert list(home.world.tables.rows["tombstone"].values()) == [(full.event, task, 2, 0)]
+    slim = await home.record(task)
+    for name in ("event", "task_id", "height_resolved", "proof_nullifier", "result_digest", "result_size"):
+        assert getattr(slim, name) == getattr(full, name)
+    assert (slim.da_commitment, slim.leaf_index) == (full.da_commitment, full.leaf_index)
+    await home.pass_days(2)
+    (*_, report) = await home.collector.look()
+    await home.engine.projector.drain()
+    assert home.world.tables.rows["tombstone"] == {}
+    assert await read.result(home.engine, task) is None
+    assert {place: home.world.tables.rows["leaf"][place] for place in leaves} == leaves
+
+
+@pytest.mark.rule("RET-002")
+async def test_a_record_whose_bytes_are_still_here_is_not_vacuumed() -> None:
+    home = await house()
+    task = await home.resolve(LARGE, seals=13)
+    await home.pass_days(3)
+    (*_, report) = await home.collector.look()
+    assert (report.dropped, report.kept) == (0, {"their bytes are still here": 1})
+    assert (await home.record(task)).caller == "alice"
+
+
+# ------------------------------------------------------------------------------------------------ bounded, dry, again
+
+
+@pytest.mark.rule("RET-003")
+async def test_a_dry_run_changes_nothing_and_says_what_would_be_done() -> None:
+    home = await house()
+    for number in range(5):
+        await home.resolve(b"%d small" % number)
+    await home.resolve(LARGE, seals=13)
+    await home.archive_all()
+    await home.pass_days(3)
+    before = (home.engine.durable, digest(home.engine.state), dict(home.blobs.held), home.hot)
+    told = [await home.collector.run_pass(each, is_dry=True) for each in (Pass.HOT, Pass.WARM)]
+    assert (home.engine.durable, digest(home.engine.state), dict(home.blobs.held), home.hot) == before
+    assert [(each.dropped, each.freed_bytes, each.deleted) for each in told] == [(6, 35, 0), (6, 35 + len(LARGE), 0)]
+    done = await home.collector.look([Pass.HOT, Pass.WARM])
+    assert [(each.dropped, each.freed_bytes) for each in done] == [(6, 35), (6, 35 + len(LARGE))]
+
+
+@pytest.mark.rule("RET-003")
+async def test_a_second_look_finds_nothing_to_do_and_writes_nothing() -> None:
+    home = await house(audit_window_days=2)
+    for number in range(5):
+        await home.resolve(b"%d small" % number)
+    await home.resolve(LARGE, seals=13)
+    await home.archive_all()
+    await home.pass_days(3)
+    await home.collector.look()
+    before = (home.engine.durable, digest(home.engine.state))
+    reports = await home.collector.look()
+    assert (home.engine.durable, digest(home.engine.state)) == before
+    assert [(each.dropped, each.deleted, each.is_done) for each in reports] == [(0, 0, True)] * 3
+
+
+@pytest.mark.rule("RET-003")
+@pytest.mark.parametrize(
+    ("knobs", "dropped"), [({"collect_rows_max": 3}, 3), ({"collect_bytes_max": 20}, 3), ({"collect_bytes_max": 1}, 1)]
+)
+async def test_a_run_ends_at_its_limits_and_the_next_one_goes_on(knobs: dict[str, int], dropped: int) -> None:
+    home = await house(**knobs)
+    for number in range(8):
+        await home.resolve(b"%d small" % number)
+    await home.seal(13)
+    report = await home.collector.run_pass(Pass.HOT)
+    assert (report.is_done, report.dropped, len(home.hot)) == (False, dropped, 8 - dropped)
+    await home.collector.look([Pass.HOT])
+    assert home.hot == set()
+
+
+@pytest.mark.rule("RET-003")
+async def test_a_run_ends_when_its_time_is_over_and_rests_as_long_as_it_worked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("holdfast.duties.collecting.PAGE", 2)
+    home = await house(collect_ms_max=50)
+    for number in range(8):
+        await home.resolve(b"%d small" % number)
+    await home.seal(13)
+    sound = home.blobs.sound
+
+    async def slow(digests: object) -> object:
+        home.clock.monotonic += 60
+        return await sound(digests)  # type: ignore[arg-type]
+
+    home.blobs.sound = slow  # type: ignore[method-assign, assignment]
+    home.clock.slept.clear()
+    reports = await home.collector.look([Pass.HOT])
+    assert [(each.dropped, each.ms, each.is_done) for each in reports] == [(2, 60, False)] * 4 + [(0, 0, True)]
+    assert home.clock.slept == [60] * 4
+
+
+@pytest.mark.rule("RET-003", "ENG-003")
+async def test_the_fold_of_the_journal_is_the_state_after_all_passes() -> None:
+    home = await house(audit_window_days=2)
+    for output in (SMALL, OTHER, LARGE, LARGE):
+        await home.resolve(output)
+    await home.seal(13)
+    await home.archive_all()
+    await home.pass_days(3)
+    await home.collector.look()
+    assert home.engine.state.passes[Pass.AUDIT].results == 4
+    assert digest(await home.world.recovered()) == digest(home.engine.state)
+
+
+# ------------------------------------------------------------------------------------------------ reorgs
+
+
+@pytest.mark.rule("RET-001", "RES-006")
+async def test_a_reorg_between_two_looks_takes_nothing_from_what_was_let_go_and_lets_nothing_young_go() -> None:
+    home = await house()
+    old = await home.resolve(SMALL, seals=13)
+    young = await home.resolve(OTHER, seals=2)
+    await home.collector.look()
+    head = home.engine.state.chain.head.height
+    assert not isinstance(await home.engine.submit(RollBack(Height(head - 5))), Refused)
+    await home.collector.look()
+    assert home.hot == {OTHER}
+    await home.seal(3)
+    assert await home.bytes_of(old) == SMALL
+    assert await home.bytes_of(young) == OTHER
+    await home.seal(20)
+    await home.collector.look()
+    assert home.hot == set()
+    assert await home.bytes_of(young) == OTHER
+    assert digest(await home.world.recovered()) == digest(home.engine.state)

@@ -1,0 +1,144 @@
+"""The same lives of a queue as in memory, on real stores: owners that die, tables that lag, snapshots in between."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from itertools import count
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
+from tests.core.queuelife import QueueLife
+from tests.core.test_queue_machine import QueueMachine
+from tests.counts import counts
+from tests.simulated.world import SimulatedClock, SimulatedFiles, ended
+from tests.storage.stores import JOURNALS, TABLES, OpenJournal, OpenTables, Place
+
+from holdfast.core import law
+from holdfast.core.event import Event
+from holdfast.core.policy import Policy
+from holdfast.core.refusal import Refused
+from holdfast.core.state import State, digest
+from holdfast.core.values import Network
+from holdfast.engine import snapshot
+from holdfast.engine.check import check
+from holdfast.engine.longjournal import LongJournal
+from holdfast.engine.loop import Engine
+from holdfast.engine.recover import recover
+
+T = TypeVar("T")
+GIVEN = Policy(network=Network.DEVELOPMENT)
+"""What a node is told when it starts; what counts is in the journal."""
+
+
+class StoredLife(QueueLife):
+    """The owner of a journal in a real store; between two steps nothing is in flight."""
+
+    def __init__(self, journal: OpenJournal, tables: OpenTables) -> None:
+        self._open, self._clock, self._files = (journal, tables), SimulatedClock(), SimulatedFiles()
+        self._loop = asyncio.new_event_loop()
+        self._start()
+        super().__init__()
+
+    @property
+    def state(self) -> State:
+        return self.engine.state
+
+    @state.setter
+    def state(self, _: State) -> None:
+        """It is the engine's."""
+
+    @property
+    def now_ms(self) -> int:
+        return self.engine.now_ms()
+
+    @now_ms.setter
+    def now_ms(self, at_ms: int) -> None:
+        self._clock.monotonic += max(0, at_ms - self.engine.now_ms())
+
+    def ask(self, command: law.Command) -> tuple[Event, ...] | Refused:
+        outcome = self._run(self.engine.submit(command))
+        if isinstance(outcome, Refused):
+            return outcome
+        return () if outcome.is_repeat or outcome.fact is None else (outcome.fact,)
+
+    def written(self) -> int:
+        return self.engine.durable.last
+
+    def store(self) -> None:
+        self._run(snapshot.make(self._files, self.engine.journal, GIVEN))
+
+    def crash(self, outage_ms: int, *, from_snapshot: bool) -> None:
+        """The owner is gone without a word; where it had a snapshot and is not to use it, that is gone too."""
+        before = digest(self.state)
+        self._run(self._die())
+        if not from_snapshot:
+            self._files.files.clear()
+        self._clock.wall, self._clock.monotonic = self._clock.wall + outage_ms, 0
+        assert digest(self._run(self._found())) == before
+        self._start()
+
+    def close(self) -> None:
+        """The end: everything that is stored, held against everything else."""
+        self.crash(0, from_snapshot=True)
+        self._run(ended(self.engine))
+        findings = self._run(self._checked())
+        self._loop.close()
+        assert [each.says for each in findings if not each.is_good] == []
+
+    def _start(self) -> None:
+        journal, tables = self._open
+        self.engine = Engine(journal(), tables(), self._files, self._clock, GIVEN)
+        self._run(self.engine.start())
+
+    async def _die(self) -> None:
+        engine = self.engine
+        assert engine._task is not None
+        engine._task.cancel()
+        await asyncio.gather(engine._task, return_exceptions=True)
+        await engine.projector.stop()
+        await engine.tables.close()
+        await engine.journal.close()
+
+    async def _found(self) -> State:
+        journal, tables = (each() for each in self._open)
+        try:
+            await journal.own()
+            return (await recover(journal, tables, self._files, GIVEN)).state  # type: ignore[arg-type]
+        finally:
+            await tables.close()
+            await journal.close()
+
+    async def _checked(self) -> list[Any]:
+        journal, tables = (each() for each in self._open)
+        try:
+            return await check(LongJournal(journal, SimulatedFiles()), tables, self._files, GIVEN)  # type: ignore[arg-type]
+        finally:
+            await tables.close()
+            await journal.close()
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._loop.run_until_complete(work)
+
+
+@pytest.mark.rule("ENG-003", "ENG-004", "LEA-002", "QUO-001", "LEA-008", "ESC-001")
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_the_laws_hold_on_a_real_store_and_all_that_is_stored_agrees(store: str, place: Place) -> None:
+    numbers = count(1)
+
+    class Stored(QueueMachine):
+        def new_life(self) -> QueueLife:
+            folder = place.folder / str(next(numbers))
+            folder.mkdir()
+            own = Place(folder, place.server)
+            return StoredLife(JOURNALS[store](own), TABLES[store](own))
+
+    told = settings(
+        max_examples=counts(12, 100),
+        stateful_step_count=counts(40, 80),
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    run_state_machine_as_test(Stored, settings=told)

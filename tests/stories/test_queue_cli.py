@@ -1,0 +1,81 @@
+"""The queue on the command line: paused and resumed; policies that change between two starts; jobs put back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.stories.node import QUIET_CHAIN, NodeProcess
+from tests.stories.telling import Told, told
+
+ASK = ("--model", "m", "--prompt", "hi", "--caller", "alice")
+BY_AGE = {
+    "HOLDFAST_POLICY__PRIORITY__W_FEE": "0",
+    "HOLDFAST_POLICY__PRIORITY__W_SIZE": "0",
+    "HOLDFAST_POLICY__PRIORITY__W_TIER": "0",
+}
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[Told]:
+    async with told(tmp_path, chain=QUIET_CHAIN) as running:
+        assert (await running.say("account", "mint", "alice", 10_000)).code == 0
+        yield running
+
+
+@pytest.mark.rule("JOB-008")
+async def test_a_kind_is_paused_seen_to_be_paused_and_resumed(node: Told) -> None:
+    paused = await node.say("queue", "pause", "AI", "--reason", "new model")
+    assert (paused.code, paused.out.startswith("AI is paused (event ")) == (0, True)
+    assert "as before" in (await node.say("queue", "pause", "AI")).out
+    await node.say("job", "enqueue", *ASK)
+    shown = await node.say("queue", "show")
+    assert (shown.field("depth"), shown.field("leased")) == ("1", "0")
+    assert shown.out.rstrip().endswith(": new model")
+    assert (await node.say("queue", "resume", "AI")).out.startswith("AI goes on")
+    assert (await node.say("queue", "resume", "AI")).out == "AI was not paused\n"
+    assert (await node.say("queue", "show", "--json")).json["paused"] == {}
+    assert (await node.say("queue", "pause", "COAL")).code == 2
+
+
+@pytest.mark.rule("RTY-001")
+async def test_dead_letters_are_asked_for_and_only_they_are_put_back(node: Told) -> None:
+    assert (await node.say("job", "dead-letter", "list", "--json")).json["rows"] == []
+    task = (await node.say("job", "enqueue", *ASK, "--json")).json["task_id"]
+    alive = await node.say("job", "dead-letter", "requeue", task)
+    assert (alive.code, "QUEUED allows" in alive.err, "JOB-007" in alive.err) == (1, True, True)
+    unknown = await node.say("job", "dead-letter", "requeue", "ab" * 32)
+    assert (unknown.code, "RTY-001" in unknown.err) == (1, True)
+    assert (await node.say("job", "dead-letter", "requeue", "--all")).out == "0 put back\n"
+    for words in ((), (task, "--all")):
+        assert (await node.say("job", "dead-letter", "requeue", *words)).code == 2
+
+
+@pytest.mark.rule("PRI-003")
+async def test_a_policy_that_changed_between_two_starts_is_adopted_once_and_ranks_what_waits(tmp_path: Path) -> None:
+    async with told(tmp_path, chain=QUIET_CHAIN) as first:
+        await first.say("account", "mint", "alice", 10_000)
+        task = (await first.say("job", "enqueue", *ASK, "--max-fee", 900, "--json")).json["task_id"]
+        before = (await first.say("job", "show", task, "--json")).json["job"]["priority"]
+        await first.node.stop()
+    for _ in range(2):
+        async with told(tmp_path, BY_AGE, QUIET_CHAIN) as second:
+            job = (await second.say("job", "show", task, "--json")).json["job"]
+            assert job["priority"] == -250 * (job["enqueue_ms"] * 10**9 // 3_600_000) != before
+            assert (await second.node.stop()) == 0
+    found = await second.say_offline("db", "check")
+    assert found.code == 0, found.err
+
+
+@pytest.mark.rule("CHN-006", "PRI-003")
+async def test_a_node_whose_chain_id_was_changed_does_not_start(tmp_path: Path) -> None:
+    async with told(tmp_path, chain=QUIET_CHAIN) as first:
+        await first.say("account", "mint", "alice", 100)
+        await first.say("job", "enqueue", *ASK, "--max-fee", 1)
+        await first.node.stop()
+        other = NodeProcess(first.node.data, "other", environ={"HOLDFAST_CHAIN_ID": "99"})
+        with pytest.raises(Exception, match=r".*"):
+            await other.up()
+        other.end()
+        assert "chain_id" in other.log()

@@ -1,0 +1,64 @@
+"""Verifiers that behave badly, and cases for them: functions of a module, so that another process finds them."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+from holdfast.core.canon import canonical
+from holdfast.core.proof.envelope import Envelope, body_of
+from holdfast.core.proof.finding import Case, Finding
+from holdfast.core.result import result_digest
+
+KEY, GOOD = b"k" * 32, b"good"
+
+
+def verify(public: bytes, _: bytes, signature: bytes) -> bool:
+    return public == KEY and signature == GOOD
+
+
+def case_of(payload: object, output: bytes, signature: bytes = GOOD, kind: int = 1, method: str = "recompute") -> Case:
+    body = body_of(b"t" * 32, b"l" * 32, b"p" * 32, result_digest(output), len(output), {})
+    return Case(Envelope(kind, method, body, signature), KEY, canonical(payload), output, b"chance")
+
+
+def ai(prompt: str = "hi", model: str = "echo") -> dict[str, Any]:
+    return {"kind": "AI", "spec": {"model": model, "prompt": prompt}}
+
+
+def circuit(shots: int = 200, trap_ppm: int = 100_000, width: int = 5) -> dict[str, Any]:
+    spec = {"circuit": "OPENQASM 3.0;", "shots": shots, "width": width, "depth": 3, "trap_ppm": trap_ppm}
+    return {"kind": "QUANTUM", "spec": spec}
+
+
+def says_yes(_: Case) -> Finding:
+    return Finding(True, f"seen by {os.getpid()}")
+
+
+def hangs(_: Case) -> Finding:
+    while True:
+        time.sleep(60)
+
+
+def crashes(_: Case) -> Finding:
+    os.kill(os.getpid(), 11)
+    return Finding(True, "never said")
+
+
+def leaves(_: Case) -> Finding:
+    os._exit(3)
+
+
+def eats_memory(_: Case) -> Finding:
+    hoard = []
+    while True:
+        hoard.append(bytearray(16 << 20))
+
+
+def raises(_: Case) -> Finding:
+    raise ValueError("not my kind of proof")
+
+
+def answers_nonsense(_: Case) -> Any:
+    return "yes"

@@ -1,0 +1,67 @@
+"""Verifiers in processes of their own: whatever one does, whoever asked is told, and the next one is served."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from tests.verifiers import cases
+
+from holdfast.core.proof.finding import Case, Finding, Method
+from holdfast.verifiers.cell import Broken, Cells, Limits
+
+pytestmark = pytest.mark.rule("PRF-002")
+CASE = cases.case_of(cases.ai(), b"out")
+
+
+@pytest.fixture
+async def cells() -> AsyncIterator[Cells]:
+    made = Cells(1, Limits(seconds_max=1.0, memory_mib_max=512))
+    yield made
+    await made.close()
+
+
+async def asked(cells: Cells, find: Callable[[Case], Any]) -> Finding:
+    async with asyncio.timeout(40):
+        return await cells.find(Method("", find), CASE)
+
+
+@pytest.mark.parametrize(
+    ("find", "says"),
+    [
+        (cases.hangs, "it took longer than 1 s"),
+        (cases.crashes, "its process was ended by SIGSEGV"),
+        (cases.leaves, "its process ended with 3"),
+        (cases.eats_memory, "it took more memory than it may"),
+        (cases.raises, "it raised ValueError: not my kind of proof"),
+        (cases.answers_nonsense, "it answered with a str"),
+    ],
+)
+async def test_a_verifier_that_misbehaves_is_told_by_name_and_the_next_one_is_served(
+    cells: Cells, find: Callable[[Case], Any], says: str
+) -> None:
+    with pytest.raises(Broken, match=says):
+        await asked(cells, find)
+    assert (await asked(cells, cases.says_yes)).is_good
+
+
+async def test_a_process_is_used_again_and_is_not_the_nodes_own(cells: Cells) -> None:
+    import os
+
+    first, second = await asked(cells, cases.says_yes), await asked(cells, cases.says_yes)
+    assert first == second
+    assert first.reasons != f"seen by {os.getpid()}"
+
+
+async def test_closing_does_not_wait_for_a_verifier_that_hangs() -> None:
+    made = Cells(1, Limits(seconds_max=600.0, memory_mib_max=512))
+    await asked(made, cases.says_yes)
+    waiting = asyncio.create_task(asked(made, cases.hangs))
+    for _ in range(200):
+        await asyncio.sleep(0)
+    async with asyncio.timeout(10):
+        await made.close()
+        with pytest.raises(Broken):
+            await waiting

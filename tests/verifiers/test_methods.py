@@ -1,0 +1,168 @@
+"""The methods that come with Holdfast: what each takes for a proof, and what not."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from tests.verifiers.cases import ai, case_of, circuit, verify
+
+from holdfast.adapters.keys.signing import SigningKey
+from holdfast.adapters.keys.signing import verify as verify_ed25519
+from holdfast.core.canon import canonical
+from holdfast.core.proof.envelope import signed_bytes
+from holdfast.core.proof.finding import Case, Where
+from holdfast.core.proof.traps import circuit as trap_circuit
+from holdfast.core.proof.traps import plan
+from holdfast.verifiers import registry
+from holdfast.verifiers.attested import attested
+from holdfast.verifiers.recompute import echo, recompute
+from holdfast.verifiers.settings import VerifierSettings
+from holdfast.verifiers.traps import traps
+
+pytestmark = pytest.mark.rule("PRF-002")
+ECHOED = canonical("hi")
+
+# ------------------------------------------------------------------------------------------------ attested, recompute
+
+
+def test_attested_is_the_signature_of_the_leased_provider_over_this_very_body() -> None:
+    case = case_of(ai(), ECHOED)
+    method = attested(verify)
+    assert method.where is Where.THREAD
+    assert method.find(case).is_good
+    assert not method.find(msgspec.structs.replace(case, public=b"x" * 32)).is_good
+
+
+def test_a_real_signature_does_not_fit_another_body() -> None:
+    key = SigningKey.generate()
+    case = case_of(ai(), ECHOED)
+    proof = case.envelope
+    signature = key.sign(signed_bytes(proof.type, proof.method, proof.body))
+    good = msgspec.structs.replace(
+        case, envelope=msgspec.structs.replace(proof, signature=signature), public=key.public
+    )
+    method = attested(verify_ed25519)
+    assert method.find(good).is_good
+    other = msgspec.structs.replace(good.envelope, body=proof.body[:-1] + b"\x01")
+    assert not method.find(msgspec.structs.replace(good, envelope=other)).is_good
+
+
+@pytest.mark.parametrize("model", ["echo", "sleep"])
+def test_work_that_is_done_again_must_give_the_same_bytes(model: str) -> None:
+    method = recompute(verify)
+    assert method.find(case_of(ai(model=model), ECHOED)).is_good
+    found = method.find(case_of(ai(model=model), b"something else"))
+    assert (found.is_good, found.reasons) == (False, "computed again it gives other bytes")
+    assert not method.find(case_of(ai(), ECHOED, signature=b"forged")).is_good
+
+
+def test_work_that_nobody_here_can_do_again_is_no_fault_of_the_provider() -> None:
+    with pytest.raises(LookupError, match="nobody here can compute AI:gpt again"):
+        recompute(verify).find(case_of(ai(model="gpt"), ECHOED))
+    plugged = recompute(verify, {"AI:gpt": echo})
+    assert plugged.find(case_of(ai(model="gpt"), ECHOED)).is_good
+
+
+def test_a_sample_is_drawn_by_chance_that_comes_after_the_work() -> None:
+    """About a quarter of wrong results is found out, and which ones depends on the beacon."""
+    method = recompute(verify, sample_ppm=250_000)
+    wrong = case_of(ai(), b"something else")
+    drawn = [not method.find(msgspec.structs.replace(wrong, chance=bytes([n]) * 32)).is_good for n in range(200)]
+    assert 30 < sum(drawn) < 70
+    none = recompute(verify, sample_ppm=0)
+    assert none.find(wrong).is_good
+    assert "not in the sample" in none.find(wrong).reasons
+
+
+# ------------------------------------------------------------------------------------------------ traps
+
+
+def runs(payload: dict[str, object], wrong: int = 0) -> bytes:
+    """What an honest provider hands in, with so many traps answered wrongly."""
+    spec = payload["spec"]
+    assert isinstance(spec, dict)
+    planned = plan(canonical(payload), spec["shots"], spec["width"], spec["trap_ppm"])
+    found = ["0" * planned.width] * planned.shots
+    for number, (at, answer) in enumerate(planned.answers.items()):
+        flipped = ("1" if answer[0] == "0" else "0") + answer[1:]
+        found[at] = flipped if number < wrong else answer
+    return canonical({"shots": found})
+
+
+def trapped(payload: dict[str, object], output: bytes, signature: bytes = b"good") -> Case:
+    return case_of(payload, output, signature, kind=2, method="traps")
+
+
+@pytest.mark.parametrize(("wrong", "is_good"), [(0, True), (2, True), (3, False), (20, False)])
+def test_nine_of_ten_traps_must_have_the_right_answer(wrong: int, is_good: bool) -> None:
+    payload = circuit(shots=200, trap_ppm=100_000)  # 20 traps
+    found = traps(verify).find(trapped(payload, runs(payload, wrong)))
+    assert found.is_good == is_good
+    assert found.reasons.startswith(f"{20 - wrong} of 20 traps have the right answer")
+
+
+@pytest.mark.parametrize(
+    ("output", "says"),
+    [
+        (b"\xff", "not a list of runs"),
+        (canonical({"shots": ["00000"] * 199}), "199 runs were handed in"),
+        (canonical({"shots": ["0000"] * 200}), "5 bits"),
+        (canonical({"shots": ["0000x"] * 200}), "5 bits"),
+        (canonical({"shots": ["00000"] * 200}), "traps have the right answer"),
+    ],
+)
+def test_what_is_no_run_or_too_few_of_them_is_no_proof(output: bytes, says: str) -> None:
+    found = traps(verify).find(trapped(circuit(), output))
+    assert not found.is_good
+    assert says in found.reasons
+
+
+def test_a_job_that_asks_for_no_traps_proves_nothing_by_them() -> None:
+    payload = circuit(trap_ppm=0)
+    assert "asks for no traps" in traps(verify).find(trapped(payload, canonical({"shots": ["00000"] * 200}))).reasons
+    assert not traps(verify).find(trapped(circuit(), runs(circuit()), b"forged")).is_good
+
+
+@pytest.mark.parametrize(("shots", "ppm", "count"), [(1, 1, 1), (10, 100_000, 1), (11, 100_000, 2), (7, 1_000_000, 7)])
+def test_the_share_of_traps_is_rounded_up_and_drawn_without_repetition(shots: int, ppm: int, count: int) -> None:
+    planned = plan(b"payload", shots, 40, ppm)
+    assert len(planned.answers) == count
+    assert all(0 <= at < shots and len(answer) == 40 for at, answer in planned.answers.items())
+    assert planned == plan(b"payload", shots, 40, ppm)
+    assert planned != plan(b"another", shots, 40, ppm)
+
+
+def test_a_trap_is_a_circuit_that_flips_exactly_the_qubits_of_its_answer() -> None:
+    text = trap_circuit("0110")
+    assert [line for line in text.splitlines() if line.startswith("x")] == ["x q[1];", "x q[2];"]
+
+
+# ------------------------------------------------------------------------------------------------ the registry
+
+
+class Entry:
+    """What an installed package says about a plug-in."""
+
+    def __init__(self, name: str, found: object) -> None:
+        self.name, self._found = name, found
+
+    def load(self) -> object:
+        if isinstance(self._found, Exception):
+            raise self._found
+        return self._found
+
+
+def test_methods_plug_in_by_name_and_a_broken_one_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    plugged = {
+        registry.METHODS: [
+            Entry("mine", attested),
+            Entry("attested", recompute),
+            Entry("broken", ImportError("no such module")),
+        ],
+        registry.RECOMPUTERS: [Entry("AI:mine", echo)],
+    }
+    monkeypatch.setattr(registry, "entry_points", lambda group: plugged[group])
+    found = registry.methods(verify, VerifierSettings())
+    assert sorted(found) == ["attested", "mine", "recompute", "traps"]
+    assert found["attested"].find(case_of(ai(), ECHOED)).is_good
+    assert found["recompute"].find(case_of(ai(model="mine"), ECHOED)).is_good
