@@ -14,7 +14,7 @@ from bench.spool_gigabyte import gigabyte
 
 async def run(folder: Path, *, is_quick: bool) -> list[Table]:
     """All comparisons, each printed as soon as it is measured."""
-    rounds, scale = (2, 0.05) if is_quick else (5, 1.0)
+    rounds, seconds = (2, 0.05) if is_quick else (5, 1.0)
     tables: list[Table] = []
 
     def add(*found: Table) -> None:
@@ -24,7 +24,7 @@ async def run(folder: Path, *, is_quick: bool) -> list[Table]:
 
     began = time.monotonic()
     for per_commit in (50, 1):
-        add(await appends(folder, place.OUT, per_commit, rounds, scale))
+        add(await appends(folder, place.OUT, per_commit, rounds, seconds))
     add(await latencies(folder, rounds, 1.0 if is_quick else 5.0))
     add(await drained(folder, rounds, 20_000 if is_quick else 300_000))
     add(*await gigabyte(folder, rounds, (1 << 30) // (50 if is_quick else 1)))

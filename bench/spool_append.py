@@ -190,14 +190,14 @@ def turn(folder: Path, name: str, loop: Loop, records: int, per_commit: int) -> 
     return run
 
 
-async def appends(folder: Path, out: Path, per_commit: int, rounds: int, scale: float) -> Table:
+async def appends(folder: Path, out: Path, per_commit: int, rounds: int, seconds: float) -> Table:
     """All loops with the same number of records per commit; slow peers write fewer records."""
     program, sizes = compiled(folder), list[float]()
     loops: dict[str, Loop] = {}
     if program is not None:
         loops |= {C_APPEND: by_c(program, "append"), C_SEGMENT: by_c(program, "segment")}
     loops |= {PYTHON: by_python, SQLITE: by_sqlite, **peers(out), **ours(sizes, per_commit)}
-    whole = int(scale * (200_000 if per_commit > 1 else 6_000)) // 50 * 50
+    whole = per_commit * commits_of(folder, per_commit, seconds)
     slow = {PEERS["nats"]: 20, PEERS["persist-queue"]: 20} if per_commit > 1 else {}
     turns = [
         turn(folder, name, loop, whole // slow.get(name, 1) // 50 * 50, per_commit) for name, loop in loops.items()
@@ -215,6 +215,15 @@ async def appends(folder: Path, out: Path, per_commit: int, rounds: int, scale: 
     if sizes:
         found.notes.append(f"{STREAMED[2:]}: {median(sizes):.0f} records a commit, all others {per_commit}")
     return found
+
+
+def commits_of(folder: Path, per_commit: int, seconds: float) -> int:
+    """How many commits take about so long on this disk, now: a slow one is measured with fewer."""
+    spot = folder / f"pace-{per_commit}"
+    spot.mkdir()
+    a_commit = by_python(spot, 100 * per_commit, per_commit) / 100
+    shutil.rmtree(spot)
+    return 50 * min(80, max(1, round(seconds / a_commit / 50)))
 
 
 def ours(sizes: list[float], per_commit: int) -> dict[str, Loop]:

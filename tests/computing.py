@@ -9,6 +9,29 @@ from typer.testing import CliRunner
 
 from holdfast.cli import app
 
+JOB: dict[str, Any] = {
+    "job_id": "01",
+    "kind": "AI",
+    "max_fee": 10,
+    "size_bytes": 5,
+    "tier": "FREE",
+    "enqueue_ts_ms": 1_000,
+    "units": 1,
+    "requirements": {"model": "oak"},
+}
+PROVIDER: dict[str, Any] = {
+    "provider_id": "02",
+    "status": "ACTIVE",
+    "health_ppm": 1_000_000,
+    "stake": 10_000,
+    "region": "eu",
+    "capabilities": {"AI": {"models": ["oak"]}},
+    "leases_active": 0,
+    "leases_max": 1,
+    "units_used": {},
+    "units_max": {"AI": 1},
+}
+
 GOOD: dict[str, dict[str, Any]] = {
     "task-id": {"chain_id": 1, "height": 2, "tx_hash": "00", "caller": "aa", "payload": {"a": 1}},
     "seed": {"chain_id": 1, "epoch_id": 2, "block_height": 3, "beacon": "00"},
@@ -16,6 +39,13 @@ GOOD: dict[str, dict[str, Any]] = {
     "lease-id": {"job_id": "00", "provider_id": "01", "attempt": 0, "seed": "02"},
     "priority": {"max_fee": 1, "size_bytes": 2, "tier": "PRO", "enqueue_ts_ms": 3},
     "backoff": {"kind": "AI", "job_id": "00", "failure": 0},
+    "match": {
+        "seed": "00",
+        "counter": 0,
+        "policy": {"order": "shuffle", "interleave_every": 20},
+        "jobs": [JOB],
+        "providers": [PROVIDER],
+    },
     "result-digest": {"bytes": "00"},
     "nullifier": {"type": 1, "window": 0, "body": {"a": 1}},
     "da-commitment": {"namespace": "0001020304050607", "bytes": "00"},

@@ -39,13 +39,14 @@ from holdfast.doors.methods.chain import newest
 from holdfast.doors.methods.node import status
 from holdfast.doors.stored import Stored
 from holdfast.doors.witness import Witness
+from holdfast.duties.collector import Collector
 from holdfast.duties.dispatcher import Dispatcher
 from holdfast.duties.keeper import Keeper
 from holdfast.duties.nurse import Nurse
 from holdfast.duties.proposer import Proposer
 from holdfast.duties.reaper import Reaper
-from holdfast.duties.sexton import Sexton
 from holdfast.duties.scribe import Scribe
+from holdfast.duties.sexton import Sexton
 from holdfast.duties.verifier import Verifier
 from holdfast.duties.weeder import Weeder
 from holdfast.engine import snapshot
@@ -174,6 +175,7 @@ class Node:
         for duty in (keeper, proposer, dispatcher, reaper, nurse, verifier, Sexton(self.engine, MachineClock())):
             self._duties.append(asyncio.create_task(duty.run(), name=type(duty).__name__.lower()))
         self._keep_evidence()
+        self._collect()
         config, tip = self.config, self.engine.durable
         where = {"data": str(config.data), "store": config.store.value}
         _log.info("up", **where, epoch=tip.epoch, batch=tip.number, last_event=tip.last)
@@ -186,6 +188,11 @@ class Node:
         if folder is not None:
             scribe = Scribe(self.engine, MachineClock(), lambda channel: Folder(folder / channel), kept_records)
             self._duties.append(asyncio.create_task(scribe.run(), name="scribe"))
+
+    def _collect(self) -> None:
+        """Retention (RET-002), by the clock and for whoever asks."""
+        self.desk.collector = collector = Collector(self.engine, self.blobs, MachineClock())
+        self._duties.append(asyncio.create_task(collector.run(), name="collector"))
 
     async def _adopt(self) -> None:
         """Journal the policy of this configuration, where it is another than the last one (PRI-003)."""

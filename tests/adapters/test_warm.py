@@ -300,3 +300,64 @@ async def test_a_task_that_is_cancelled_while_it_writes_leaves_nothing_open(warm
 
 def _open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
+
+
+# ------------------------------------------------------------------------------------------------ letting go
+
+
+@pytest.mark.rule("RET-002")
+async def test_what_is_sound_was_read_to_its_last_byte(warm: WarmFolder, folder: Path) -> None:
+    digests = [(await put(warm, bytes([n]) * 2_000_000))[0] for n in range(3)]
+    empty, _ = await put(warm, b"")
+    assert await warm.sound([*digests, empty]) == dict.fromkeys(digests, 2_000_000) | {empty: 0}
+    with place_of(folder, digests[0]).open("r+b") as file:
+        file.seek(1_999_999)
+        file.write(b"x")
+    place_of(folder, digests[1]).unlink()
+    missing = result_digest(b"never given")
+    assert await warm.sound([*digests, missing]) == {digests[2]: 2_000_000}
+    place_of(folder, digests[2]).write_bytes(b"")
+    assert await warm.sound(digests) == {}
+
+
+@pytest.mark.rule("RET-002")
+async def test_what_is_swept_away_is_gone_and_what_is_gone_is_not_missed(warm: WarmFolder, folder: Path) -> None:
+    digests = [(await put(warm, bytes([n])))[0] for n in range(3)]
+    fresh = WarmFolder(folder)  # nobody has asked this process for anything
+    assert await fresh.sweep(digests[:2]) == []
+    assert await fresh.sweep(digests[:2]) == []
+    assert files(folder) == [place_of(folder, digests[2])]
+
+
+@pytest.mark.rule("RET-002", "RCV-001")
+async def test_what_somebody_asked_for_a_moment_ago_is_spared(
+    warm: WarmFolder, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, _ = await put(warm, b"one")
+    two, _ = await put(warm, b"two")
+    assert await warm.size(two) == 3
+    assert await warm.sweep([one, two]) == [two]
+    assert files(folder) == [place_of(folder, two)]
+    monkeypatch.setattr(warm_module, "ASKED_S", 0.0)
+    assert await warm.sweep([two]) == []
+    assert files(folder) == []
+
+
+async def test_who_asked_long_ago_is_forgotten(warm: WarmFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warm_module, "ASKED_MAX", 4)
+    monkeypatch.setattr(warm_module, "ASKED_S", 0.0)
+    for n in range(50):
+        await warm.size(result_digest(bytes([n])))
+        assert len(warm._asked) <= 4
+
+
+async def test_usage_is_what_rests_on_the_disk(warm: WarmFolder, folder: Path) -> None:
+    assert await warm.usage() == 0
+    one, _ = await put(warm, b"x" * 1_000)
+    await put(warm, b"y" * 500)
+    await put(warm, b"x" * 1_000)  # the same again
+    assert await warm.usage() == await WarmFolder(folder).usage() == 1_500
+    await warm.delete(one)
+    assert await warm.usage() == 500
+    await WarmFolder(folder).sweep([one])
+    assert await warm.usage() == 500

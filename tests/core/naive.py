@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.core import naive_match
+
 N = 10**9
 
 # ------------------------------------------------------------------------------------------------ CAN-001, CAN-002
@@ -140,6 +142,7 @@ ANSWERS: dict[str, Callable[..., dict[str, Any]]] = {
         "key": priority(max_fee, size_bytes, tier, enqueue_ts_ms, policy or {})
     },
     "backoff": lambda kind, job_id, failure: {"delay_ms": backoff(kind, failure, jitter(X(job_id), failure))},
+    "match": lambda **world: dict(naive_match.answer(**world)),
     "result-digest": lambda bytes: {"result_digest": h("animica.cap.result.v1", X(bytes)).hex()},
     "nullifier": lambda type, window, body: {
         "nullifier": h("animica.proof.nullifier.v1", type, window, cbor(body)).hex()

@@ -71,13 +71,13 @@ def received(id_: bytes, given: list[tuple[bytes, bytes]]) -> int:
 
 
 def is_listed(provider: World, world: World) -> bool:
-    now_ms = world.get("now_ms", 0)
+    now_ms: int = world.get("now_ms", 0)
     return (
         provider["status"] == "ACTIVE"
         and provider["stake"] >= sum(STAKE[kind] for kind in provider["capabilities"])
         and provider["health_ppm"] >= 600_000
-        and now_ms < provider.get("attested_until_ms", now_ms) + 180_000
-        and now_ms < provider.get("heartbeat_ms", now_ms) + 180_000
+        and now_ms < int(provider.get("attested_until_ms", now_ms)) + 180_000
+        and now_ms < int(provider.get("heartbeat_ms", now_ms)) + 180_000
         and not provider.get("is_draining", False)
         and provider.get("cooling_until_ms", 0) <= now_ms
     )

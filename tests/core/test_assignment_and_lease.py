@@ -16,6 +16,7 @@ from holdfast.core.job.record import JobState
 from holdfast.core.lease.acts import AckLease, DeclineLease, FailLease, JobAssigned, LeaseClosed, Reap, RenewLease
 from holdfast.core.lease.record import LEASE_LIFE, LeaseAct, LeaseStatus, is_live
 from holdfast.core.machine import step, unreachable
+from holdfast.core.match.decide import Match
 from holdfast.core.policy import ChainPolicy, LeasePolicy, Policy, QuotaPolicy
 from holdfast.core.proof.acts import Judge, Submit
 from holdfast.core.quota import Quota, units_used
@@ -27,7 +28,7 @@ T_MS = {"AI": 600_000, "QUANTUM": 180_000}
 
 
 def leased(kind: str = "AI", **knobs: msgspec.Struct) -> tuple[Way, TaskId, LeaseId, ProviderId]:
-    way = fleet(policy=patient(**knobs))
+    way = fleet(policy=patient(12, **knobs))
     job = asked_for(way, kind=kind)
     way.match()
     lease = way.lease_of(job)
@@ -73,14 +74,16 @@ def test_a_lease_without_an_ack_is_cancelled_when_its_time_is_over(kind: str, at
 
 
 @pytest.mark.rule("LEA-003")
-@pytest.mark.parametrize("make", [AckLease, DeclineLease, FailLease, lambda *who: RenewLease(*who, 1)])
+@pytest.mark.parametrize(
+    "make", [AckLease, DeclineLease, FailLease, lambda id_, provider: RenewLease(id_, provider, 1)]
+)
 @pytest.mark.parametrize(("at_ms", "rule"), [(4_999, ""), (5_000, "LEA-003")])
 def test_what_was_never_acked_is_lost_at_its_time_though_nobody_reaped_it_yet(
     make: type, at_ms: int, rule: str
 ) -> None:
-    way, _, *who = leased()
+    way, _, id_, provider = leased()
     way.now_ms += at_ms
-    assert refusal(way.ask(make(*who))) == rule
+    assert refusal(way.ask(make(id_, provider))) == rule
 
 
 @pytest.mark.rule("LEA-003", "RCV-001")
@@ -97,25 +100,25 @@ def test_completing_counts_as_an_ack() -> None:
 @pytest.mark.parametrize("kind", ["AI", "QUANTUM"])
 @pytest.mark.parametrize(("early_ms", "is_taken"), [(1, True), (0, False), (-1, False)])
 def test_a_lease_is_renewed_until_its_deadline_and_never_after(kind: str, early_ms: int, is_taken: bool) -> None:
-    way, job, *who = leased(kind)
+    way, job, id_, provider = leased(kind)
     way.ack(job)
     way.now_ms = way.lease_of(job).t_deadline_ms - early_ms
-    assert refusal(way.ask(RenewLease(*who, 1))) == ("" if is_taken else "LEA-005")
+    assert refusal(way.ask(RenewLease(id_, provider, 1))) == ("" if is_taken else "LEA-005")
 
 
 @pytest.mark.rule("LEA-004")
 @pytest.mark.parametrize("kind", ["AI", "QUANTUM"])
 def test_four_renewals_of_half_its_length_each_and_not_one_more(kind: str) -> None:
-    way, job, *who = leased(kind)
+    way, job, id_, provider = leased(kind)
     way.ack(job)
     lease, t_ms = way.lease_of(job), T_MS[kind]
     for renewal in range(1, 5):
         way.now_ms = lease.renew_by_ms - 1
-        way.do(RenewLease(*who, renewal))
+        way.do(RenewLease(id_, provider, renewal))
         assert lease.t_deadline_ms == BEGIN_MS + t_ms + renewal * t_ms // 2
     assert (lease.status, lease.late_renewals) == (LeaseStatus.RENEWED, 0)
-    assert refusal(way.ask(RenewLease(*who, 5))) == "LEA-004"
-    assert refusal(way.ask(RenewLease(*who, 9))) == "LEA-004"
+    assert refusal(way.ask(RenewLease(id_, provider, 5))) == "LEA-004"
+    assert refusal(way.ask(RenewLease(id_, provider, 9))) == "LEA-004"
 
 
 @pytest.mark.rule("LEA-005")
@@ -125,10 +128,10 @@ def test_four_renewals_of_half_its_length_each_and_not_one_more(kind: str) -> No
 def test_at_its_deadline_a_lease_is_expired_and_the_job_waits(
     kind: str, renewals: int, late_ms: int, is_over: bool
 ) -> None:
-    way, job, *who = leased(kind)
+    way, job, id_, provider = leased(kind)
     way.ack(job)
     for renewal in range(1, renewals + 1):
-        way.do(RenewLease(*who, renewal))
+        way.do(RenewLease(id_, provider, renewal))
     lease = way.lease_of(job)
     way.now_ms = lease.t_deadline_ms + late_ms
     assert is_live(lease, way.now_ms) is not is_over
@@ -422,7 +425,7 @@ def test_a_lease_from_before_there_were_quotas_takes_and_gives_nothing() -> None
     given_back(way, job)
     way.now_ms = way.state.queue.jobs[job].not_before_ms
     way.state.quotas.clear()
-    (made,) = (event for event in law.decide(way.state, law.match.Match(), way.now_ms).events)  # type: ignore[union-attr]
+    (made,) = (event for event in law.decide(way.state, Match(), way.now_ms).events)  # type: ignore[union-attr]
     assert isinstance(made, JobAssigned)
     law.apply(way.state, msgspec.structs.replace(made, units=0, epoch=0))
     given_back(way, job)

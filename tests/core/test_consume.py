@@ -11,6 +11,7 @@ from holdfast.core.chain.acts import Reincluded, RollBack
 from holdfast.core.chain.apply import tx_leaf
 from holdfast.core.chain.blocks import TxKind
 from holdfast.core.event import Event, Tip
+from holdfast.core.queue.acts import Cancel
 from holdfast.core.refusal import Refused
 from holdfast.core.result.acts import ConsumptionDropped, ResultConsumed
 from holdfast.core.result.read import why_not_readable
@@ -78,7 +79,7 @@ def test_what_cannot_be_read_cannot_be_consumed() -> None:
     assert isinstance(done(way.consume(job)), ResultConsumed)
     waiting = way.enqueue(nonce=2)
     assert name_of(way.consume(waiting)) == "NoResultYet"
-    way.do(law.queue.Cancel(waiting))
+    way.do(Cancel(waiting))
     assert name_of(way.consume(waiting)) == "Expired"
     assert name_of(way.consume(TaskId(bytes(32)))) == "NotFound"
 

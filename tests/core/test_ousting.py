@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.core.lent import lent
+from tests.core.test_provider_health import happen
 from tests.core.ways import Way, public
 
 from holdfast.core.event import Event
@@ -12,7 +13,6 @@ from holdfast.core.lease.acts import LeaseClosed
 from holdfast.core.provider.acts import HealthMoved, MoveProvider, ProviderMoved, Tend
 from holdfast.core.provider.record import Provider, ProviderAct, ProviderStatus, provider_id
 from holdfast.core.provider.sla import sentence
-from tests.core.test_provider_health import happen
 
 ID = provider_id(public(1))
 ACTS = {

@@ -360,7 +360,7 @@ def test_a_reorg_moves_the_refund_of_the_failure_and_the_end_of_the_second_life_
 def test_a_fees_name_tells_whose_it_is_and_of_which_life() -> None:
     way, job = dead()
     found = way.state.queue.jobs[job]
-    assert hold_of(found) == job
+    assert bytes(hold_of(found)) == bytes(job)
     for requeues in (0, 1, 2, 300):
         name = hold_of(found, requeues)
         assert (task_of(name), requeues_of(name)) == (job, requeues)

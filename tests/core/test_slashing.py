@@ -201,10 +201,8 @@ def test_stake_that_came_back_meanwhile_is_not_touched_by_the_reorg() -> None:
     assert money(way) == (0, 0, 50, 0)
 
 
-STEPS = st.lists(
-    st.tuples(st.sampled_from(("PROOF_INVALID", "EQUIVOCATION", "stake", "unstake", "tend", "seal", "back")), st.integers(1, 9)),
-    max_size=40,
-)  # fmt: skip
+ACTS = ("PROOF_INVALID", "EQUIVOCATION", "stake", "unstake", "tend", "seal", "back")
+STEPS = st.lists(st.tuples(st.sampled_from(ACTS), st.integers(1, 9)), max_size=40)
 
 
 def _go(way: Way, what: str, number: int) -> None:

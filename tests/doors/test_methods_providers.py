@@ -12,11 +12,13 @@ from tests.doors.visitors import ALICE, AUDITOR, OPERATOR, PROVIDER, Node, node
 
 from holdfast.core.canon import canonical
 from holdfast.core.key import Role
-from holdfast.core.provider.acts import Beat, ProviderMoved, Register
+from holdfast.core.provider.acts import Beat, ProviderMoved, ProviderSlashed, Register
 from holdfast.core.provider.record import Provider, ProviderStatus, provider_id
-from holdfast.core.values import AccountId
+from holdfast.core.values import AccountId, Amount, EventNo
 from holdfast.doors.desk import Visitor
+from holdfast.doors.http import topics
 from holdfast.engine.outcome import Accepted
+from holdfast.engine.tail import Recorded
 
 ID = provider_id(public(1))
 OAK = Visitor("0" * 16, Role.PROVIDER, AccountId("oak"))
@@ -177,3 +179,15 @@ async def test_why_a_job_does_not_go_to_a_provider_can_be_asked(house: Node) -> 
     assert (await house.ask(ALICE, "provider.whyNot", **ONE, task_id=task))["why_not"] == "status JAILED"
     assert (await house.no(ALICE, "provider.whyNot", provider_id="00" * 32, task_id=task))[0] == "NotFound"
     assert (await house.no(ALICE, "provider.whyNot", **ONE, task_id="00" * 32))[0] == "NotFound"
+
+
+@pytest.mark.rule("PRV-004")
+def test_a_slash_is_told_under_the_name_and_with_the_words_that_others_know() -> None:
+    slashed = ProviderSlashed(ID, "EQUIVOCATION", Amount(25), "severe", 7, 1_000, 3)
+    told = topics.shown(Recorded(EventNo(9), 1_000, slashed), topics.topic_of(ProviderSlashed))
+    assert told["type"] == "providerSlashed"
+    assert {name: told["event"][name] for name in ("providerId", "reason", "penalty")} == {
+        "providerId": ID.hex(),
+        "reason": "EQUIVOCATION",
+        "penalty": 25,
+    }

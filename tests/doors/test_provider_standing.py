@@ -15,6 +15,7 @@ from holdfast.core.provider.acts import ProviderDrained, ProviderMoved
 from holdfast.core.provider.decide import support_of
 from holdfast.core.provider.record import ProviderStatus
 from holdfast.core.state import digest
+from holdfast.core.values import LeaseId
 from holdfast.doors.grpc import challenge
 from holdfast.doors.grpc.challenge import NONCE_MS, Nonces
 from holdfast.wire import acts
@@ -240,7 +241,7 @@ async def test_after_a_change_of_the_key_the_new_one_speaks_for_the_same_provide
     offer = await hand.leased(stream)
     assert await hand.put(offer, b"said")
     await hand.complete(hand.completion(offer, b"said"))
-    assert house.engine.state.leases.by_id[offer.lease_id].submitted is not None
+    assert house.engine.state.leases.by_id[LeaseId(offer.lease_id)].submitted is not None
     assert (await hand.register(price=7)).provider_id == oak.id
 
 
@@ -268,3 +269,25 @@ async def test_a_heartbeat_tells_load_versions_and_support(house: House, oak: Ha
     provider = house.engine.state.providers[oak.id]
     assert (provider.slots, provider.load, provider.versions) == (3, 1, "agent 8")
     assert provider.status is ProviderStatus.ACTIVE
+
+
+# ------------------------------------------------------------------------------------------------ many of them
+
+
+class Unscanned(dict[Any, Any]):
+    """Leases that can be looked up and not walked over."""
+
+    def __iter__(self) -> Any:
+        raise AssertionError("all leases were walked over")
+
+    values = items = keys = __iter__
+
+
+async def test_a_stream_is_opened_without_looking_through_everybody_s_leases(house: House, oak: Hand) -> None:
+    stream = await oak.at_work()
+    offer = await oak.leased(stream)
+    leases = house.engine.state.leases
+    before, leases.by_id = leases.by_id, Unscanned(leases.by_id)
+    again = await oak.open()
+    assert (await again.read("offer")).offer.lease_id == offer.lease_id
+    leases.by_id = before

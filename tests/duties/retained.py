@@ -1,4 +1,4 @@
-"""A simulated node with results of every age, for the tests of retention: bytes hot, warm and cold, and a way to die."""
+"""A simulated node with results of every age, for the tests of retention: hot, warm, cold, and a way to die."""
 
 from __future__ import annotations
 
@@ -158,9 +158,9 @@ class House:
     async def killed(self) -> None:
         """The process is gone: nothing is finished, nothing is told."""
         engine = self.engine
-        if engine._task is not None:  # noqa: SLF001
-            engine._task.cancel()  # noqa: SLF001
-            await asyncio.gather(engine._task, return_exceptions=True)  # noqa: SLF001
+        if engine._task is not None:
+            engine._task.cancel()
+            await asyncio.gather(engine._task, return_exceptions=True)
         await engine.projector.stop()
 
     async def offered(self, output: bytes) -> tuple[TaskId, Lease]:

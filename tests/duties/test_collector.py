@@ -74,7 +74,7 @@ async def test_bytes_that_nobody_else_holds_stay_in_the_store_with_the_reason_an
     home = await house()
     task, other = await home.resolve(SMALL), await home.resolve(OTHER, seals=13)
     del home.blobs.held[result_digest(SMALL)]
-    keep, home.blobs.receive = home.blobs.receive, _failing  # type: ignore[method-assign]
+    keep, home.blobs.receive = home.blobs.receive, _failing  # type: ignore[method-assign, assignment]
     (report,) = await home.collector.look([Pass.HOT])
     assert (report.dropped, report.kept) == (1, {NOT_HELD: 1})
     assert home.hot == {SMALL}
@@ -272,7 +272,7 @@ async def test_a_second_look_finds_nothing_to_do_and_writes_nothing() -> None:
     ("knobs", "dropped"), [({"collect_rows_max": 3}, 3), ({"collect_bytes_max": 20}, 3), ({"collect_bytes_max": 1}, 1)]
 )
 async def test_a_run_ends_at_its_limits_and_the_next_one_goes_on(knobs: dict[str, int], dropped: int) -> None:
-    home = await house(**knobs)
+    home = await house(**knobs)  # type: ignore[arg-type]
     for number in range(8):
         await home.resolve(b"%d small" % number)
     await home.seal(13)

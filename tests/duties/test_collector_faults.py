@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from tests.counts import counts
 from tests.duties.retained import House, policy
 from tests.simulated.journal import Fault
 
@@ -57,7 +58,7 @@ async def check_all_gone(home: House) -> None:
     assert home.hot == set()
     assert home.blobs.held == {}
     state = home.engine.state
-    assert not (state.leaving or state.condemned or state.kept_hot or state.kept_warm)
+    assert [state.leaving, state.condemned, state.kept_hot, state.kept_warm] == [{}, {}, {}, {}]
     assert [state.passes[each].results for each in (Pass.HOT, Pass.WARM, Pass.INDEX)] == [len(OUTPUTS)] * 3
     await home.engine.projector.drain()
     assert home.world.tables.rows["result"] == {}
@@ -102,7 +103,7 @@ async def test_an_append_of_unknown_outcome_loses_nothing(fault: Fault) -> None:
         with suppress(Unavailable):
             await home.collector.look()
         async with asyncio.timeout(10):
-            while home.engine.phase is not Phase.RUNNING:  # noqa: ASYNC110 - the owner takes the journal anew
+            while home.engine.phase is not Phase.RUNNING:
                 await asyncio.sleep(0)
         await check_readable(home)
         home.world.disk.faults = []
@@ -212,10 +213,10 @@ class Lives(RuleBasedStateMachine):
 
 
 Lives.TestCase.settings = settings(
-    max_examples=25, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=counts(10, 150), stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
 )
 
 
 @pytest.mark.rule("RET-001", "RET-002", "RET-003", "RET-004")
-class TestLives(Lives.TestCase):  # type: ignore[misc, name-defined]
+class TestLives(Lives.TestCase):  # type: ignore[misc, valid-type]
     """Whatever happens, in whatever order."""

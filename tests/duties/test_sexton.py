@@ -60,7 +60,9 @@ async def rows(engine: Engine, table: str = "job") -> int:
 async def test_a_tombstone_stays_seven_days_to_the_millisecond(
     world: World, engine: Engine, late_ms: int, left: int
 ) -> None:
-    job = await taken_in(engine, 1)
+    job = await taken_in(engine, 1, is_cancelled=False)
+    world.clock.monotonic += 5_000
+    await engine.submit(Cancel(job))
     ended_ms = engine.state.queue.jobs[job].ended_ms or 0
     await settled(engine)
     world.clock.monotonic += ended_ms + STAYS_MS + late_ms - engine.now_ms()

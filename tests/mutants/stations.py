@@ -126,7 +126,7 @@ STATIONS: Final = [
     Mutant(
         "a raised fee is not set aside",
         QUEUE,
-        "    money.raise_hold(state, HoldId(job.id), event.max_fee - job.max_fee)\n",
+        "    money.raise_hold(state, hold_of(job), event.max_fee - job.max_fee)\n",
         "",
         "tests/core/test_job_life.py -k raised_fee_is_set_aside",
     ),

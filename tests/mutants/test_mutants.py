@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 from tests.counts import FULL
+from tests.mutants.leases import LEASES
 from tests.mutants.mutant import Mutant
+from tests.mutants.providers import PROVIDERS
 from tests.mutants.stations import STATIONS
 
 ROOT = Path(__file__).parents[2]
@@ -279,6 +281,8 @@ MUTANTS = [
         "tests/storage/test_tables.py -k sqlite",
     ),
     *STATIONS,
+    *LEASES,
+    *PROVIDERS,
 ]
 
 

@@ -103,18 +103,18 @@ class StoredLife(QueueLife):
         await engine.journal.close()
 
     async def _found(self) -> State:
-        journal, tables = (each() for each in self._open)
+        journal, tables = self._open[0](), self._open[1]()
         try:
             await journal.own()
-            return (await recover(journal, tables, self._files, GIVEN)).state  # type: ignore[arg-type]
+            return (await recover(journal, tables, self._files, GIVEN)).state
         finally:
             await tables.close()
             await journal.close()
 
     async def _checked(self) -> list[Any]:
-        journal, tables = (each() for each in self._open)
+        journal, tables = self._open[0](), self._open[1]()
         try:
-            return await check(LongJournal(journal, SimulatedFiles()), tables, self._files, GIVEN)  # type: ignore[arg-type]
+            return await check(LongJournal(journal, SimulatedFiles()), tables, self._files, GIVEN)
         finally:
             await tables.close()
             await journal.close()

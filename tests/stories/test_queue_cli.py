@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.stories.node import QUIET_CHAIN, NodeProcess
-from tests.stories.telling import Told, told
+from tests.stories.node import QUIET_CHAIN
+from tests.stories.telling import Told, holdfast, told
 
 ASK = ("--model", "m", "--prompt", "hi", "--caller", "alice")
 BY_AGE = {
@@ -74,8 +75,7 @@ async def test_a_node_whose_chain_id_was_changed_does_not_start(tmp_path: Path) 
         await first.say("account", "mint", "alice", 100)
         await first.say("job", "enqueue", *ASK, "--max-fee", 1)
         await first.node.stop()
-        other = NodeProcess(first.node.data, "other", environ={"HOLDFAST_CHAIN_ID": "99"})
-        with pytest.raises(Exception, match=r".*"):
-            await other.up()
-        other.end()
-        assert "chain_id" in other.log()
+        said = await asyncio.to_thread(
+            holdfast, "up", "--data", first.node.data, environ={**QUIET_CHAIN, "HOLDFAST_CHAIN_ID": "99"}
+        )
+    assert (said.code, "CHN-006" in said.err, "begun with chain_id 1337, not 99" in said.err) == (75, True, True)

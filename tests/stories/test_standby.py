@@ -61,17 +61,17 @@ async def test_a_standby_reads_hands_on_and_takes_over(pair: Pair) -> None:
     async with Client(first, PATIENCE_S) as owner, Client(second, PATIENCE_S) as standby:
         assert [(await node.status())["role"] for node in (owner, standby)] == ["owner", "follower"]
         await owner.mint(bytes(32), "alice", 100)
-        assert (await standby.reserve(b"1" * 32, "alice", 60))["event"] == 5  # the owner did it
-        assert (await standby.reserve(b"1" * 32, "alice", 60)) == {"event": 5, "is_repeat": True}
+        assert (await standby.reserve(b"1" * 32, "alice", 60))["event"] == 6  # the owner did it
+        assert (await standby.reserve(b"1" * 32, "alice", 60)) == {"event": 6, "is_repeat": True}
         with pytest.raises(NodeRefused, match="ESC-001") as refusal:
             await standby.reserve(b"2" * 32, "alice", 60)
         assert refusal.value.name == "InsufficientFunds"
-        while (await standby.status())["event"] < 5:
+        while (await standby.status())["event"] < 6:
             await asyncio.sleep(0.005)
         assert await standby.account("alice") == await owner.account("alice")
         assert (await standby.call("node.digest")) == (await owner.call("node.digest"))
         await one.kill()
-        assert (await standby.reserve(b"1" * 32, "alice", 60)) == {"event": 5, "is_repeat": True}
+        assert (await standby.reserve(b"1" * 32, "alice", 60)) == {"event": 6, "is_repeat": True}
         assert (await standby.reserve(b"3" * 32, "alice", 40))["is_repeat"] is False
         status = await standby.status()
         assert (status["role"], status["epoch"]) == ("owner", 2)

@@ -1,4 +1,4 @@
-"""`holdfast audit`: who did what others may not, and what followed from it (SEC-001)."""
+"""`holdfast audit`: who did what others may not (SEC-001), and whether work was given out by the rules (MAT-006)."""
 
 from __future__ import annotations
 
@@ -11,18 +11,20 @@ import typer
 
 from holdfast.cli import verb
 from holdfast.cli.asking import PATIENCE_S, Data
+from holdfast.cli.auditing import match
 from holdfast.cli.columns import when
 from holdfast.cli.speak import configured, told
 from holdfast.client import Client
 
 app = verb(no_args_is_help=True)
+app.command("match")(match)
 HIDDEN = frozenset({"secret"})
 """Not even its hash is of use to who reads."""
 
 
 @app.callback()
 def _audit() -> None:
-    """Look back at what was done, and by whom."""
+    """Look back at what was done, by whom, and whether it was right."""
 
 
 @app.command()

@@ -13,10 +13,11 @@ from typing import Final, NamedTuple, NoReturn
 
 import typer
 
-from holdfast.cli import Command, verb
+from holdfast.cli import Command, verb, worlds
 from holdfast.cli import readers as read
 from holdfast.cli.strict_json import INPUT, Fault, Faulty, read_object
 from holdfast.core import da, job, lease, match, priority, proof, result, retry
+from holdfast.core.match import offline
 from holdfast.core.policy import PriorityPolicy, RetryPolicy
 from holdfast.core.refusal import Refused
 from holdfast.core.values import Kind, Tier
@@ -34,6 +35,8 @@ class Formula(NamedTuple):
 
 
 _U64, _HEX = read.integer(), read.hex_bytes()
+_VERSION = read.optional(read.integer(1, 2), 1)
+"""Of the domain tag (CAN-003)."""
 
 PRIORITY_KNOBS: Final = {
     **dict.fromkeys(("w_fee", "w_age", "w_size", "w_tier"), _U64),
@@ -54,6 +57,7 @@ FORMULAS: Final = {
             "tx_hash": _HEX,
             "caller": read.hex_bytes(1, 64),
             "payload": read.json_value(),
+            "version": _VERSION,
         },
         ("task_id",),
         job.task_id,
@@ -89,12 +93,29 @@ FORMULAS: Final = {
         ("delay_ms",),
         partial(retry.delay_ms, policy=RetryPolicy()),
     ),
+    "match": Formula(
+        "MAT-003",
+        {
+            "seed": _HEX,
+            "counter": _U64,
+            "policy": worlds.knobs(),
+            "jobs": worlds.jobs(),
+            "providers": worlds.providers(),
+        },
+        ("assignments",),
+        offline.assignments,
+    ),
     "result-digest": Formula(
         "RES-004", {"bytes": _HEX}, ("result_digest",), lambda **fields: result.result_digest(fields["bytes"])
     ),
     "nullifier": Formula(
         "PRF-001",
-        {"type": read.number_of(proof.ProofType), "window": _U64, "body": read.json_value()},
+        {
+            "type": read.number_of(proof.ProofType),
+            "window": _U64,
+            "body": read.json_value(),
+            "version": _VERSION,
+        },
         ("nullifier",),
         proof.nullifier,
     ),

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
-from holdfast.cli import deadletter, verb
+from holdfast.cli import deadletter, quoting, verb
 from holdfast.cli.asking import Asked, Ca, Data, Json, Place, TokenFile, Url, ask, run
 from holdfast.cli.columns import print_json, print_record, print_table, when
 from holdfast.cli.custody import custody
@@ -23,6 +23,7 @@ from holdfast.core.values import Kind
 
 app = verb(no_args_is_help=True, help="Hand work to the queue, look after it, take it back.")
 app.add_typer(deadletter.app, name="dead-letter")
+app.command("quote")(quoting.quote)
 MAX_FEE: Final = 1_000
 Id = Annotated[str, typer.Argument(metavar="TASK_ID", help="The job's id, as its receipt says.")]
 

@@ -17,6 +17,8 @@ class Missing(Enum):
     """Says that a field must be there; None cannot, since null is a value."""
 
     MISSING = "missing"
+    LEFT_OUT = "left out"
+    """What an optional field is where it is not there: its object is made without it."""
 
 
 class Reader(NamedTuple):
@@ -92,6 +94,17 @@ def one_of(names: type[StrEnum]) -> Reader:
     return Reader(" or ".join(known), read)
 
 
+def text() -> Reader:
+    """Any text, as it is."""
+
+    def read(value: object, path: str) -> str:
+        if not isinstance(value, str):
+            _wrong(path, value, "text")
+        return value
+
+    return Reader("text", read)
+
+
 def number_of(numbers: type[IntEnum]) -> Reader:
     """A number that stands for something."""
     says = " or ".join(f"{number.value} {number.name}" for number in numbers)
@@ -136,6 +149,41 @@ def knobs(make: Callable[..., object], known: Mapping[str, Reader]) -> Reader:
         return make(**dict(zip(value, gather(readings), strict=True)))
 
     return Reader("{" + ", ".join(known) + "}, each optional", read, absent=make())
+
+
+def fields(known: Mapping[str, Reader], make: Callable[..., object] = dict, *, is_strict: bool = False) -> Reader:
+    """An object of named fields. One that nobody knows is ignored (CAN-005), unless it would silently do nothing."""
+
+    def read(value: object, path: str) -> object:
+        if not isinstance(value, dict):
+            _wrong(path, value, "an object")
+        strangers = [name for name in value if name not in known]
+        readings = [
+            (reader if name in value else _left_out(reader, name, strangers), value.get(name), under(path, name))
+            for name, reader in known.items()
+        ]
+        if is_strict:
+            readings += [(_unknown_knob(name, known), value[name], under(path, name)) for name in strangers]
+        found = dict(zip(known, gather(readings), strict=False))
+        return make(**{name: one for name, one in found.items() if one is not Missing.LEFT_OUT})
+
+    return Reader("{" + ", ".join(known) + "}", read)
+
+
+def optional(reader: Reader, absent: object = Missing.LEFT_OUT) -> Reader:
+    """A field that may be left out of its object."""
+    return Reader(f"{reader.says}, optional", reader.read, absent)
+
+
+def _left_out(reader: Reader, name: str, strangers: Iterable[str]) -> Reader:
+    near = get_close_matches(name, strangers)
+
+    def read(value: object, path: str) -> object:
+        if reader.absent is not Missing.MISSING:
+            return reader.absent
+        _blame(path, "missing", f"expected {reader.says}" + (f"; there is a field {near[0]}" if near else ""))
+
+    return Reader(reader.says, read)
 
 
 def _unknown_knob(knob: str, known: Mapping[str, Reader]) -> Reader:

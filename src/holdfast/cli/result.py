@@ -18,14 +18,23 @@ from holdfast.core.result import result_digest
 
 app = verb(no_args_is_help=True, help="What came out of a job, and a proof of it.")
 Id = Annotated[str, typer.Argument(metavar="TASK_ID", help="The job's id, as its receipt says.")]
+Chain = Annotated[int | None, typer.Option("--chain-id", min=0, help="Refused where the node is of another chain.")]
 
 
 @app.command()
 def show(
-    task_id: Id, data: Data = None, url: Url = None, token_file: TokenFile = None, ca: Ca = None, as_json: Json = False
+    task_id: Id,
+    chain_id: Chain = None,
+    pending: Annotated[bool, typer.Option("--pending", help="Show PENDING and EXPIRED, too.")] = False,
+    data: Data = None,
+    url: Url = None,
+    token_file: TokenFile = None,
+    ca: Ca = None,
+    as_json: Json = False,
 ) -> None:
     """The record of a result, from the block after its own on."""
-    found = ask(Place(data, url, token_file, ca), "cap.getResult", task_id=task_id)
+    asked = {"task_id": task_id, "chain_id": chain_id, "even_pending": pending}
+    found = ask(Place(data, url, token_file, ca), "cap.getResult", **asked)
     print_json(found) if as_json else print_record(found)
 
 
@@ -50,6 +59,7 @@ def consume(
     caller: Annotated[
         str | None, typer.Option(help="Who uses it, where an operator asks on somebody's behalf.")
     ] = None,
+    chain_id: Chain = None,
     nonce: Annotated[int | None, typer.Option(min=0, help="A retry says the same one; drawn if not given.")] = None,
     data: Data = None,
     url: Url = None,
@@ -62,10 +72,11 @@ def consume(
     A reorg that takes the block of this back takes the mark back; it counts again where the result can be read by then.
     """
     drawn = nonce if nonce is not None else secrets.randbits(63)
+    asked = {"task_id": task_id, "caller": caller, "chain_id": chain_id, "nonce": drawn}
 
     async def use(node: Asked) -> Any:
         try:
-            return await node.call("cap.consumeResult", task_id=task_id, caller=caller, nonce=drawn)
+            return await node.call("cap.consumeResult", **asked)
         except NodeUnreachable:
             print(f"not known whether it was used: ask again with --nonce {drawn}", file=sys.stderr)
             raise
@@ -89,6 +100,24 @@ def verdicts(
     heads = ("when", "verdict", "method", "provider", "reasons")
     rows = [(when(r["at_ms"]), r["verdict"], r["method"], r["provider_id"][:16], r["reasons"]) for r in found["rows"]]
     print_table(heads, rows) if rows else print("no proof of this job was refused")
+
+
+@app.command("da-proof")
+def da_proof(
+    task_id: Id,
+    share: Annotated[int, typer.Option(min=0, help="The first share, from 0 on; a share has 512 bytes.")],
+    count: Annotated[int, typer.Option(min=1, help="How many shares.")] = 1,
+    data: Data = None,
+    url: Url = None,
+    token_file: TokenFile = None,
+    ca: Ca = None,
+) -> None:
+    """Some shares of a large result with the proof that they are part of it, and that of the result, as JSON.
+
+    `holdfast verify` checks both on any machine, without the rest of the bytes.
+    """
+    place = Place(data, url, token_file, ca)
+    print_json(ask(place, "da.proveShares", task_id=task_id, start=share, count=count))
 
 
 @app.command()

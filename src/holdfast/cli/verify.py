@@ -14,7 +14,7 @@ from holdfast.cli import Command, verb
 from holdfast.cli.columns import print_record
 from holdfast.core.refusal import Corrupt, Unavailable
 from holdfast.core.result import result_digest
-from holdfast.engine import resultproof
+from holdfast.engine import resultproof, shareproof
 from holdfast.engine.headerfiles import keys_of
 from holdfast.engine.headers import Untrue
 
@@ -36,6 +36,8 @@ def verify(
 ) -> None:
     """Check that a result is in a block that its proposer has signed; it needs no node.
 
+    Shares that `holdfast result da-proof` added are checked against the commitment in that block.
+
     Exit code 0: true. 1: false, with the first thing that is not so. 2: cannot be read.
     """
     try:
@@ -47,8 +49,11 @@ def verify(
 
 
 def _verify(proof: Path, keys: frozenset[bytes], output: Path | None) -> None:
-    shown = resultproof.read(_json(proof), str(proof))
+    values = _json(proof)
+    shown, sample = resultproof.read(values, str(proof)), shareproof.read(values, str(proof))
     leaf = resultproof.check(shown, check_signature, keys)
+    if sample is not None:
+        shareproof.check(leaf, sample)
     if output is not None and (made := result_digest(_bytes(output))) != leaf.result_digest:
         raise Untrue(f"{output} has the digest {made.hex()}, the chain holds {leaf.result_digest.hex()}")
     header = shown.signed.header
@@ -56,6 +61,10 @@ def _verify(proof: Path, keys: frozenset[bytes], output: Path | None) -> None:
     signer = header.proposer.hex()
     record = {"digest": leaf.result_digest.hex(), "size": leaf.size, "nullifier": leaf.nullifier.hex()}
     record |= {"signed": signer if keys else f"{signer}; is that the proposer you know? name it with --key"}
+    record |= {"commitment": leaf.da_commitment.hex()} if leaf.da_commitment is not None else {}
+    if sample is not None:
+        last = sample.start + len(sample.shares) - 1
+        record |= {"shares": f"{sample.start} to {last} of {sample.pinned.total} are part of it"}
     print_record(record | ({"output": "has this digest"} if output is not None else {}))
 
 

@@ -41,6 +41,10 @@ class Domain(NamedTuple):
     versions: tuple[int, ...]
     """Oldest first: the last one makes new ids."""
 
+    def at(self, versions: tuple[int, ...]) -> Domain:
+        """The same with other versions live."""
+        return Domain(self.name, versions)
+
     def make(self, *fields: bytes | int) -> Digest:
         """A new id, under the newest tag."""
         return H(f"{self.name}.v{self.versions[-1]}", *fields)
@@ -48,6 +52,17 @@ class Domain(NamedTuple):
     def recognise(self, digest: bytes, *fields: bytes | int) -> int | None:
         """The live version under which these fields have this id, None where they have not."""
         return next((v for v in reversed(self.versions) if H(f"{self.name}.v{v}", *fields) == digest), None)
+
+
+def live_versions(height: int, upgrade_height: int, grace_blocks: int) -> tuple[int, ...]:
+    """CAN-003: which versions of a tag count at a height: the old one, both during the grace window, the new one."""
+    if not upgrade_height or height < upgrade_height:
+        return (1,)
+    return (1, 2) if height < upgrade_height + grace_blocks else (2,)
+
+
+KNOWN_VERSIONS: Final = (1, 2)
+"""Under which anything stored may have been made."""
 
 
 # ------------------------------------------------------------------------------------------------ encoding

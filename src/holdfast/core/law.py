@@ -146,7 +146,7 @@ _DECIDE: Final[dict[type, Callable[[State, Any, int], Decided | Refused]]] = {
     retain.Vacuum: may_let_go.vacuum,
     retain.EndAudit: may_let_go.end_audit,
     marks.TakeEvidence: marks.take,
-    letters.ReleaseLetter: lambda state, command, now_ms: _released(state, command, now_ms),
+    letters.ReleaseLetter: lambda state, command, now_ms: letters.release(state, command, now_ms, decide),
     sessions.SealSession: sessions.seal,
     sessions.PruneEvidence: sessions.prune,
     sessions.AssignChannel: sessions.assign,
@@ -292,17 +292,6 @@ def _by_name(act: Act, decided: Decided | Refused) -> Decided | Refused:
         return decided
     signed = ActDone(act.actor, act.method, len(decided.events))
     return Decided((signed, *decided.events), decided.attachments, preface=1)
-
-
-def _released(state: State, command: letters.ReleaseLetter, now_ms: int) -> Decided | Refused:
-    """EVD-007: what the record asked for, and that its letter is dealt with, in one decision or not at all."""
-    told = letters.released(state, command, now_ms)
-    if isinstance(told, Refused):
-        return told
-    asked = Decided(()) if command.ask is None else decide(state, command.ask, now_ms)
-    if isinstance(asked, Refused):
-        return asked
-    return Decided((told, *asked.events), asked.attachments)
 
 
 EVENTS: Final = tuple(_APPLY)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from holdfast.core import law
 from holdfast.core.key import Key, Role
 from holdfast.core.refusal import Refused
+from holdfast.core.retention import Pass
 from holdfast.core.values import AccountId, Tier
+from holdfast.doors.shelf import Shelf
 from holdfast.doors.witness import Witness
 from holdfast.engine import read
+from holdfast.engine.collected import Report
 from holdfast.engine.outcome import Outcome
 from holdfast.ports import Blobs
 
@@ -52,6 +55,20 @@ class Desk:
         """Where output bytes rest, on a node that holds any."""
         self.witness: Witness | None = None
         """What is seen of evidence, on a node that takes any."""
+        self.collector: Collecting | None = None
+        """Who lets results' bytes go, on the owner."""
+        self.shelf = Shelf()
+
+
+
+class Collecting(Protocol):
+    """Whoever lets results' bytes go (RET-002), and how that goes."""
+
+    bytes_hot: int
+    bytes_warm: int
+
+    async def run_pass(self, pass_: Pass, *, is_dry: bool = False, after: int = 0) -> Report: ...
+    def durations(self) -> dict[str, tuple[list[tuple[str, int]], float]]: ...
 
 
 EVERYBODY: Final = frozenset[Role]()

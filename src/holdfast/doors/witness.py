@@ -59,7 +59,8 @@ class Witness:
         self._open: dict[int, Open] = {}
         self._next = 0
 
-    def __len__(self) -> int:
+    @property
+    def streams(self) -> int:
         return len(self._open)
 
     @contextmanager

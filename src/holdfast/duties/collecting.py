@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -16,36 +15,12 @@ from holdfast.core.retention.decide import watermark
 from holdfast.core.state import State
 from holdfast.core.values import EventNo, Height
 from holdfast.engine import read
+from holdfast.engine.collected import Report
 from holdfast.engine.loop import Engine
 from holdfast.ports import Row
 
 PAGE: Final = 1_000
 """Rows that are looked at in one stretch of the event loop."""
-
-
-class Report(msgspec.Struct):
-    """What one bounded run of a pass has done, or in a dry run would have done."""
-
-    name: str
-    is_dry: bool = False
-    looked: int = 0
-    """Results that were candidates."""
-    dropped: int = 0
-    freed_bytes: int = 0
-    lost: int = 0
-    """Of these, the ones whose bytes nobody else holds."""
-    kept: dict[str, int] = {}
-    """How many were left behind, by the reason."""
-    deleted: int = 0
-    """Rows or files that were deleted."""
-    until: int = 0
-    """Every result up to this event was looked at."""
-    is_done: bool = True
-    """Nothing more can be done now; else the next run goes on from here."""
-    ms: int = 0
-
-    def keep(self, why: str, count: int = 1) -> None:
-        self.kept = dict(Counter(self.kept) + Counter({why: count}))
 
 
 class Limits(msgspec.Struct, frozen=True):

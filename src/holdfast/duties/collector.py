@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from itertools import accumulate
 from typing import Final
 
@@ -17,9 +17,10 @@ import structlog
 from holdfast.core.refusal import Corrupt, Unavailable
 from holdfast.core.retention.books import Pass
 from holdfast.core.values import EventNo
-from holdfast.duties.collecting import PAGE, Limits, Report, Seen, result_of, seen
+from holdfast.duties.collecting import PAGE, Limits, Seen, result_of, seen
 from holdfast.duties.demote import Demoter
 from holdfast.duties.vacuum import Vacuumer
+from holdfast.engine.collected import Report
 from holdfast.engine.loop import Engine
 from holdfast.ports import Blobs, Clock, Cold
 
@@ -43,13 +44,21 @@ class Collector:
         self.bytes_hot = self.bytes_warm = 0
 
     async def run(self) -> None:
-        """For ever; a store or disk that cannot be had is asked again."""
+        """For ever; a store or disk that cannot be had is asked again. First what another has left half done."""
+        work: Callable[[], Awaitable[object]] = self.finish
         while True:
             try:
-                await self.look()
+                await work()
+                work = self.look
             except (Unavailable, Corrupt) as fault:
                 _log.warning("nothing is collected", because=str(fault))
             await self._clock.sleep(self._engine.policy.result.collect_interval_ms)
+
+    async def finish(self) -> None:
+        """Delete what an owner before this one decided upon and did not live to delete."""
+        async with self._turn:
+            await self._finish(Report("start"))
+        await self._measure()
 
     async def look(self, passes: Iterable[Pass] = PASSES) -> list[Report]:
         """All that can be done now, run by run, with rests between them."""
@@ -134,9 +143,9 @@ class Collector:
         counts = self.took.setdefault(report.name, [0] * (len(MARKS_MS) + 2))
         counts[bisect_left(MARKS_MS, report.ms)] += 1
         counts[-1] += report.ms
-        if report.dropped or report.deleted:
+        if not report.is_dry and (report.dropped or report.deleted):
             done = {"dropped": report.dropped, "freed_bytes": report.freed_bytes, "deleted": report.deleted}
-            _log.info("collected" if not report.is_dry else "would collect", tier=report.name, **done, ms=report.ms)
+            _log.info("collected", tier=report.name, **done, ms=report.ms)
 
     def durations(self) -> dict[str, tuple[list[tuple[str, int]], float]]:
         """Runs by pass as a histogram in seconds: cumulated buckets, and the sum."""

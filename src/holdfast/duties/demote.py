@@ -15,7 +15,8 @@ from holdfast.core.result.record import Result
 from holdfast.core.retention.acts import DropHot, DropWarm, Held, Left, Lot, Sweep
 from holdfast.core.retention.books import KEPT_MAX, Pass, is_dropped
 from holdfast.core.values import BatchNo, Digest, EventNo
-from holdfast.duties.collecting import Ages, Report, Seen, candidates, cut_at_bytes, result_of
+from holdfast.duties.collecting import Ages, Seen, candidates, cut_at_bytes, result_of
+from holdfast.engine.collected import Report
 from holdfast.engine.loop import Engine
 from holdfast.engine.payloads import HotRow, hot_rows
 from holdfast.ports import Blobs, Cold

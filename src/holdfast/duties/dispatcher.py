@@ -6,11 +6,12 @@ It is the owner's duty: what it decides goes through the owner's journal, so one
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import suppress
 
 import structlog
 
-from holdfast.core.match.decide import Match
+from holdfast.core.match.decide import Match, is_stirred
 from holdfast.core.refusal import Unavailable
 from holdfast.engine.loop import Engine
 from holdfast.engine.outcome import Accepted
@@ -25,6 +26,18 @@ class Dispatcher:
         self._engine = engine
         self._stirred = engine.stirred.subscribe()
         self.ticks = 0
+        """Ticks that gave something,"""
+        self.empty_ticks = 0
+        """and those that were asked for and gave nothing."""
+        self.jobs = 0
+        """Jobs given."""
+        self.guard_uses = 0
+        """How many of them had their turn as the oldest (MAT-005)."""
+        self.last_jobs = 0
+        """How many the last tick gave, and"""
+        self.last_ns = 0
+        """how long its decision took."""
+        self.total_ns = 0
 
     async def run(self) -> None:
         every_s = self._engine.policy.match.dispatch_interval_ms / 1000
@@ -40,14 +53,19 @@ class Dispatcher:
     async def look(self) -> None:
         """Match until nothing more can be given; a job that nobody fits is left alone (MAT-004)."""
         while self.has_work():
-            outcome = await self._engine.submit(Match())
-            self.ticks += 1
+            outcome = await self._engine.submit(Match(time.perf_counter_ns))
             if not isinstance(outcome, Accepted) or outcome.is_repeat:
+                self.empty_ticks += 1
                 return
+            self._count()
 
     def has_work(self) -> bool:
-        state = self._engine.state
-        line = state.queue.line
-        due_ms = line.later.next_ms()
-        is_due = due_ms is not None and due_ms <= self._engine.now_ms()
-        return bool(state.providers) and (bool(line.ready) or is_due)
+        return is_stirred(self._engine.state, self._engine.now_ms())
+
+    def _count(self) -> None:
+        last = self._engine.state.supply.last
+        self.ticks += 1
+        self.jobs += last.jobs
+        self.guard_uses += last.guard_uses
+        self.last_jobs, self.last_ns = last.jobs, last.took
+        self.total_ns += last.took

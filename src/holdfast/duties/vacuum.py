@@ -8,7 +8,8 @@ from holdfast.core.refusal import Refused
 from holdfast.core.retention.acts import EndAudit, Lot, Vacuum
 from holdfast.core.retention.books import Tombstone
 from holdfast.core.values import EventNo
-from holdfast.duties.collecting import PAGE, Ages, Report, Seen, candidates
+from holdfast.duties.collecting import PAGE, Ages, Seen, candidates
+from holdfast.engine.collected import Report
 from holdfast.engine.loop import Engine
 
 BYTES_HERE = "their bytes are still here"

@@ -165,7 +165,7 @@ class Verifier:
         raw, lease = state.submissions.get(lease_id), state.leases.by_id.get(lease_id)
         if raw is None or lease is None:
             return None
-        return Case(unpack(raw), state.providers[lease.provider_id].public, chance=state.chain.head.beacon)
+        return Case(unpack(raw), state.providers[lease.provider_id].signing_key, chance=state.chain.head.beacon)
 
     async def _with_what_it_needs(self, lease_id: LeaseId, method: Method, case: Case) -> Case:
         """Payload and output are read only for who looks at them; bytes that are not there are nobody's fault."""

@@ -13,7 +13,9 @@ import msgspec
 
 from holdfast.core.escrow.books import broken_laws
 from holdfast.core.event import Tip
+from holdfast.core.lease.laws import broken_laws as of_leases
 from holdfast.core.policy import Policy
+from holdfast.core.queue.books import broken_laws as of_queue
 from holdfast.core.refusal import Corrupt, Unavailable
 from holdfast.core.retention import Pass, is_dropped
 from holdfast.core.values import BatchNo, EventNo
@@ -103,9 +105,10 @@ def _payloads(walk: Walk) -> Finding:
 
 
 def _ledger(walk: Walk) -> Finding:
-    if broken := broken_laws(walk.state.ledger):
+    state = walk.state
+    if broken := [*broken_laws(state.ledger), *of_queue(state.queue, state.ledger), *of_leases(state)]:
         return Finding("ledger", False, f"does not hold: {'; '.join(broken)}", "stop the node and report this fault")
-    return Finding("ledger", True, f"balanced at event {walk.state.last_event}")
+    return Finding("ledger", True, f"balanced at event {state.last_event}")
 
 
 # ------------------------------------------------------------------------------------------------ what can be remade

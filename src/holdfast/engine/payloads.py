@@ -72,9 +72,7 @@ def _hot_rows_of(batch: Batch, there: set[Digest]) -> Iterator[HotRow]:
             event = events[number - batch.first]
             if is_hot and payload_digest in there and isinstance(event, ProofAccepted):
                 others = frozenset(them) - {number}
-                yield HotRow(
-                    number, batch.number, payload_digest, event.digest, event.size, others, all(them.values())
-                )
+                yield HotRow(number, batch.number, payload_digest, event.digest, event.size, others, all(them.values()))
 
 
 def without_hot(spoken: Iterable[Spoken], attached: Iterable[Attachment]) -> tuple[list[Spoken], list[int]]:

@@ -141,9 +141,12 @@ async def _buried(source: Source, id_: TaskId) -> Result | None:
     if stone is None:
         return None
     (leaf,) = await leaves(source, stone.leaf, 1)
-    _, nullifier, result_digest, size, commitment, height = decode_canonical(leaf)  # type: ignore[misc]
-    told = (ResultStatus.RESOLVED, height, nullifier, result_digest, size, "", commitment, Height(0), stone.leaf)
-    return Result(stone.event, id_, *told, ProviderId(b""), AccountId(""), 0, "", "vacuumed")
+    told: Any = decode_canonical(leaf)
+    _, nullifier, result_digest, size, commitment, height = told
+    names = (nullifier, result_digest, size, "", commitment, Height(0), stone.leaf)
+    return Result(
+        stone.event, id_, ResultStatus.RESOLVED, height, *names, ProviderId(b""), AccountId(""), 0, "", "vacuumed"
+    )
 
 
 async def consumption(source: Source, of: Result) -> Consumption | None:

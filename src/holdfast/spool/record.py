@@ -113,7 +113,7 @@ class Encoder:
     def line(self, sequence: int, now_ms: int, payload_type: str, payload: bytes) -> bytes:
         """One whole line. `payload_type` and `payload` are JSON already.
 
-        Text is put together and encoded once: formatting bytes takes twice as long, and so does a number as hex.
+        Text is put together and encoded once: formatting bytes takes longer, and so does a number as hex.
         """
         self._count = count = (self._count + 1) % _COUNTER
         low = count & 255
@@ -174,14 +174,14 @@ def is_next(line: bytes, head: bytes, sequence: int) -> bool:
 
 
 def lines_in(raw: bytes) -> tuple[list[bytes], bytes]:
-    """The whole lines, without their ends, and what is left behind the last end; `split` is nearly half as fast."""
+    """The whole lines, without their ends, and what is left behind the last end. `split` takes half as long again."""
     lines = BytesIO(raw).readlines()
     rest = lines.pop() if lines and not lines[-1].endswith(b"\n") else b""
     return list(map(_without_end, lines)), rest
 
 
 def are_next(lines: list[bytes], head: bytes, sequence: int) -> bool:
-    """The same for many lines at once, about four times as fast. A no may also mean: too mixed to tell."""
+    """The same for many lines at once, about three times as fast. A no may also mean: too mixed to tell."""
     count, digits = len(lines), len(str(sequence))
     if sequence < 1_000 or len(str(sequence + count)) != digits:
         return all(is_next(line, head, sequence + i) for i, line in enumerate(lines))

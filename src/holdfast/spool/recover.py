@@ -19,7 +19,7 @@ from holdfast.spool.names import Place
 from holdfast.spool.record import Seen
 from holdfast.spool.seek import File
 from holdfast.spool.walk import Bad, Walk
-from holdfast.spool.whole import replace
+from holdfast.spool.whole import remove, replace
 
 WINDOW: Final = 1 << 18
 """So much is looked at in any case, from the end."""
@@ -119,11 +119,14 @@ def _judged(file: File, walk: Walk, data_end: int, size: int, mark: int, floor: 
 def quarantine(disk: Disk, handle: Handle, place: Place, tail: Tail) -> int:
     """Move the bytes behind the last valid record into a file of their own; how many lines they were.
 
-    The copy is durable before the cut. A crash in between does both again, into a file of the same name.
+    The copy is durable before the cut. A crash in between does both again, into a file of the same name; the first copy
+    goes before, since the cap has no room for three.
     """
     raw = disk.read(handle, tail.end, tail.data_end - tail.end)
     if raw.strip(b"\0"):
-        replace(disk, place.quarantine(tail.last + 1, crc32c(raw)), raw)
+        path = place.quarantine(tail.last + 1, crc32c(raw))
+        remove(disk, path)
+        replace(disk, path, raw)
     disk.cut(handle, tail.end)
     disk.sync(handle)
     return max(1, len(raw.split(b"\n")) - raw.endswith(b"\n"))

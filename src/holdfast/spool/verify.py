@@ -112,8 +112,7 @@ def _by_pieces(path: Path, file: File, end: int, first: int | None, told: Told, 
     """Several pieces at once; None where something is wrong, which is then told exactly by one reader."""
     borders = _borders(file, end)
     pieces = [
-        (path, file.channel, file.session, begin, stop, None if begin else first)
-        for begin, stop in pairwise(borders)
+        (path, file.channel, file.session, begin, stop, None if begin else first) for begin, stop in pairwise(borders)
     ]
     whole: Walk | None = None
     pool = ProcessPoolExecutor(processes, mp_context=get_context("fork"))

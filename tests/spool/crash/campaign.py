@@ -17,7 +17,7 @@ from holdfast.spool import Mode, SpoolPolicy
 
 logging.getLogger("holdfast.spool").setLevel(logging.CRITICAL)  # a full disk is no news here
 
-CAPPED = SpoolPolicy(channel_bytes_max=3_500, reserve_bytes=1_200)
+CAPPED = SpoolPolicy(channel_bytes_max=3_500, reserve_bytes=1_000)
 ROOMY = SpoolPolicy(channel_bytes_max=1 << 20, reserve_bytes=600)
 SETUPS = {
     setup.name: setup
@@ -52,29 +52,32 @@ LONGER = ("oBHC", "oBHX", "oBAL", "oBHF", "oBHCE", "oBHCK")
 """Whole acks, late acks, compaction and what follows them."""
 TWO_SESSIONS = ("oEN", "oEFAN", "oEFN", "oBHNE")
 """One that is kept, one that may go, one that is finished and not delivered, one beside which another is written."""
-AT_THE_CAP = ("oBBO", "oOA", "oON", "oOAE")
+AT_THE_CAP = ("oBBO", "oOA", "oON", "oOAEE")
 
 EVERY_DAY = {
-    "plain": Plan((*SHORT, *LONGER, *TWO_SESSIONS), ("o", "oE", "oBHC", "oBHF", "oEN"), ("oE", "oB")),
+    "plain": Plan((*SHORT, *LONGER, *TWO_SESSIONS), ("o", "oE", "oBHC", "oEN"), ("oE", "oB")),
     "segments": Plan((*SHORT, *LONGER, *TWO_SESSIONS), ("o", "oE", "oB", "oEFAN"), ("oE", "oB")),
     "one-segment": Plan(("o", "oE", "oB", "oBT", "oTE", "oBHX"), ("oE",), ("oE",)),
-    "always-near-window": Plan(("o", "oE", "oBB", "oBT"), ("o",), ("oE",)),
-    "capped": Plan((*AT_THE_CAP, "oEFANE"), ("oOA",)),
+    "always-near-window": Plan(("o", "oE", "oBB", "oBT"), ("oE",), ("oE",)),
+    "capped": Plan((*AT_THE_CAP, "oEEEBB", "oEFANE"), ("oOA",)),
     "capped-segments": Plan(AT_THE_CAP, ("oOA",)),
     "full-disk": Plan(AT_THE_CAP, ("oOA",)),
     "full-disk-segments": Plan(AT_THE_CAP, ("oOA",)),
 }
 
-COMMON, CLOSE_TO_THE_CAP = "EBAHLCXRKTUFN", "EAHCRTOFN"
+COMMON, SOME, CLOSE_TO_THE_CAP = "EBAHLCXRKTUFN", "EBHCXF", "EAHCRTOFN"
+TWO, THREE, NEAR = tuple(words(COMMON, 2)), tuple(words(COMMON, 3)), tuple(words(CLOSE_TO_THE_CAP, 2))
+TORN = tuple(words("EBXF", 2))
+
 IN_FULL = {
-    "plain": Plan((*words(COMMON, 3), *LONGER, *TWO_SESSIONS), tuple(words("EBHCXF", 2)), ("oE", "oB", "oBHC", "oBHF")),
-    "segments": Plan((*words(COMMON, 3), *LONGER, *TWO_SESSIONS), tuple(words(COMMON, 2)), ("oE", "oB", "oBE", "oBHF")),
-    "one-segment": Plan(tuple(words(COMMON, 2)), tuple(words("EBHCXF", 1)), ("oE", "oB", "oBE")),
-    "always-near-window": Plan(tuple(words(COMMON, 2)), tuple(words("EBHCXF", 1)), ("oE", "oB", "oBHC")),
-    "capped": Plan((*words(CLOSE_TO_THE_CAP, 2), *AT_THE_CAP, "oEFANE", "oEFANO"), ("oO", "oOA"), ("oO",)),
-    "capped-segments": Plan((*words(CLOSE_TO_THE_CAP, 2), *AT_THE_CAP, "oEFANO"), ("oO", "oOA"), ("oO",)),
-    "full-disk": Plan((*words(CLOSE_TO_THE_CAP, 2), *AT_THE_CAP, "oEFANO"), ("oOA",)),
-    "full-disk-segments": Plan((*words(CLOSE_TO_THE_CAP, 2), *AT_THE_CAP, "oEFANO"), ("oOA",)),
+    "plain": Plan((*THREE, *LONGER, *TWO_SESSIONS), tuple(words(SOME, 2)), TORN),
+    "segments": Plan((*THREE, *LONGER, *TWO_SESSIONS), TWO, TORN),
+    "one-segment": Plan((*TWO, *LONGER), tuple(words(SOME, 1)), TORN),
+    "always-near-window": Plan((*TWO, *LONGER), tuple(words(SOME, 1)), TORN),
+    "capped": Plan((*NEAR, *AT_THE_CAP, "oEEEBB", "oEFANO"), ("oO", "oOA"), ("oO",)),
+    "capped-segments": Plan((*NEAR, *AT_THE_CAP, "oEFANO"), ("oO", "oOA"), ("oO",)),
+    "full-disk": Plan((*NEAR, *AT_THE_CAP, "oEFANO"), ("oOA",), ("oO",)),
+    "full-disk-segments": Plan((*NEAR, *AT_THE_CAP, "oEFANO"), ("oOA",), ("oO",)),
 }
 
 

@@ -59,6 +59,10 @@ class Inode:
         self.changes.append(change)
         self.live = change.on(self.live)
 
+    def told(self) -> list[tuple[str, int, int]]:
+        """What is uncertain about it: with its base and what it shows now, this is all there is to know."""
+        return [(change.verb, change.at, int(change.fate)) for change in self.changes]
+
     def settle(self, fate: Fate) -> None:
         """What a sync means: everything pending is certain now, or lost."""
         for change in self.changes:

@@ -22,7 +22,9 @@ class Explorer:
     def __init__(self, setup: Setup, tears: int) -> None:
         self.setup, self.tears = setup, tears
         self.states: set[bytes] = set()
-        """Distinct states from which a spool was opened."""
+        """Distinct states that were found."""
+        self.judged: set[bytes] = set()
+        """Those from which a spool was opened and held to all laws."""
         self.checks = 0
         """How often one was: once for every set of promises that a state can meet."""
         self._checked: set[bytes] = set()
@@ -100,7 +102,7 @@ class Explorer:
 
     def _killed(self, life: Life, key: bytes, origin: bytes) -> None:
         disk = life.disk
-        unsure = [(one.verb, one.at, int(one.fate)) for inode in disk.names.values() for one in inode.changes]
+        unsure = [(name, inode.base, inode.told()) for name, inode in disk.names.items() if inode.changes]
         names = [(one.name, one.gone) for one in disk.changes]
         if not unsure and not names:
             return  # the same as a power cut
@@ -154,9 +156,9 @@ class Explorer:
         life.look()
         if depth:  # what the reopened one has promised must hold, too
             self._crash(life, SECOND, 1, depth - 1)
-        life.look_at_the_cap()
         if life.left:
             life.look_at_the_left()
+        self.judged.add(digest)
 
 
 def _nothing() -> None:

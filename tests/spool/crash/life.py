@@ -131,16 +131,6 @@ class Life:
         is_new = not self.promises.tokens and bool(self.left)
         return no.name == "SpoolFull" and is_new and (is_high or used + policy.reserve_bytes > policy.channel_bytes_max)
 
-    def look_at_the_cap(self) -> None:
-        """Where the channel's end was spooled and nothing was let go since, no session begins, whatever crashed."""
-        policy, last = self.setup.policy, self.promises.lines.get(self.promises.spooled, b"")
-        if laws.LAST_WORD not in last or self.disk.capacity is not None:
-            return
-        is_high = self.disk.used * 1_000 >= policy.channel_bytes_max * policy.reopen_below_per_mille
-        other = Life(self.setup._replace(name="other"), self.disk, Promises())
-        if is_high and not isinstance(other.opened(), Refused):
-            raise Broken(laws.REFUSES, f"{self.disk.used} of {policy.channel_bytes_max} bytes are used")
-
     def _without(self, gone: set[str]) -> Content:
         """What is there, but for the files of these sessions."""
         named = ((parse(name), name, raw) for name, raw in self.disk.content())

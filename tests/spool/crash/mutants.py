@@ -284,4 +284,76 @@ MUTANTS = (
         laws.KEPT,
         "plain: crashes in oEFN",
     ),
+    Mutant(
+        "the folder is not synced when a session is opened",
+        (("session.py", "    disk.sync_folder(place.folder)\n    if not found", "    if not found"),),
+        laws.THERE,
+        "segments: crashes in o",
+    ),
+    Mutant(
+        "the channel's folder is not made durable",
+        (("session.py", "        disk.sync_folder(folder.parent)\n", "        pass\n"),),
+        laws.THERE,
+        "plain: crashes in oE",
+    ),
+    Mutant(
+        "what a failed sync has left is synced, not written anew",
+        (("recover.py", "    if tail.last > tail.mark:\n", "    if False:\n"),),
+        laws.THERE,
+        "segments: faults in oE",
+    ),
+    Mutant(
+        "the oldest segments go without a sync between them",
+        (
+            (
+                "log.py",
+                "        remove(self.disk, segment.path)\n        self.disk.sync_folder(self.place.folder)\n",
+                "        remove(self.disk, segment.path)\n",
+            ),
+        ),
+        laws.REPLAYS,
+        "segments: crashes in oBBA",
+    ),
+    Mutant(
+        "a copy that was half made is left",
+        (("session.py", "            remove(disk, place.folder / entry.name)\n", "            pass\n"),),
+        laws.UNDONE,
+        "plain: crashes in oBHC",
+    ),
+    Mutant(
+        "compaction drops the last record, too",
+        (
+            (
+                "keeper.py",
+                "keep_from=min(self.acked.reached + 1, self._log.view.spooled)",
+                "keep_from=self.acked.reached + 1",
+            ),
+        ),
+        laws.REPLAYS,
+        "plain: crashes in oBAC",
+    ),
+    Mutant(
+        "what came during compaction is not synced",
+        (("writer.py", "                disk.sync(swap.handle)\n", "                pass\n"),),
+        laws.THERE,
+        "plain: crashes in oBHX",
+    ),
+    Mutant(
+        "the next number may be one that was acked",
+        (
+            (
+                "session.py",
+                "    last = max(found.acked, _last_kept(found.tail))\n",
+                "    last = _last_kept(found.tail)\n",
+            ),
+        ),
+        laws.ONCE,
+        "plain: damage in oBA",
+    ),
+    Mutant(
+        "a torn tail is set aside again beside its first copy",
+        (("recover.py", "        remove(disk, path)\n", ""),),
+        laws.CAP,
+        "capped: crashes in oEEEBB",
+    ),
 )

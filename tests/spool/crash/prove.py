@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import partial
 
 from tests.spool.crash.campaign import SETUPS
 from tests.spool.crash.explore import Explorer
@@ -15,10 +17,10 @@ def walked(walk: str) -> Broken | None:
     name, _, what = walk.partition(": ")
     kind, _, word = what.partition(" in ")
     setup = SETUPS[name]
-    walks = {
+    walks: dict[str, Callable[[str], object]] = {
         "crashes": Explorer(setup, 1).history,
         "faults": Explorer(setup, 1).faults,
-        "damage": lambda word: Rot(setup).damaged(word, 16),
+        "damage": partial(Rot(setup).damaged, every=16),
     }
     try:
         walks[kind](word)

@@ -67,7 +67,8 @@ class Rot(Explorer):
 
     def _judge(self, content: Content, truth: Promises) -> None:
         """It opens; every record it gives was written so; bytes known durable that are hurt are told."""
-        if not self.is_new("damage", digest_of(content), repr(truth.key()).encode()):
+        digest = digest_of(content)
+        if not self.is_new("damage", digest, repr(truth.key()).encode()):
             return
         self.checks += 1
         life = Life(self.setup, SimulatedDisk(content), truth.copied())
@@ -87,8 +88,9 @@ class Rot(Explorer):
         answer = spool.emit("BLOCK_START", {})
         if damage and not isinstance(answer, Refused):
             raise Broken(laws.LOUD, "a damaged session takes records")
-        if isinstance(answer, Ticket) and answer.sequence <= (spool.acked_sequence or truth.ack_told):
-            raise Broken(laws.ONCE, f"{answer.sequence} is given out again, {truth.ack_told} was acked")
+        if isinstance(answer, Ticket) and answer.sequence <= _ack(content, truth):
+            raise Broken(laws.ONCE, f"{answer.sequence} is given out again, {truth.ack_stored} was acked")
+        self.judged.add(digest)
 
     def _hold(self, content: Content, truth: Promises, lines: list[bytes], is_told: bool) -> None:
         whole = {line for _, raw in _records(content) for line in raw.split(b"\n")}
@@ -124,10 +126,15 @@ def _replayed(spool: Spool, receiver_has: int) -> tuple[list[bytes], bool]:
     return found, False
 
 
+def _ack(content: Content, truth: Promises) -> int:
+    """The stored ack; 0 where its file is lost."""
+    return truth.ack_stored if any(name.endswith(ACK) for name, _ in content) else 0
+
+
 def _mark(content: Content, truth: Promises) -> int:
     """What every reader of these bytes can know to have been durable: the ack, and the marks of sound records."""
     sound = set(truth.lines.values())
-    marks = [truth.ack_stored if any(name.endswith(ACK) for name, _ in content) else 0]
+    marks = [_ack(content, truth)]
     for name, raw in _records(content):
         lines = [line for line in raw.split(b"\n") if line in sound]
         marks += [int(found[1]) for line in lines if (found := _MARK.search(line))]

@@ -11,9 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.spool.crash.laws import Promises
-from tests.spool.spools import CHANNEL, SESSION, small
 
-from holdfast.spool import Refused, Spool, Ticket, Unavailable
+from holdfast.spool import Refused, Spool, SpoolPolicy, Ticket, Unavailable
+
+CHANNEL, SESSION = "classic-1", "PS-20260213-classic-1-0001"
+"""Those of the other tests, which this process does not import: all its system calls are traced, so it loads little."""
+POLICY = SpoolPolicy(channel_bytes_max=1 << 20, reserve_bytes=2_000)
 
 TRIES = 4
 """A fault may meet any deed; the disk is sound again after it."""
@@ -38,7 +41,7 @@ class Script:
                     CHANNEL,
                     SESSION,
                     root=self._root,
-                    policy=small(channel_bytes_max=1 << 20),
+                    policy=POLICY,
                     segment_bytes=self._segment_bytes,
                     threads=False,
                 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import shutil
 import signal
@@ -13,40 +14,79 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from tests.counts import FULL, counts
 from tests.spool.crash import laws
 from tests.spool.crash.laws import Promises
-from tests.spool.crash.scripted import promised
+from tests.spool.crash.scripted import POLICY, promised
 from tests.spool.spools import emitted, opened, refused, replayed, small
 
 from holdfast.spool import Refused, Spool, Ticket
 
 HERE = Path(__file__).parents[3]
 STRACE = shutil.which("strace")
-CALLS = ("pwrite64", "fdatasync", "fsync", "rename", "unlink", "ftruncate", "fallocate", "mkdir")
+CHANGES = ("pwrite64", "fdatasync", "fsync", "rename", "unlink", "ftruncate", "fallocate", "mkdir")
+LOOKS = ("openat", "pread64", "newfstatat", "getdents64", "flock", "statfs")
 SEGMENT_BYTES = (0, 700)
 ROOMY = small(channel_bytes_max=1 << 30, reserve_bytes=1 << 15)
 needs_strace = pytest.mark.skipif(STRACE is None, reason="strace is missing: NO FAULTS ARE INJECTED, install it")
 
 
-def played(root: Path, segment_bytes: int, injection: str = "") -> subprocess.CompletedProcess[str]:
-    """The script in a process of its own, whose system calls go wrong as `injection` says."""
-    assert STRACE is not None
-    # With the filter only the named calls stop at the tracer, but then strace delivers no signals.
-    only = [] if "signal=" in injection else ["--seccomp-bpf"]
-    log = root.with_name(f"{root.name}.strace")
-    traced = [STRACE, "-f", "-qq", *only, "-o", str(log), "-e", f"trace={','.join(CALLS)}"]
-    if injection:
-        traced += ["-e", f"inject={injection}"]
-    script = [sys.executable, "-B", "-m", "tests.spool.crash.scripted", str(root), str(segment_bytes)]
-    return subprocess.run([*traced, *script], cwd=HERE, capture_output=True, text=True, timeout=60, check=False)
+class Call(NamedTuple):
+    """One system call of the script: the so-many-th of its name, counted from the start of the process."""
+
+    name: str
+    number: int
+    makes_a_file: bool
+
+    @property
+    def is_a_change(self) -> bool:
+        return self.makes_a_file or self.name in CHANGES
+
+
+class Stage:
+    """Where the script is played: with modules that are compiled beforehand, so that all runs make the same calls."""
+
+    def __init__(self, folder: Path) -> None:
+        self._environ = os.environ | {"PYTHONPYCACHEPREFIX": str(folder / "compiled"), "PYTHONDONTWRITEBYTECODE": ""}
+        script = [sys.executable, "-c", "import tests.spool.crash.scripted"]
+        subprocess.run(script, cwd=HERE, env=self._environ, check=True)
+        self.calls = {segment_bytes: self._sound(folder, segment_bytes) for segment_bytes in SEGMENT_BYTES}
+
+    def played(self, root: Path, segment_bytes: int, injection: str = "") -> subprocess.CompletedProcess[str]:
+        """The script in a process of its own, whose system calls go wrong as `injection` says."""
+        assert STRACE is not None
+        # With the filter only the named calls stop at the tracer, but then strace delivers no signals.
+        only = [] if "signal=" in injection else ["--seccomp-bpf"]
+        traced = [STRACE, "-f", "-qq", *only, "-o", str(root.with_name(f"{root.name}.strace"))]
+        traced += ["-e", f"trace={','.join(CHANGES + LOOKS)}", *(["-e", f"inject={injection}"] if injection else [])]
+        script = [sys.executable, "-B", "-m", "tests.spool.crash.scripted", str(root), str(segment_bytes)]
+        return subprocess.run(
+            [*traced, *script], cwd=HERE, env=self._environ, capture_output=True, text=True, timeout=60, check=False
+        )
+
+    def _sound(self, folder: Path, segment_bytes: int) -> list[Call]:
+        """All calls of a run in which nothing fails, from the first one that concerns the spool."""
+        root = folder / f"sound-{segment_bytes}" / "spool"
+        root.parent.mkdir()
+        run = self.played(root, segment_bytes)
+        assert run.stdout.endswith("end\n"), run.stderr
+        assert "unavailable" not in run.stdout
+        holds(root, segment_bytes, promised(run.stdout))
+        log = root.with_name(f"{root.name}.strace").read_text()
+        found, numbers = list[Call](), Counter[str]()
+        for name, rest in re.findall(r"^\d+\s+(\w+)\((.*)$", log, re.MULTILINE):
+            numbers[name] += 1
+            if found or name == "mkdir":
+                found.append(Call(name, numbers[name], "O_CREAT" in rest))
+        return found
 
 
 def holds(root: Path, segment_bytes: int, promises: Promises) -> None:
     """Open it on the sound disk and hold it to what it has promised."""
-    spool = opened(root, policy=small(channel_bytes_max=1 << 20), segment_bytes=segment_bytes or None)
+    spool = opened(root, policy=POLICY, segment_bytes=segment_bytes or None)
     assert not spool.damage
     laws.acked(promises, spool.acked_sequence)
     laws.offered(promises, spool.first_available, list(spool.replay(spool.first_available - 1)))
@@ -61,41 +101,33 @@ def holds(root: Path, segment_bytes: int, promises: Promises) -> None:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Counter[str]]:
-    """How often the script makes each system call, by layout."""
-    found = {}
-    for segment_bytes in SEGMENT_BYTES:
-        root = tmp_path_factory.mktemp("sound") / "spool"
-        run = played(root, segment_bytes)
-        assert run.stdout.endswith("end\n"), run.stderr
-        assert "unavailable" not in run.stdout
-        holds(root, segment_bytes, promised(run.stdout))
-        log = root.with_name(f"{root.name}.strace").read_text()
-        found[segment_bytes] = Counter(re.findall(r"^\d+\s+(\w+)\(", log, re.MULTILINE))
-    return found
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Stage:
+    return Stage(tmp_path_factory.mktemp("stage"))
 
 
-def chosen(calls: Counter[str], few: int) -> Iterator[tuple[str, int]]:
-    """Every call of the script, by name and number; on other days so many of them, evenly spread."""
-    every = [(call, number) for call in CALLS for number in range(1, calls[call] + 1)]
-    yield from every if FULL else every[:: max(1, len(every) // few)]
+def chosen(calls: list[Call], few: int) -> list[Call]:
+    """Every call of the script; on other days so many of them, evenly spread."""
+    return calls if FULL else calls[:: max(1, len(calls) // few)]
 
 
 @needs_strace
 @pytest.mark.timeout(1_800)
 @pytest.mark.rule("SP-002", "SP-CRASH-001", "SP-CRASH-002")
 @pytest.mark.parametrize("segment_bytes", SEGMENT_BYTES, ids=["plain", "segments"])
-def test_kill_minus_nine_at_a_system_call_breaks_no_promise(
-    tmp_path: Path, segment_bytes: int, made: dict[int, Counter[str]]
-) -> None:
-    killed = 0
-    for call, number in chosen(made[segment_bytes], few=6):
-        root = tmp_path / f"{call}-{number}"
-        run = played(root, segment_bytes, f"{call}:signal=KILL:when={number}")
-        assert run.returncode == -signal.SIGKILL, (call, number, run.stderr)
-        killed += 1
+def test_kill_minus_nine_at_a_system_call_breaks_no_promise(tmp_path: Path, segment_bytes: int, stage: Stage) -> None:
+    changes = [call for call in stage.calls[segment_bytes] if call.is_a_change]
+    tried = chosen(changes, few=10)
+    for call in tried:
+        root = tmp_path / f"{call.name}-{call.number}"
+        run = stage.played(root, segment_bytes, f"{call.name}:signal=KILL:when={call.number}")
+        assert run.returncode == -signal.SIGKILL, (call, run.stderr)
         holds(root, segment_bytes, promised(run.stdout))
-    assert killed >= counts(6, 40)
+    print(f"killed at {len(tried)} of {len(changes)} system calls")
+    assert len(tried) >= counts(10, 50)
+
+
+CODES = {"pwrite64": ("EIO", "ENOSPC"), "fallocate": ("ENOSPC",), "mkdir": ("EIO", "ENOSPC")}
+"""How a call may fail; all others with EIO."""
 
 
 @needs_strace
@@ -103,19 +135,23 @@ def test_kill_minus_nine_at_a_system_call_breaks_no_promise(
 @pytest.mark.rule("SP-CRASH-003")
 @pytest.mark.parametrize("segment_bytes", SEGMENT_BYTES, ids=["plain", "segments"])
 def test_an_error_at_a_system_call_breaks_no_promise_and_is_not_the_end(
-    tmp_path: Path, segment_bytes: int, made: dict[int, Counter[str]]
+    tmp_path: Path, segment_bytes: int, stage: Stage
 ) -> None:
-    codes = {"pwrite64": ("EIO", "ENOSPC"), "fallocate": ("ENOSPC",), "mkdir": ("EIO", "ENOSPC")}
-    failed = 0
-    for call, number in chosen(made[segment_bytes], few=6):
-        for code in codes.get(call, ("EIO",)):
-            root = tmp_path / f"{call}-{number}-{code}"
-            run = played(root, segment_bytes, f"{call}:error={code}:when={number}")
-            assert run.stdout.endswith("end\n"), (call, number, code, run.stdout, run.stderr)
-            assert "Traceback" not in run.stderr
-            failed += 1
-            holds(root, segment_bytes, promised(run.stdout))
-    assert failed >= counts(6, 40)
+    calls = stage.calls[segment_bytes]
+    every = [(call, code) for call in calls for code in _codes(call)]
+    tried = every if FULL else every[:: max(1, len(every) // 14)]
+    for call, code in tried:
+        root = tmp_path / f"{call.name}-{call.number}-{code}"
+        run = stage.played(root, segment_bytes, f"{call.name}:error={code}:when={call.number}")
+        assert run.stdout.endswith("end\n"), (call, code, run.stdout, run.stderr)
+        assert "Traceback" not in run.stderr
+        holds(root, segment_bytes, promised(run.stdout))
+    print(f"{len(tried)} of {len(every)} errors at {len(calls)} system calls")
+    assert len(tried) >= counts(14, 150)
+
+
+def _codes(call: Call) -> tuple[str, ...]:
+    return ("EIO", "ENOSPC") if call.makes_a_file else CODES.get(call.name, ("EIO",))
 
 
 @pytest.fixture

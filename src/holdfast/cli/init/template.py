@@ -135,6 +135,19 @@ SECTIONS: Final = (
     ),
     Section("policy.ttl", ("When a job that nobody finishes ends by itself.",), (Leaf("ai_ms"), Leaf("quantum_ms"))),
     Section(
+        "policy.provider",
+        ("What providers put at stake, and what they lose.",),
+        (
+            Leaf("stake_ai_min"),
+            Leaf("stake_quantum_min"),
+            Leaf("heartbeat_ms", "how often one is expected"),
+            Leaf("heartbeat_grace_ms", "so late, it was missed"),
+            Leaf("offence_window_ms", "another invalid proof within it is a major offence"),
+            Leaf("unstake_lock_blocks", "stake comes back after so many blocks"),
+            Leaf("unstake_cooldown_ms", "and so long"),
+        ),
+    ),
+    Section(
         "policy.engine",
         ("How the journal is kept.",),
         (Leaf("snapshot_every_events", "a snapshot, for fast starts, after so many"), Leaf("batch_events_max")),

@@ -40,7 +40,7 @@ class Pinned(msgspec.Struct, frozen=True, gc=False):
 
 
 def tree_of(namespace: bytes, raw: bytes) -> Tree:
-    return Tree((namespace, share) for share in split(raw))
+    return Tree.of_one(namespace, split(raw))
 
 
 def pin(namespace: bytes, raw: bytes) -> Pinned:

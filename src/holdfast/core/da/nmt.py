@@ -56,10 +56,15 @@ class Tree:
         level = [leaf(namespace, share) for namespace, share in leaves]
         if any(one[_LOW] > two[_LOW] for one, two in pairwise(level)):
             raise ValueError("the leaves are not in the order of their namespaces")
-        self.levels = [level]
-        while len(level) > 1:
-            level = _above(level)
-            self.levels.append(level)
+        self.levels = _levels(level)
+
+    @classmethod
+    def of_one(cls, namespace: bytes, shares: Iterable[bytes]) -> Tree:
+        """The tree over the shares of one namespace, a little faster."""
+        range_, begun, hashed = namespace + namespace, b"\x00" + namespace, sha256
+        tree = cls(())
+        tree.levels = _levels([Node(range_ + hashed(begun + share).digest()) for share in shares])
+        return tree
 
     @property
     def total(self) -> int:
@@ -73,6 +78,14 @@ class Tree:
         """The node over the leaves low ≤ i < high, where the splits make one."""
         level = (high - low - 1).bit_length()
         return self.levels[level][low >> level]
+
+
+def _levels(level: list[Node]) -> list[list[Node]]:
+    found = [level]
+    while len(level) > 1:
+        level = _above(level)
+        found.append(level)
+    return found
 
 
 def _above(level: Sequence[Node]) -> list[Node]:

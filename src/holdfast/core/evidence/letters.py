@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, Final, Protocol
 
 import msgspec
 
-from holdfast.core.event import Attachment, Event, Payload, enclose
+from holdfast.core.event import Attachment, Decided, Event, Payload, enclose
 from holdfast.core.policy import Policy
 from holdfast.core.refusal import Refused
 from holdfast.core.touch import Touched
@@ -96,6 +97,10 @@ class LetterReleased(Event, frozen=True, tag=94):
     at_ms: int
 
 
+Decide = Callable[[Any, Any, int], Decided | Refused]
+"""How any command is decided."""
+
+
 class Letters(Protocol):
     """What this station needs of the state."""
 
@@ -137,14 +142,19 @@ def apply_buried(state: Letters, event: EvidenceBuried) -> None:
     state.touched["dead_letter"][number] = letter
 
 
-def released(state: Letters, command: ReleaseLetter, now_ms: int) -> LetterReleased | Refused:
+def release(state: Letters, command: ReleaseLetter, now_ms: int, decide: Decide) -> Decided | Refused:
+    """EVD-007: what the record asked for, and that its letter is dealt with, in one decision or not at all."""
     letter = state.letters.get(command.event)
     if letter is None:
         return Refused("EVD-007", f"no dead letter {command.event} waits", _LIST, "NotFound")
     if len(command.note) > NOTE_MAX:
         return Refused("EVD-007", f"note: {len(command.note)} characters, at most {NOTE_MAX}", name="InvalidParams")
     status = Standing.SETTLED if command.ask is None else Standing.RETRIED
-    return LetterReleased(command.event, letter.channel, status, command.note, now_ms)
+    asked = Decided(()) if command.ask is None else decide(state, command.ask, now_ms)
+    if isinstance(asked, Refused):
+        return asked
+    told = LetterReleased(command.event, letter.channel, status, command.note, now_ms)
+    return Decided((told, *asked.events), asked.attachments)
 
 
 def apply_released(state: Letters, event: LetterReleased) -> None:

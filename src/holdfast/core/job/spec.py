@@ -22,6 +22,11 @@ GATES_MAX: Final = 64
 """They are in memory while the job lives (ENG-007), so there cannot be any number of them."""
 
 
+ProviderName = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+Providers = Annotated[list[ProviderName], msgspec.Meta(max_length=64)]
+"""By their ids. They are in memory while the job lives, too."""
+
+
 class AiSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A model, what it is given (a prompt, or a reference to an input), and parameters in integers."""
 
@@ -53,6 +58,10 @@ class Payload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Units of work, as the provider's price counts them."""
     ttl_ms: Millis | None = None
     region: Name | None = None
+    allow: Providers | None = None
+    """Only these may run it; None: whoever fits (MAT-002)."""
+    deny: Providers = []
+    """These may not."""
     proof: Name = "attested"
     """The method by which the result is to be proved."""
 
@@ -81,8 +90,8 @@ def read_payload(value: object) -> Asked | Refused:
         return _bad(_payload(fault.path), fault.says)
     except _Malformed as fault:
         return _bad(f"payload.{fault.path}", fault.says)
-    if payload.region is not None:
-        needs["region"] = payload.region
+    lists = {"allow": payload.allow, "deny": payload.deny or None}
+    needs |= {"region": payload.region} | {name: sorted(set(some)) for name, some in lists.items() if some is not None}
     requirements = canonical({name: value for name, value in needs.items() if value is not None})
     return Asked(payload.kind, raw, payload.units, payload.ttl_ms, requirements, payload.proof)
 

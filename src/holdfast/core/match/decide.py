@@ -21,7 +21,7 @@ from holdfast.core.match import chance, fairness
 from holdfast.core.match.fairness import RequestersCounted, Window
 from holdfast.core.match.fit import Offering, epoch_of, wishes
 from holdfast.core.match.supply import Seat, Stocked, Supply, Ticked, Tried
-from holdfast.core.match.tick import KIND_AT, Tick
+from holdfast.core.match.tick import KIND_AT, NO_LIMIT, Tick
 from holdfast.core.provider.record import Provider
 from holdfast.core.queue.line import Ask, job_at
 from holdfast.core.quota import units_max, units_used
@@ -31,8 +31,15 @@ from holdfast.core.values import AccountId, ChainId, Height, Seed
 NEVER: Final = 2**63
 
 
+def _no_watch() -> int:
+    return 0
+
+
 class Match(msgspec.Struct, frozen=True, gc=False):
     """Give waiting jobs to providers. Height and beacon of the head are read from the state (MAT-001)."""
+
+    watch: Callable[[], int] = _no_watch
+    """Measures how long a tick takes; nothing is decided by it."""
 
 
 class Seeded(Leasing, Offering, Stocked, Protocol):
@@ -45,10 +52,14 @@ class Seeded(Leasing, Offering, Stocked, Protocol):
     def beacon(self) -> tuple[Height, bytes]: ...
 
 
-def match(state: Seeded, _: Match, now_ms: int) -> Decided | Refused:
+def match(state: Seeded, command: Match, now_ms: int) -> Decided | Refused:
     """MAT-003 … MAT-005. A job that nobody fits is not written about, however often it is passed over (MAT-004)."""
+    began = command.watch()
     events = ticked(state, now_ms) if is_worthwhile(state, now_ms) else ()
-    return Decided(events, since=None if events else state.last_event)
+    if not events:
+        return Decided((), since=state.last_event)
+    state.supply.last = state.supply.last._replace(took=command.watch() - began)
+    return Decided(events)
 
 
 def match_again(state: Seeded, now_ms: int) -> tuple[Event, ...]:
@@ -68,7 +79,8 @@ def ticked(state: Seeded, now_ms: int) -> tuple[Event, ...]:
         for place, seat in tick.run(state.assignments, policy.interleave_every, policy.batch_jobs_max)
     ]
     if len(given) < policy.batch_jobs_max:
-        state.supply.tried = _tried(state, state.assignments + len(given), rules.until_ms)
+        rolls_ms = now_ms + policy.requester_window_ms if given and fairness.is_on(policy) else NEVER
+        state.supply.tried = _tried(state, state.assignments + len(given), min(rules.until_ms, rolls_ms))
     state.supply.last = Ticked(len(given), len(tick.guarded))
     events: list[Event] = [_assigned(state, job, provider, seed, epoch, now_ms) for job, provider in given]
     if given and fairness.is_on(policy):
@@ -78,8 +90,25 @@ def ticked(state: Seeded, now_ms: int) -> tuple[Event, ...]:
 
 
 def is_worthwhile(state: Seeded, now_ms: int) -> bool:
-    """MAT-007: whether a tick could give anything. Where nothing has changed since the last one, it costs nothing."""
+    """MAT-007: whether a tick at this moment could give anything."""
     _look_around(state, now_ms)
+    return _has_changed(state, now_ms)
+
+
+def is_stirred(state: Seeded, now_ms: int) -> bool:
+    """Whether that is worth being asked; it looks at nothing but marks, and changes nothing.
+
+    A decision may be dated a little before `now_ms`, with its batch, and the index must not be ahead of it.
+    """
+    line, due_ms = state.queue.line, state.queue.line.later.next_ms()
+    if due_ms is not None and due_ms <= now_ms:
+        return True
+    is_moved = bool(state.stale) or state.supply.is_due(state, now_ms)
+    return bool(line.groups) and bool(state.providers) and (is_moved or _has_changed(state, now_ms))
+
+
+def _has_changed(state: Seeded, now_ms: int) -> bool:
+    """Whether there is somebody, and something that was not there when a tick had nothing more to give."""
     before = state.supply.tried
     if not state.queue.line.groups or not state.supply.vacant:
         return False
@@ -143,13 +172,14 @@ class _Rules:
         return is_welcome
 
     def window(self, ask: Ask) -> tuple[int, int] | None:
-        if ask.tier is None or (may := fairness.most(ask.tier, self._state.policy.match)) is None:
+        if ask.tier is None:
             return None
         windows, now_ms = self._state.windows, self._now_ms
         rolls_ms = fairness.rolls_ms(windows, ask.caller, now_ms)
         if rolls_ms is not None:
             self.until_ms = min(self.until_ms, rolls_ms)
-        return fairness.used(windows, ask.caller, now_ms), may
+        may = fairness.most(ask.tier, self._state.policy.match)
+        return fairness.used(windows, ask.caller, now_ms), NO_LIMIT if may is None else may
 
 
 def _assigned(state: Seeded, job: Job, provider: Provider, seed: Seed, epoch: int, now_ms: int) -> JobAssigned:

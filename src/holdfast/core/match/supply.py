@@ -72,6 +72,9 @@ class Ticked(NamedTuple):
 
     jobs: int = 0
     guard_uses: int = 0
+    """How many of them had their turn as the oldest (MAT-005)."""
+    took: int = 0
+    """By the watch that was handed in."""
 
 
 class Stocked(Protocol):
@@ -101,6 +104,7 @@ class Supply(msgspec.Struct):
     tried: Tried | None = None
     """What there was when the last tick that gave all it could had ended."""
     last: Ticked = Ticked()
+    as_of_ms: int = 0
     _policy: Policy | None = None
     _fits: dict[tuple[Kind, bytes], tuple[int, set[int]]] = {}
     """Which of the first so many ranks fit what is asked."""
@@ -113,8 +117,10 @@ class Supply(msgspec.Struct):
     # ------------------------------------------------------------------------------------ kept up to date
 
     def refresh(self, state: Stocked, now_ms: int) -> None:
-        if state.policy is not self._policy or len(self.ranks) > 2 * len(state.providers) + FITS_KEPT_MAX:
+        is_swollen = len(self.ranks) > 2 * len(state.providers) + FITS_KEPT_MAX
+        if state.policy is not self._policy or now_ms < self.as_of_ms or is_swollen:
             self._forget(state)
+        self.as_of_ms = now_ms
         changed: Iterable[ProviderId] = state.stale
         if not self.seats and state.providers:
             changed = state.providers
@@ -127,7 +133,8 @@ class Supply(msgspec.Struct):
     def is_due(self, state: Stocked, now_ms: int) -> bool:
         """Whether `refresh` has anything to do although nobody changed."""
         next_ms = self.agenda.next_ms()
-        return state.policy is not self._policy or (next_ms is not None and next_ms <= now_ms)
+        is_other = state.policy is not self._policy or now_ms < self.as_of_ms
+        return is_other or (next_ms is not None and next_ms <= now_ms)
 
     def _forget(self, state: Stocked) -> None:
         """Another policy asks for other things: all are looked at anew."""

@@ -28,6 +28,10 @@ class ChainPolicy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     finality_depth: int = 0
     epoch_blocks: int = 1_800
     nullifier_window_blocks: int = 2_048
+    tags_v2_height: int = 0
+    """From this height on ids are made under the second version of their tags (CAN-003); 0 is never."""
+    tags_grace_blocks: int = 43_200
+    """For so many blocks after it the first version is still recognised."""
 
 
 class AdmissionPolicy(msgspec.Struct, frozen=True, kw_only=True, gc=False):

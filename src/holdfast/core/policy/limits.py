@@ -36,6 +36,8 @@ RANGES: Final = (
     ("chain.finality_depth", 0, 100_000),
     ("chain.epoch_blocks", 1, BLOCKS),
     ("chain.nullifier_window_blocks", 1, BLOCKS),
+    ("chain.tags_v2_height", 0, BLOCKS),
+    ("chain.tags_grace_blocks", 1, BLOCKS),
     ("admission.payload_bytes_max", 1, 64 * MIB),
     ("admission.queue_depth_max", 1, BLOCKS),
     ("admission.in_flight_per_requester_max", 1, BLOCKS),

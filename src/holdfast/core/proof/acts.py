@@ -122,9 +122,9 @@ REASONS_MAX: Final = 500
 """So many signs of a verifier's reasons are kept."""
 
 
-def nullifier_key(asked: ProofAccepted) -> bytes:
+def nullifier_key(nullifier: Digest) -> bytes:
     """ENG-005: a nullifier belongs to one task."""
-    return b"n" + asked.nullifier
+    return b"n" + nullifier
 
 
 def equivocation_key(lease_id: LeaseId) -> bytes:

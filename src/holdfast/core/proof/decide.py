@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from holdfast.core import claim, retry
+from holdfast.core.canon import live_versions
 from holdfast.core.event import Attachment, Decided, Event, enclose
 from holdfast.core.job.record import Job, earliest_read_height, ends_ms
 from holdfast.core.lease.acts import CompletionSubmitted, JobExpired, JobFailed, LeaseClosed
@@ -122,9 +123,29 @@ def _why_not_linked(state: Leasing, accepted: ProofAccepted) -> Refused | None:
         says = f"task {accepted.task_id.hex()} is linked to a proof already"
         name = "ProofConflict" if isinstance(known, Refused) else "Refused"
         return Refused("RES-001", says, "one task, one nullifier: the first one counts", name)
-    if claim.why_not_first(state.claims, nullifier_key(accepted), accepted) is not None:
-        return Refused("RES-001", f"nullifier {accepted.nullifier.hex()} is known", name="NullifierReuse")
+    for each in (accepted.nullifier, *_older_nullifiers(state, accepted)):
+        if state.claims.knows(nullifier_key(each)):
+            return Refused("RES-001", f"nullifier {each.hex()} is known", name="NullifierReuse")
     return None
+
+
+def _older_nullifiers(state: Leasing, accepted: ProofAccepted) -> list[Digest]:
+    """CAN-003: what the same proof is known by under tags that are still recognised; mostly there are none."""
+    older = _live(state)[:-1]
+    if not older:
+        return []
+    envelope, job = unpack(state.submissions[accepted.lease_id]), state.queue.jobs[accepted.task_id]
+    return [_nullifier(state, envelope, job, version) for version in older]
+
+
+def _live(state: Leasing) -> tuple[int, ...]:
+    chain = state.policy.chain
+    return live_versions(state.open_height, chain.tags_v2_height, chain.tags_grace_blocks)
+
+
+def _nullifier(state: Leasing, envelope: Envelope, job: Job, version: int) -> Digest:
+    window = window_of(job.height, state.policy.chain.nullifier_window_blocks)
+    return packed_nullifier(envelope.type, window, envelope.body, version)
 
 
 def _refused(state: Leasing, lease: Lease, command: Judge, now_ms: int) -> tuple[Event, ...]:
@@ -157,8 +178,7 @@ def _unblamed(state: Leasing, lease: Lease, job: Job, trouble: Trouble, now_ms: 
 
 def _accepted(state: Leasing, lease: Lease, job: Job, reasons: str, now_ms: int) -> ProofAccepted:
     envelope = unpack(state.submissions[lease.id])
-    window = window_of(job.height, state.policy.chain.nullifier_window_blocks)
-    nullifier = packed_nullifier(envelope.type, window, envelope.body)
+    nullifier = _nullifier(state, envelope, job, _live(state)[-1])
     assert lease.submitted is not None
     payee = state.providers[lease.provider_id].account
     charged = Amount(min(job.max_fee, job.units * lease.price))
@@ -173,7 +193,8 @@ def verdict_key(state: Leasing, command: Judge) -> bytes | None:
     lease = state.leases.by_id.get(command.lease_id)
     if lease is None or lease.submitted is None:
         return None
-    return nullifier_key(_accepted(state, lease, state.queue.jobs[lease.job_id], "", 0))
+    envelope, job = unpack(state.submissions[lease.id]), state.queue.jobs[lease.job_id]
+    return nullifier_key(_nullifier(state, envelope, job, _live(state)[-1]))
 
 
 def submission_key(state: Leasing, command: Submit) -> bytes | None:

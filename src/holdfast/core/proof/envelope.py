@@ -28,14 +28,14 @@ def window_of(enqueue_height: Height, window_blocks: int) -> int:
     return enqueue_height // window_blocks
 
 
-def nullifier(type: ProofType, window: int, body: object) -> Digest:
+def nullifier(type: ProofType, window: int, body: object, version: int = 1) -> Digest:
     """PRF-001: one proof, one nullifier, whoever submits it again."""
-    return packed_nullifier(type, window, canonical(body))
+    return packed_nullifier(type, window, canonical(body), version)
 
 
-def packed_nullifier(type: int, window: int, body: bytes) -> Digest:
+def packed_nullifier(type: int, window: int, body: bytes, version: int = 1) -> Digest:
     """The same of a body that is canonical bytes already."""
-    return NULLIFIER.make(int(type), window, body)
+    return NULLIFIER.at((version,)).make(int(type), window, body)
 
 
 def link_of(envelope: Envelope) -> bytes:

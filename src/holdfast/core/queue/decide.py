@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.core import priority
-from holdfast.core.canon import H
+from holdfast.core.canon import H, live_versions
 from holdfast.core.escrow.books import AMOUNT_MAX
 from holdfast.core.event import Decided, enclose
 from holdfast.core.job.ids import packed_task_id, request_hash, tx_hash
@@ -101,8 +101,9 @@ def enqueue(state: Admitting, command: Enqueue, now_ms: int) -> Decided | Refuse
 
 
 def _task_id(state: Admitting, command: Enqueue) -> TaskId:
-    chain_id, height = ChainId(state.policy.chain_id), Height(state.open_height)
-    return packed_task_id(chain_id, height, command.tx_hash, command.caller.encode(), command.payload)
+    chain_id, height, chain = ChainId(state.policy.chain_id), Height(state.open_height), state.policy.chain
+    newest = live_versions(height, chain.tags_v2_height, chain.tags_grace_blocks)[-1]
+    return packed_task_id(chain_id, height, command.tx_hash, command.caller.encode(), command.payload, newest)
 
 
 def expires_height(state: Admitting) -> Height:

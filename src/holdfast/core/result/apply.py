@@ -33,7 +33,7 @@ def apply_accepted(state: Resolving, event: ProofAccepted) -> None:
     provider.completed += 1
     provider.failures_in_row = 0
     touch(state, provider)
-    state.claims.add(nullifier_key(event), state.last_event, event)
+    state.claims.add(nullifier_key(event.nullifier), state.last_event, event)
     if event.link:
         state.claims.add(link_key(event.task_id), state.last_event, TaskLinked(event.task_id, event.link))
     digests = (event.nullifier, event.digest, event.size)

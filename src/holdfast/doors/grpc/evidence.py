@@ -9,7 +9,6 @@ import secrets
 from collections.abc import AsyncIterator
 from typing import Final
 
-from holdfast.core.provider.record import provider_id
 from holdfast.core.refusal import Refused
 from holdfast.doors.grpc.agentdesk import NONCE_BYTES, AgentDesk, first_of, not_registered
 from holdfast.doors.grpc.handling import Context
@@ -69,7 +68,7 @@ class EvidenceService(evidence_pb2_grpc.EvidenceServiceServicer):
         signed = acts.to_sign_hello(nonce, hello.channel_id, hello.session_id)
         if no := await self._at.why_not_signed(hello.public, signed, hello.signature):
             return no
-        id_ = provider_id(hello.public)
+        id_ = self._at.holder(hello.public)
         if hello.channel_id != id_.hex():
             return Refused("EVD-001", "the channel is another provider's", "a channel is a provider's id", "Forbidden")
         if (bad := why_not_id("session", hello.session_id)) is not None:
@@ -126,5 +125,5 @@ def size_of(request: pb.StreamRequest) -> int:
 
 def evidence_service(at: AgentDesk, witness: Witness | None = None) -> Service:
     """Ready to be plugged into the door."""
-    servicer = EvidenceService(at, witness or Witness())
+    servicer = EvidenceService(at, Witness() if witness is None else witness)
     return Service(NAME, servicer, evidence_pb2_grpc.add_EvidenceServiceServicer_to_server)

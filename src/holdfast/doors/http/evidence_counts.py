@@ -37,7 +37,7 @@ def evidence_families(desk: Desk) -> Iterator[Metric]:
     buckets = [(mark, float(count)) for mark, count in zip(_MARKS, accumulate(witness.sizes), strict=True)]
     says = "Records that were stored at a time."
     yield HistogramMetricFamily("holdfast_evidence_batch_records", says, buckets, float(witness.stored))
-    yield GaugeMetricFamily("holdfast_evidence_open_streams", "Streams that are open.", value=len(witness))
+    yield GaugeMetricFamily("holdfast_evidence_open_streams", "Streams that are open.", value=witness.streams)
     waiting = len(desk.source.state.letters)
     yield GaugeMetricFamily("holdfast_evidence_dead_letters", "Dead letters that wait.", value=waiting)
     lag = GaugeMetricFamily(

@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 from holdfast.doors.desk import Desk
 from holdfast.doors.http.evidence_counts import evidence_families
 from holdfast.doors.http.result_counts import LOOKUPS, result_families
+from holdfast.doors.http.retention_counts import retention_families
 
 CONTENT_TYPE: Final = b"text/plain; version=0.0.4; charset=utf-8"
 SECONDS: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
@@ -91,6 +92,7 @@ class Tally(Collector):
         yield from self._gauges()
         yield from result_families(self._desk, [self.took[name] for name in LOOKUPS if name in self.took])
         yield from evidence_families(self._desk)
+        yield from retention_families(self._desk)
 
     def _gauges(self) -> Iterator[Metric]:
         standing = self._desk.source.standing()

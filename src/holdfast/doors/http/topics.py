@@ -10,6 +10,7 @@ import msgspec
 from holdfast.core import law
 from holdfast.core.event import Event
 from holdfast.core.proof.acts import ProofAccepted
+from holdfast.core.provider.acts import ProviderSlashed
 from holdfast.core.refusal import Refused
 from holdfast.core.result.acts import ResultConsumed
 from holdfast.core.values import AccountId
@@ -17,10 +18,15 @@ from holdfast.doors.desk import READERS, Visitor, nearest
 from holdfast.doors.shapes import plain
 from holdfast.engine.tail import Recorded
 
-TOPICS: Final[dict[type[Event], str]] = {ProofAccepted: "cap.jobCompleted", ResultConsumed: "cap.resultConsumed"}
+TOPICS: Final[dict[type[Event], str]] = {
+    ProofAccepted: "cap.jobCompleted",
+    ResultConsumed: "cap.resultConsumed",
+    ProviderSlashed: "providerSlashed",
+}
 """Public names of events; one that is not here goes by the name of its type."""
 RENAMED: Final[dict[type[Event], dict[str, str]]] = {
     ProofAccepted: {"digest": "result_digest", "size": "result_size", "height": "height_resolved"},
+    ProviderSlashed: {"id": "providerId"},
 }
 """Fields that have a public name of their own, too."""
 HIDDEN: Final = frozenset({"secret", "output"})

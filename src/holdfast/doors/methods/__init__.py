@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.doors.desk import Method
-from holdfast.doors.methods import chain, evidence, jobs, keys, money, node, providers, queue, results
+from holdfast.doors.methods import availability, chain, evidence, jobs, keys, money, node, providers, queue, quotes, results, retention
 
 METHODS: Final[dict[str, Method]] = {
     **jobs.METHODS,
     **queue.METHODS,
+    **quotes.METHODS,
     **results.METHODS,
+    **availability.METHODS,
+    **retention.METHODS,
     **providers.METHODS,
     **evidence.METHODS,
     **money.METHODS,

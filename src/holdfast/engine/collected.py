@@ -1,0 +1,32 @@
+"""What retention has done (RET-003): what was freed, what was kept and why, and how far it has come."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+
+
+class Report(msgspec.Struct):
+    """What one bounded run of a pass has done, or in a dry run would have done."""
+
+    name: str
+    is_dry: bool = False
+    looked: int = 0
+    """Results that were candidates."""
+    dropped: int = 0
+    freed_bytes: int = 0
+    lost: int = 0
+    """Of these, the ones whose bytes nobody else holds."""
+    kept: dict[str, int] = {}
+    """How many were left behind, by the reason."""
+    deleted: int = 0
+    """Rows or files that were deleted."""
+    until: int = 0
+    """Every result up to this event was looked at."""
+    is_done: bool = True
+    """Nothing more can be done now; else the next run goes on from here."""
+    ms: int = 0
+
+    def keep(self, why: str, count: int = 1) -> None:
+        self.kept = dict(Counter(self.kept) + Counter({why: count}))

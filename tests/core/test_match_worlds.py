@@ -1,0 +1,91 @@
+"""Matching equals a naive reading of the rules, in random worlds and after random histories; the index never lies."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import msgspec
+import pytest
+from tests.core import naive_match
+from tests.core.worlds import NOW_MS, random_state, world_of
+from tests.counts import counts
+
+from holdfast.cli.compute import answer
+from holdfast.core import law
+from holdfast.core.event import Decided
+from holdfast.core.lease.acts import JobAssigned
+from holdfast.core.match.decide import Match
+from holdfast.core.match.fit import why_not
+from holdfast.core.policy import MatchOrder
+from holdfast.core.state import State
+
+PARTS = 10
+"""So that several processes share the work."""
+WORLDS = counts(10_200, 1_000_000)
+VECTORS: list[dict[str, Any]] = json.loads(naive_match.VECTORS.read_text("utf-8"))
+
+
+def given(state: State, now_ms: int) -> list[tuple[bytes, bytes]]:
+    decided = law.decide(state, Match(), now_ms)
+    assert isinstance(decided, Decided)
+    return [(event.job_id, event.provider_id) for event in decided.events if isinstance(event, JobAssigned)]
+
+
+@pytest.mark.rule("MAT-001", "MAT-002", "MAT-003", "MAT-004", "MAT-005", "PRI-003", "QUO-001")
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("order", list(MatchOrder))
+def test_a_tick_in_any_world_equals_a_naive_reading_of_the_rules(order: MatchOrder, part: int) -> None:
+    chance = random.Random(f"{order} {part}")
+    total = 0
+    for _ in range(WORLDS // (PARTS * len(MatchOrder))):
+        state = random_state(chance, order)
+        world = world_of(state, NOW_MS)
+        expected = naive_match.match(world)
+        assert given(state, NOW_MS) == expected, world
+        total += len(expected)
+    assert total > WORLDS // 100, "worlds in which nothing happens prove nothing"
+
+
+@pytest.mark.rule("MAT-002", "MAT-006")
+def test_the_filter_that_refuses_is_named_where_a_naive_reading_refuses_and_only_there() -> None:
+    chance, said = random.Random(7), set[str]()
+    for _ in range(counts(300, 20_000)):
+        state = random_state(chance, "shuffle")
+        world = world_of(state, NOW_MS)
+        jobs = {job["job_id"]: job for job in world["jobs"]}
+        for told in world["providers"]:
+            for id_, job in jobs.items():
+                is_fit = naive_match.is_listed(told, world) and naive_match.fits(told, job, world, [])
+                why = why_not(state, state.providers[told["provider_id"]], state.queue.jobs[id_], NOW_MS)
+                assert (why is None) == is_fit, (why, told, job)
+                said |= {why.split()[0]} if why else set()
+    assert len(said) >= 16, f"not every filter had its turn: {sorted(said)}"
+
+
+@pytest.mark.rule("MAT-003", "MAT-005")
+@pytest.mark.parametrize("vector", VECTORS, ids=[vector["about"] for vector in VECTORS])
+def test_every_world_of_the_vectors_is_matched_as_it_says(vector: dict[str, Any]) -> None:
+    assert naive_match.answer(**vector["input"]) == vector["output"]
+    assert answer("match", json.dumps(vector["input"]).encode()) == vector["output"]
+
+
+@pytest.mark.rule("MAT-003", "CMP-001")
+def test_the_order_in_which_a_world_is_told_does_not_matter() -> None:
+    chance = random.Random(3)
+    for vector in VECTORS:
+        asked = dict(vector["input"])
+        asked["jobs"] = chance.sample(asked["jobs"], len(asked["jobs"]))
+        asked["providers"] = chance.sample(asked["providers"], len(asked["providers"]))
+        assert answer("match", json.dumps(asked).encode()) == vector["output"]
+
+
+def test_what_is_not_decided_for_good_can_be_decided_again() -> None:
+    chance = random.Random(11)
+    for _ in range(200):
+        state = random_state(chance, "shuffle")
+        first = given(state, NOW_MS)
+        assert given(state, NOW_MS) == first, "nothing was applied: the same tick gives the same"
+        state.policy = msgspec.structs.replace(state.policy)
+        assert given(state, NOW_MS) == first

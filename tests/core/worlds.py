@@ -1,0 +1,170 @@
+"""Random states for the matcher, and any state told in plain values, as the naive reading takes them."""
+
+from __future__ import annotations
+
+import random
+from typing import Any, Final
+
+import msgspec
+from tests.core import naive
+from tests.core.naive_match import World, some_job, some_provider
+
+from holdfast.core import priority
+from holdfast.core.canon import canonical, decode
+from holdfast.core.job.klass import denial_key, job_class
+from holdfast.core.job.record import Job, JobState
+from holdfast.core.match.fairness import Window
+from holdfast.core.policy import MatchOrder, MatchPolicy, Policy, QuotaPolicy
+from holdfast.core.provider.record import Provider, ProviderStatus
+from holdfast.core.queue.line import made
+from holdfast.core.queue.pauses import Paused
+from holdfast.core.quota import Quota, units_used
+from holdfast.core.state import State
+from holdfast.core.values import ZERO_DIGEST, AccountId, EventNo, Height, Kind, ProviderId, TaskId, Tier
+
+NOW_MS: Final = 1_700_000_100_000
+CALLERS: Final = ("alice", "bob")
+
+
+def random_policy(chance: random.Random, order: str) -> Policy:
+    has_window = chance.random() < 0.15
+    rules = MatchPolicy(
+        order=MatchOrder(order),
+        interleave_every=chance.choice((0, 1, 2, 3, 20)),
+        batch_jobs_max=chance.choice((1, 3, 256, 256, 256)),
+        requester_window_ms=60_000 if has_window else 0,
+        requester_window_jobs_max=chance.choice((1, 2, 4)) if has_window else 0,
+        requester_weight_pro=chance.choice((1, 2)),
+        requester_weight_premium=chance.choice((1, 0)),
+    )
+    units = QuotaPolicy(
+        leases_per_provider_max=chance.choice((1, 2, 4, 16)),
+        ai_units_per_epoch=chance.choice((3, 6, 100_000)),
+        quantum_units_per_epoch=chance.choice((2, 5, 10_000)),
+    )
+    return Policy(match=rules, quota=units)
+
+
+def random_state(chance: random.Random, order: str) -> State:
+    """Anything that a history could have left behind, and some things that none would."""
+    state = State(random_policy(chance, order))
+    height, beacon = Height(chance.randrange(5_000)), chance.randbytes(32)
+    state.chain.head = msgspec.structs.replace(state.chain.head, height=height, beacon=beacon)
+    state.assignments = chance.randrange(40)
+    for _ in range(chance.randrange(7)):
+        provider = _provider(chance, some_provider(chance))
+        state.providers[provider.id] = provider
+        if chance.random() < 0.4:
+            epoch = height // 1_800 - chance.choice((0, 0, 0, 1))
+            used = [chance.randrange(3) for _ in range(4)]
+            state.quotas[provider.id] = Quota(provider.id, max(0, epoch), *used)
+    for _ in range(chance.randrange(11)):
+        job = _job(chance, some_job(chance), state.policy)
+        state.queue.jobs[job.id] = job
+        for provider_id in state.providers:
+            if chance.random() < 0.08:
+                key = denial_key(provider_id, job_class(job.kind, job.requirements))
+                state.denials[key] = NOW_MS + chance.choice((0, 1, 30_000))
+    if chance.random() < 0.1:
+        state.paused[chance.choice(list(Kind)).value] = Paused(EventNo(1), 0)
+    for caller in CALLERS:
+        given = [(NOW_MS + chance.choice((0, 1, 50_000)), chance.randrange(1, 3)) for _ in range(chance.randrange(3))]
+        if given:
+            state.windows[AccountId(caller)] = Window(given)
+    state.queue.line = made(state.queue.jobs.values())
+    return state
+
+
+def _provider(chance: random.Random, told: World) -> Provider:
+    told_of = (canonical(told["capabilities"]), told["region"], 1, told["leases_max"])
+    attested, beaten = NOW_MS + chance.choice((10**9, -180_000, -179_999)), chance.choice((0, -179_999, -180_000))
+    provider = Provider(
+        ProviderId(bytes.fromhex(told["provider_id"])), EventNo(1), b"", "", AccountId("p"), *told_of, 0, 0
+    )
+    provider.attested_until_ms = attested if chance.random() < 0.2 else NOW_MS + 10**9
+    provider.heartbeat_ms = NOW_MS + (beaten if chance.random() < 0.2 else -1_000)
+    provider.status, provider.stake = ProviderStatus(told["status"]), told["stake"]
+    provider.health_ppm, provider.leases = told["health_ppm"], told["leases_active"]
+    provider.is_draining = int(chance.random() < 0.05)
+    provider.cooling_until_ms = NOW_MS + chance.choice((0, 1)) if chance.random() < 0.1 else 0
+    provider.barred = "deny" if chance.random() < 0.05 else ""
+    return provider
+
+
+def _job(chance: random.Random, told: World, policy: Policy) -> Job:
+    size, fee, tier, at_ms = told["size_bytes"], told["max_fee"], Tier(told["tier"]), told["enqueue_ts_ms"]
+    rank = priority.key(fee, size, tier, at_ms, policy.priority)
+    who = (
+        EventNo(1),
+        TaskId(bytes.fromhex(told["job_id"])),
+        Kind(told["kind"]),
+        AccountId(chance.choice(CALLERS)),
+        tier,
+    )
+    asked = (fee, told["units"], rank, at_ms, NOW_MS + 10**9)
+    needs = dict(told["requirements"])
+    if chance.random() < 0.1:
+        needs[chance.choice(("allow", "deny"))] = [chance.randbytes(32)]
+    job = Job(*who, Height(1), ZERO_DIGEST, 0, ZERO_DIGEST, size, ZERO_DIGEST, *asked, canonical(needs), "attested")
+    job.not_before_ms = NOW_MS + chance.choice((-1, 0, 1)) if chance.random() < 0.1 else 0
+    return job
+
+
+# ------------------------------------------------------------------------------------------------ told
+
+
+def world_of(state: State, now_ms: int) -> World:
+    """All that matching may look at, as plain values."""
+    policy, (height, beacon) = state.policy, state.beacon
+    epoch = height // policy.chain.epoch_blocks
+    rules = policy.match
+    weights = {
+        "FREE": rules.requester_weight_free,
+        "PRO": rules.requester_weight_pro,
+        "PREMIUM": rules.requester_weight_premium,
+    }
+    return {
+        "seed": naive.h("AICF|match", policy.chain_id, epoch, height, beacon),
+        "counter": state.assignments,
+        "now_ms": now_ms,
+        "policy": {
+            "order": str(rules.order),
+            "interleave_every": rules.interleave_every,
+            "batch": rules.batch_jobs_max,
+            "window_jobs": rules.requester_window_jobs_max,
+            "weights": weights,
+        },
+        "jobs": [_job_told(job) for job in state.queue.jobs.values() if job.state is JobState.QUEUED],
+        "providers": [_provider_told(each, state, epoch) for each in state.providers.values()],
+        "denials": _denials(state),
+        "paused": list(state.paused),
+        "windows": {caller: list(window.given) for caller, window in state.windows.items()},
+    }
+
+
+def _job_told(job: Job) -> World:
+    told: World = {"job_id": job.id, "kind": str(job.kind), "max_fee": job.max_fee, "size_bytes": job.size_bytes}
+    told |= {"tier": str(job.tier), "enqueue_ts_ms": job.enqueue_ms, "units": job.units, "caller": job.caller}
+    return told | {"requirements": decode(job.requirements), "not_before_ms": job.not_before_ms}
+
+
+def _provider_told(provider: Provider, state: State, epoch: int) -> World:
+    quota = state.policy.quota
+    names = ("status", "health_ppm", "stake", "region", "barred", "is_draining", "cooling_until_ms", "heartbeat_ms")
+    told: World = {name: getattr(provider, name) for name in (*names, "attested_until_ms")}
+    told |= {"provider_id": provider.id, "capabilities": decode(provider.capabilities)}
+    told |= {"leases_active": provider.leases, "leases_max": min(provider.slots, quota.leases_per_provider_max)}
+    used: dict[str, Any] = {str(kind): units_used(state.quotas, provider.id, kind, epoch) for kind in Kind}
+    most = {"AI": quota.ai_units_per_epoch, "QUANTUM": quota.quantum_units_per_epoch}
+    return told | {"units_used": used, "units_max": most}
+
+
+def _denials(state: State) -> dict[tuple[bytes, str, bytes], int]:
+    """By provider and what was asked for, whose class the state knows only by its hash."""
+    asked = {(job.kind, job.requirements) for job in state.queue.jobs.values()}
+    return {
+        (id_, str(kind), needs): state.denials[key]
+        for kind, needs in asked
+        for id_ in state.providers
+        if (key := denial_key(id_, job_class(kind, needs))) in state.denials
+    }

@@ -1,0 +1,122 @@
+"""A simulated node with results in every state, for whoever asks after them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import msgspec
+from tests.core.blocks import SEAL
+from tests.core.books import some_id
+from tests.core.ways import ALICE, YEAR_MS, public
+from tests.simulated.world import DEVELOPMENT, World
+
+from holdfast.core.canon import canonical
+from holdfast.core.chain.acts import RollBack
+from holdfast.core.escrow.acts import Mint
+from holdfast.core.match.decide import Match
+from holdfast.core.policy import Policy, ResultPolicy
+from holdfast.core.proof.acts import Judge, Submit
+from holdfast.core.proof.envelope import Envelope, body_of
+from holdfast.core.provider.acts import Beat, Register, Stake
+from holdfast.core.provider.record import provider_id
+from holdfast.core.queue.acts import Cancel, Enqueue
+from holdfast.core.queue.decide import prepare
+from holdfast.core.refusal import Refused
+from holdfast.core.result import result_digest
+from holdfast.core.values import AccountId, Amount, Height, TaskId, Tier
+from holdfast.doors.desk import Desk
+from holdfast.engine.loop import Engine
+
+ID = provider_id(public(1))
+SERVING = msgspec.structs.replace(DEVELOPMENT, result=ResultPolicy(serve_bytes=True, max_inline_bytes=0))
+
+
+class NoBytes:
+    """A warm tier that has let everything go."""
+
+    async def read(self, _: bytes) -> bytes | None:
+        return None
+
+
+class Shop:
+    """An owner, and jobs brought where a test wants them."""
+
+    def __init__(self, world: World, engine: Engine) -> None:
+        self.world, self.engine = world, engine
+        self.desk = Desk(engine, engine.submit)
+        self.desk.blobs = NoBytes()  # type: ignore[assignment]
+        self._nonces = 0
+
+    async def do(self, command: object) -> None:
+        outcome = await self.engine.submit(command)  # type: ignore[arg-type]
+        assert not isinstance(outcome, Refused), outcome
+
+    async def prepare(self) -> None:
+        await self.do(Mint(some_id(1), ALICE, Amount(1_000_000)))
+        await self.do(Mint(some_id(2), AccountId("oak"), Amount(10_000)))
+        told = ("oak", AccountId("oak"), canonical({"AI": {"models": ["echo"]}}), "eu", 2, 16)
+        await self.do(Register(public(1), *told, self.world.clock.wall + YEAR_MS))
+        await self.do(Stake(ID, Amount(10_000), some_id(3)))
+        await self.do(Beat(ID, 16))
+        await self.seal()
+
+    async def seal(self, times: int = 1) -> None:
+        for _ in range(times):
+            await self.do(SEAL)
+
+    async def back(self, height: int) -> None:
+        await self.do(RollBack(Height(height)))
+
+    async def pending(self) -> TaskId:
+        """Taken in, and nobody has done it."""
+        self._nonces += 1
+        payload = {"kind": "AI", "spec": {"model": "echo", "prompt": "hi"}}
+        command = prepare(self.engine.policy, ALICE, Tier.FREE, payload, 100, self._nonces)
+        assert isinstance(command, Enqueue)
+        await self.do(command)
+        return next(reversed(self.engine.state.queue.jobs))
+
+    async def cancelled(self) -> TaskId:
+        job = await self.pending()
+        await self.do(Cancel(job))
+        return job
+
+    async def submission(self, output: bytes = b"out") -> tuple[TaskId, Submit]:
+        """A job that is leased, and what its provider would hand in."""
+        job = await self.pending()
+        await self.do(Match())
+        lease = self.engine.state.leases.by_job[job]
+        body = body_of(job, lease.id, ID, result_digest(output), len(output), {})
+        return job, Submit(lease.id, ID, Envelope(1, "attested", body, b"s" * 64))
+
+    async def resolved(self, output: bytes = b"out") -> TaskId:
+        """In the open block."""
+        job, submission = await self.submission(output)
+        await self.do(submission)
+        await self.do(Judge(submission.lease_id, True, "as the test says"))
+        return job
+
+    async def readable(self, output: bytes = b"out") -> TaskId:
+        job = await self.resolved(output)
+        await self.seal()
+        return job
+
+    async def refused(self) -> TaskId:
+        job, submission = await self.submission()
+        await self.do(submission)
+        await self.do(Judge(submission.lease_id, False, "it is wrong"))
+        return job
+
+
+@asynccontextmanager
+async def shop(policy: Policy = SERVING) -> AsyncIterator[Shop]:
+    """Stopped when the test is done."""
+    world = World(policy)
+    engine = await world.started()
+    made = Shop(world, engine)
+    try:
+        await made.prepare()
+        yield made
+    finally:
+        await engine.stop()

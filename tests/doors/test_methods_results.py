@@ -1,0 +1,173 @@
+"""Results at the doors: shown, read, used once, from memory and from rows, and never before their block."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from tests.core.blocks import SEAL
+from tests.doors.results import ID, SERVING, Shop, shop
+from tests.doors.visitors import ALICE, AUDITOR, BOB, OPERATOR, Node
+
+from holdfast.core.job.record import Job
+from holdfast.core.policy import ChainPolicy
+from holdfast.core.values import TaskId
+from holdfast.doors.desk import NOBODY
+from holdfast.engine import read
+
+AT_ONCE = msgspec.structs.replace(SERVING, chain=ChainPolicy(finality_depth=0))
+"""Blocks are final when they are sealed: results leave memory at once."""
+
+
+def at(shop: Shop) -> Node:
+    return Node(shop.world, shop.desk)
+
+
+async def final(shop: Shop, job: TaskId, *, projected: bool) -> None:
+    """The result is history, in the tables or on its way there."""
+    assert job not in shop.engine.state.results
+    if projected:
+        await shop.engine.projector.drain()
+
+
+@pytest.mark.rule("RES-003")
+async def test_a_result_is_shown_with_all_that_the_record_has_and_who_used_it() -> None:
+    async with shop() as here:
+        job = await here.readable(b"output")
+        found = await at(here).ask(NOBODY, "cap.getResult", task_id=job.hex())
+        assert (found["status"], found["height_resolved"], found["readable_from"]) == ("RESOLVED", 2, 3)
+        assert (found["result_size"], found["caller"], found["kind"]) == (6, "alice", "AI")
+        assert (found["provider_id"], found["method"], found["reasons"]) == (ID.hex(), "attested", "as the test says")
+        assert (found["mime_type"], found["da_commitment"], found["consumed_height"]) == ("", None, None)
+        assert found["expires_at"] == 2 + here.engine.policy.result.result_ttl_blocks
+        await at(here).ask(ALICE, "cap.consumeResult", task_id=job.hex())
+        found = await at(here).ask(NOBODY, "cap.getResult", task_id=job.hex())
+        assert (found["status"], found["consumed_height"]) == ("CONSUMED", 3)
+
+
+@pytest.mark.rule("RES-002", "RES-003")
+async def test_who_only_looks_may_see_pending_and_expired_where_a_reader_is_refused() -> None:
+    async with shop() as here:
+        node = at(here)
+        for job, status, name in (
+            (await here.pending(), "PENDING", "NoResultYet"),
+            (await here.cancelled(), "EXPIRED", "Expired"),
+            (await here.resolved(), "PENDING", "NoResultYet"),
+        ):
+            assert (await node.no(ALICE, "cap.getResult", task_id=job.hex()))[0] == name
+            found = await node.ask(NOBODY, "cap.getResult", task_id=job.hex(), even_pending=True)
+            assert (found["status"], found["task_id"], found["caller"]) == (status, job.hex(), "alice")
+        assert (await node.no(ALICE, "cap.getResult", task_id="00" * 32, even_pending=True))[0] == "NotFound"
+
+
+@pytest.mark.rule("RES-002")
+@pytest.mark.parametrize("projected", [True, False])
+async def test_a_result_is_read_right_after_its_block_is_final_whether_its_row_is_there_yet_or_not(
+    projected: bool,
+) -> None:
+    async with shop(AT_ONCE) as here:
+        job = await here.readable()
+        await final(here, job, projected=projected)
+        found = await at(here).ask(ALICE, "cap.readResult", task_id=job.hex())
+        assert (found["status"], found["caller"]) == ("RESOLVED", "alice")
+
+
+@pytest.mark.rule("RES-005")
+@pytest.mark.parametrize("projected", [True, False])
+async def test_a_result_that_is_only_a_row_is_used_once_and_shown_as_used_for_ever(projected: bool) -> None:
+    async with shop(AT_ONCE) as here:
+        node, job = at(here), await here.readable()
+        await final(here, job, projected=projected)
+        used = await node.ask(ALICE, "cap.consumeResult", task_id=job.hex(), nonce=7)
+        assert not used["is_repeat"]
+        await here.seal()
+        await final(here, job, projected=projected)
+        again = await node.ask(ALICE, "cap.consumeResult", task_id=job.hex(), nonce=7)
+        assert (again["event"], again["is_repeat"]) == (used["event"], True)
+        assert (await node.no(ALICE, "cap.consumeResult", task_id=job.hex(), nonce=8))[0] == "AlreadyConsumed"
+        found = await node.ask(NOBODY, "cap.getResult", task_id=job.hex())
+        assert (found["status"], found["consumed_event"]) == ("CONSUMED", used["event"])
+
+
+@pytest.mark.rule("RES-005", "SEC-001")
+async def test_only_the_caller_uses_a_result_and_an_operator_leaves_its_name() -> None:
+    async with shop() as here:
+        node, job = at(here), await here.readable()
+        assert (await node.no(BOB, "cap.consumeResult", task_id=job.hex()))[0] == "Forbidden"
+        assert (await node.no(BOB, "cap.consumeResult", task_id=job.hex(), caller="alice"))[0] == "Forbidden"
+        assert (await node.no(NOBODY, "cap.consumeResult", task_id=job.hex()))[0] == "Unauthorized"
+        assert (await node.no(AUDITOR, "cap.consumeResult", task_id=job.hex()))[0] == "Forbidden"
+        assert (await node.no(OPERATOR, "cap.consumeResult", task_id=job.hex()))[0] == "InvalidParams"
+        assert (await node.no(OPERATOR, "cap.consumeResult", task_id=job.hex(), caller="bob"))[0] == "Forbidden"
+        await node.ask(OPERATOR, "cap.consumeResult", task_id=job.hex(), caller="alice")
+        assert node.acts() == [(OPERATOR.name, "cap.consumeResult")]
+
+
+@pytest.mark.rule("RES-005", "RES-006")
+async def test_a_reorg_takes_the_mark_back_and_the_view_says_so() -> None:
+    async with shop() as here:
+        node, job = at(here), await here.readable()
+        await here.seal()
+        await node.ask(ALICE, "cap.consumeResult", task_id=job.hex())
+        await here.seal()
+        await here.back(3)  # the result stays in block 2; the use moves to block 4, which is open
+        found = await node.ask(NOBODY, "cap.getResult", task_id=job.hex())
+        assert (found["status"], found["consumed_height"]) == ("CONSUMED", 4)
+        await here.back(1)  # now both are in block 2
+        assert (await node.no(ALICE, "cap.readResult", task_id=job.hex()))[0] == "NoResultYet"
+        await here.seal()
+        found = await node.ask(NOBODY, "cap.getResult", task_id=job.hex())
+        assert (found["status"], found["consumed_height"]) == ("RESOLVED", None)
+        await node.ask(ALICE, "cap.consumeResult", task_id=job.hex())
+
+
+@pytest.mark.rule("JOB-004")
+async def test_a_call_for_another_height_than_the_open_one_is_refused() -> None:
+    async with shop() as here:
+        node, job = at(here), await here.readable()
+        for height in (2, 4):
+            for method in ("cap.readResult", "cap.consumeResult"):
+                name, rule, _ = await node.no(ALICE, method, task_id=job.hex(), height=height)
+                assert (name, rule) == ("HeightMismatch", "JOB-004")
+        await node.ask(ALICE, "cap.readResult", task_id=job.hex(), height=3)
+        await node.ask(ALICE, "cap.consumeResult", task_id=job.hex(), height=3)
+        assert (await node.no(NOBODY, "cap.readResult", task_id=job.hex()))[0] == "Unauthorized"
+
+
+@pytest.mark.rule("JOB-004")
+async def test_a_block_that_is_sealed_between_asking_and_deciding_refuses_the_call() -> None:
+    async with shop() as here:
+        node, job = at(here), await here.readable()
+        submit = here.desk.submit
+
+        async def late(command: Any) -> Any:
+            await submit(SEAL)
+            return await submit(command)
+
+        here.desk.submit = late
+        said = await node.raw(ALICE, "cap.consumeResult", task_id=job.hex(), height=3)
+        assert said["error"]["data"]["name"] == "HeightMismatch"
+        assert not here.engine.state.consumptions
+
+
+@pytest.mark.rule("PRF-002")
+async def test_refused_proofs_are_listed_with_their_reasons() -> None:
+    async with shop() as here:
+        job = await here.refused()
+        await here.engine.projector.drain()
+        found = await at(here).ask(NOBODY, "cap.listVerdicts", task_id=job.hex())
+        (row,) = found["rows"]
+        assert (row["verdict"], row["method"], row["reasons"]) == ("PROOF_INVALID", "attested", "it is wrong")
+
+
+@pytest.mark.rule("RES-003")
+async def test_a_result_outlives_the_row_of_its_job() -> None:
+    async with shop(AT_ONCE) as here:
+        node, job = at(here), await here.readable()
+        await final(here, job, projected=True)
+        found = await read.job(here.engine, job)
+        assert isinstance(found, Job)
+        del here.world.tables.rows["job"][found.event]
+        assert (await node.ask(ALICE, "cap.readResult", task_id=job.hex()))["caller"] == "alice"
+        await node.ask(ALICE, "cap.consumeResult", task_id=job.hex())

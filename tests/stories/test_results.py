@@ -1,0 +1,223 @@
+"""The lives of results on real stores: what the source's test plan asks for, over restarts and reorgs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+from tests.core.ways import ALICE
+from tests.doors.results import SERVING, Shop
+from tests.doors.visitors import ALICE as ALICE_HERE
+from tests.doors.visitors import Node
+from tests.simulated.world import SimulatedClock, World
+from tests.storage.stores import JOURNALS, TABLES, Place
+
+from holdfast.adapters.files import Folder
+from holdfast.core import law
+from holdfast.core.escrow.books import broken_laws as broken_money
+from holdfast.core.event import Tip
+from holdfast.core.job.ids import version_of
+from holdfast.core.lease.acts import CompletionSubmitted, Reap
+from holdfast.core.policy import ChainPolicy, Policy
+from holdfast.core.proof.acts import Judge
+from holdfast.core.proof.envelope import packed_nullifier, unpack
+from holdfast.core.queue.books import broken_laws as broken_queue
+from holdfast.core.refusal import Refused
+from holdfast.core.state import State, digest
+from holdfast.core.values import BatchNo, ChainId, TaskId
+from holdfast.doors.desk import Desk
+from holdfast.engine import read
+from holdfast.engine.check import check
+from holdfast.engine.longjournal import LongJournal
+from holdfast.engine.loop import Engine
+
+
+class Story(Shop):
+    """A node on a real store, told step by step; it can be stopped and started again."""
+
+    def __init__(self, place: Place, store: str, policy: Policy) -> None:
+        self.place, self.policy, self.clock = place, policy, SimulatedClock()
+        self._open_journal, self._open_tables = JOURNALS[store](place), TABLES[store](place)
+        world = World(policy)
+        world.clock = self.clock
+        super().__init__(world, self._engine())
+
+    def _engine(self) -> Engine:
+        files = Folder(self.place.folder / "snapshots")
+        return Engine(self._open_journal(), self._open_tables(), files, self.clock, self.policy)
+
+    async def restart(self, policy: Policy | None = None) -> None:
+        await self.end()
+        self.policy = policy or self.policy
+        self.engine = self._engine()
+        self.desk = Desk(self.engine, self.engine.submit)
+        await self.engine.start()
+
+    async def end(self) -> None:
+        await self.engine.stop()
+        await self.engine.tables.close()
+        await self.engine.journal.close()
+
+    @property
+    def at(self) -> Node:
+        return Node(self.world, self.desk)
+
+    async def read(self, job: TaskId) -> str:
+        """The status of a result, or the name of what stands against reading it."""
+        said = await self.at.raw(ALICE_HERE, "cap.readResult", task_id=job.hex())
+        return str(said["error"]["data"]["name"] if "error" in said else said["result"]["status"])
+
+    async def consume(self, job: TaskId, nonce: int) -> str:
+        said = await self.at.raw(ALICE_HERE, "cap.consumeResult", task_id=job.hex(), nonce=nonce)
+        return str(said["error"]["data"]["name"] if "error" in said else "consumed")
+
+    async def adds_up(self) -> None:
+        """The laws hold, the fold of the journal is the live state, and every row is as the fold gives it."""
+        await self.engine.ask(lambda _: None)
+        state = self.engine.state
+        assert broken_money(state.ledger) == []
+        assert broken_queue(state.queue, state.ledger) == []
+        live = digest(state)
+        await self.end()
+        journal = LongJournal(self._open_journal(), Folder(self.place.folder / "archive"))
+        tables = self._open_tables()
+        again, tip = State(self.policy), Tip()
+        async for batch in journal.read(BatchNo(0)):
+            tip = law.fold(again, tip, (batch,))
+        assert digest(again) == live
+        found = await check(journal, tables, Folder(self.place.folder / "snapshots"), self.policy)
+        assert [each for each in found if not each.is_good] == []
+        await tables.close()
+        await journal.close()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def story(request: pytest.FixtureRequest, place: Place) -> AsyncIterator[Story]:
+    made = Story(place, request.param, SERVING)
+    await made.engine.start()
+    await made.prepare()
+    yield made
+    await made.end()
+
+
+@pytest.mark.rule("RES-002")
+async def test_resolved_in_a_block_readable_from_the_next_one_on_also_after_a_restart(story: Story) -> None:
+    job = await story.resolved()
+    assert await story.read(job) == "NoResultYet"
+    await story.restart()
+    assert await story.read(job) == "NoResultYet"
+    await story.seal()
+    assert await story.read(job) == "RESOLVED"
+    assert await story.read(job) == "RESOLVED"
+    await story.seal(20)  # it is history now
+    assert await story.read(job) == "RESOLVED"
+    await story.restart()
+    assert await story.read(job) == "RESOLVED"
+    await story.adds_up()
+
+
+@pytest.mark.rule("RES-001")
+async def test_a_proof_counts_once_whether_it_comes_again_soon_or_after_a_restart(story: Story) -> None:
+    job, proof = await story.submission()
+    await story.do(proof)
+    await story.do(Judge(proof.lease_id, True))
+    digest_before = story.engine.state.results[job].result_digest
+    for _ in range(2):
+        again = await story.engine.submit(proof)
+        assert not isinstance(again, Refused)
+        assert again.is_repeat
+        body = proof.envelope.body.replace(digest_before, bytes(32))
+        other = msgspec.structs.replace(proof, envelope=msgspec.structs.replace(proof.envelope, body=body))
+        conflict = await story.engine.submit(other)
+        assert isinstance(conflict, Refused)
+        assert conflict.name == "ProofConflict"
+        await story.seal(20)
+        await story.restart()
+    assert await story.read(job) == "RESOLVED"
+    await story.adds_up()
+
+
+@pytest.mark.rule("RES-005", "RES-006")
+async def test_a_reorg_takes_result_money_and_use_back_and_the_same_proof_resolves_it_again(story: Story) -> None:
+    job = await story.readable()  # resolved in block 2
+    found = await read.result(story.engine, job)
+    assert found is not None
+    before = (found.result_digest, found.proof_nullifier)
+    await story.seal(3)
+    assert await story.consume(job, 1) == "consumed"
+    await story.seal()
+    await story.back(1)
+    assert await story.read(job) == "NoResultYet"
+    assert story.engine.state.ledger.accounts[ALICE].held == 0  # charged again in the block that is open
+    await story.restart()
+    assert await story.read(job) == "NoResultYet"
+    await story.seal()
+    assert await story.read(job) == "RESOLVED"
+    found = await read.result(story.engine, job)
+    assert found is not None
+    assert (found.result_digest, found.proof_nullifier, found.height_resolved) == (*before, 2)
+    assert await story.consume(job, 1) == "consumed"
+    assert await story.consume(job, 2) == "AlreadyConsumed"
+    await story.seal(20)
+    await story.restart()
+    assert await story.consume(job, 2) == "AlreadyConsumed"
+    assert await story.read(job) == "CONSUMED"
+    await story.adds_up()
+
+
+@pytest.mark.rule("RES-003", "RES-007", "TTL-001")
+async def test_a_job_that_nobody_does_in_time_is_refunded_and_has_no_result(story: Story) -> None:
+    job = await story.pending()
+    story.clock.monotonic += story.policy.ttl.ai_ms
+    await story.do(Reap())
+    assert await story.read(job) == "Expired"
+    assert job not in story.engine.state.results
+    assert await read.result(story.engine, job) is None
+    await story.seal(20)
+    account = story.engine.state.ledger.accounts[ALICE]
+    assert (account.available, account.held, account.pending) == (1_000_000, 0, 0)
+    assert await story.read(job) == "Expired"
+    await story.adds_up()
+
+
+@pytest.mark.rule("CAN-003")
+async def test_a_live_network_moves_to_new_tags_through_a_grace_window(story: Story) -> None:
+    """Jobs of before are done within and after the window; whoever asks again over the boundary gets its first job."""
+    old = await story.pending()
+    chain = ChainPolicy(finality_depth=12, tags_v2_height=story.engine.state.open_height + 2, tags_grace_blocks=3)
+    await story.restart(msgspec.structs.replace(SERVING, chain=chain))
+    assert await version(story, old) == 1
+    await story.seal(2)  # the window begins
+    new = await story.resolved()
+    assert await version(story, new) == 2
+    assert story.engine.state.results[new].proof_nullifier == await nullifier(story, new, 2)
+    await story.seal(3)  # and ends
+    later = await story.resolved()
+    assert await version(story, later) == 2
+    await story.seal()
+    assert [await story.read(job) for job in (old, new, later)] == ["NoResultYet", "RESOLVED", "RESOLVED"]
+    assert await story.consume(new, 1) == "consumed"
+    await story.restart()
+    assert await version(story, old) == 1
+    assert story.engine.state.queue.jobs[old].state == "QUEUED"
+    await story.adds_up()
+
+
+async def version(story: Story, job: TaskId) -> int:
+    found = await read.job(story.engine, job)
+    assert found is not None
+    payload = {"kind": "AI", "spec": {"model": "echo", "prompt": "hi"}}
+    return version_of(job, ChainId(1337), found.height, found.tx_hash, b"alice", payload)
+
+
+async def nullifier(story: Story, job: TaskId, tag: int) -> bytes:
+    """As anybody recomputes it from what the provider signed."""
+    found = story.engine.state.results[job]
+    async for batch in story.engine.journal.read(BatchNo(0)):
+        for event in law.unpack(batch):
+            if isinstance(event, CompletionSubmitted) and event.digest == found.result_digest:
+                envelope = unpack(event.envelope)
+                if job in envelope.body:
+                    return packed_nullifier(envelope.type, 0, envelope.body, tag)
+    raise AssertionError("nobody handed it in")

@@ -1,0 +1,128 @@
+"""Host calls: bound to chain, height, transaction and caller; the same call gives the same everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from tests.core.books import some_id
+from tests.doors.results import Shop, shop
+
+from holdfast.core.canon import canonical
+from holdfast.core.job.ids import request_hash, task_id
+from holdfast.core.refusal import Refused
+from holdfast.core.result import result_digest
+from holdfast.core.state import digest
+from holdfast.core.values import AccountId, ChainId, Digest, Height, Kind
+from holdfast.doors.methods.jobs import Receipt
+from holdfast.host import Call, Host, Options, Seen, Used
+
+pytestmark = pytest.mark.rule("JOB-004")
+SPEC = {"model": "echo", "prompt": "hi"}
+CIRCUIT = {"circuit": "OPENQASM 3.0;", "shots": 10, "width": 2, "depth": 3}
+
+
+@pytest.fixture
+async def here() -> AsyncIterator[Shop]:
+    async with shop() as made:
+        yield made
+
+
+def call(height: int, tx: int = 1, caller: str = "alice", chain_id: int = 1337) -> Call:
+    return Call(chain_id=chain_id, height=Height(height), tx_hash=Digest(some_id(tx)), caller=AccountId(caller))
+
+
+async def unchanged(here: Shop, no: Any, name: str, before: bytes) -> None:
+    assert isinstance(no, Refused)
+    assert no.name == name
+    assert digest(here.engine.state) == before
+
+
+@pytest.mark.rule("JOB-001", "JOB-006")
+async def test_a_receipt_can_be_computed_again_from_where_the_call_ran(here: Shop) -> None:
+    host = Host(here.desk)
+    receipt = await host.ai_enqueue(call(2), SPEC, 100)
+    assert isinstance(receipt, Receipt)
+    payload = {"kind": "AI", "spec": SPEC}
+    assert receipt.task_id == task_id(ChainId(1337), Height(2), some_id(1), b"alice", payload)
+    assert (receipt.height, receipt.earliest_read_height, receipt.reserved) == (2, 3, 100)
+    assert (receipt.tx_hash, receipt.request_hash) == (some_id(1), request_hash(canonical(payload)))
+    circuit = await host.quantum_enqueue(call(2), CIRCUIT, 50, Options(units=3))
+    assert isinstance(circuit, Receipt)
+    assert circuit.kind is Kind.QUANTUM
+    assert here.engine.state.queue.jobs[circuit.task_id].units == 3
+
+
+@pytest.mark.rule("JOB-002")
+async def test_the_same_call_again_gets_the_same_receipt_also_at_a_later_height(here: Shop) -> None:
+    host = Host(here.desk)
+    first = await host.ai_enqueue(call(2), SPEC, 100)
+    assert isinstance(first, Receipt)
+    assert not first.is_repeat
+    await here.seal()
+    again = await host.ai_enqueue(call(3), SPEC, 100)
+    assert isinstance(again, Receipt)
+    assert (again.task_id, again.height, again.is_repeat) == (first.task_id, 2, True)
+    other = await host.ai_enqueue(call(3, tx=2), SPEC, 100)
+    assert isinstance(other, Receipt)
+    assert other.task_id != first.task_id
+
+
+@pytest.mark.parametrize("height", [1, 3])
+async def test_a_call_at_a_height_that_is_not_open_is_refused_and_does_nothing(here: Shop, height: int) -> None:
+    host, job = Host(here.desk), await here.pending()
+    before = digest(here.engine.state)
+    await unchanged(here, await host.ai_enqueue(call(height), SPEC, 100), "HeightMismatch", before)
+    await unchanged(here, await host.quantum_enqueue(call(height), CIRCUIT, 100), "HeightMismatch", before)
+    await unchanged(here, await host.read_result(call(height), job), "HeightMismatch", before)
+    await unchanged(here, await host.consume_result(call(height), job), "HeightMismatch", before)
+
+
+@pytest.mark.rule("RES-007")
+async def test_a_call_for_another_chain_is_refused_and_does_nothing(here: Shop) -> None:
+    host, job = Host(here.desk), await here.pending()
+    before, wrong = digest(here.engine.state), call(2, chain_id=1)
+    for no in (
+        await host.ai_enqueue(wrong, SPEC, 100),
+        await host.read_result(wrong, job),
+        await host.consume_result(wrong, job),
+    ):
+        await unchanged(here, no, "ChainMismatch", before)
+    short = Call(chain_id=1337, height=Height(2), tx_hash=Digest(b"x"), caller=AccountId("alice"))
+    await unchanged(here, await host.ai_enqueue(short, SPEC, 100), "InvalidParams", before)
+
+
+@pytest.mark.rule("RES-002", "RES-004", "RES-005")
+async def test_a_contract_reads_from_the_next_block_on_as_often_as_it_likes_and_uses_once(here: Shop) -> None:
+    host, job = Host(here.desk), await here.resolved(b"output")
+    no = await host.read_result(call(2), job)
+    assert isinstance(no, Refused)
+    assert no.name == "NoResultYet"
+    await here.seal()
+    before = digest(here.engine.state)
+    for _ in range(2):
+        seen = await host.read_result(call(3), job)
+        assert isinstance(seen, Seen)
+        assert (seen.result_digest, seen.size, seen.height_resolved) == (result_digest(b"output"), 6, 2)
+        assert not seen.is_consumed
+    assert digest(here.engine.state) == before
+    used = await host.consume_result(call(3, tx=5), job)
+    assert isinstance(used, Used)
+    assert not used.is_repeat
+    again = await host.consume_result(call(3, tx=5), job)
+    assert isinstance(again, Used)
+    assert (again.event, again.is_repeat) == (used.event, True)
+    for other, name in ((call(3, tx=6), "AlreadyConsumed"), (call(3, tx=7, caller="bob"), "AlreadyConsumed")):
+        refused = await host.consume_result(other, job)
+        assert isinstance(refused, Refused)
+        assert refused.name == name
+    seen = await host.read_result(call(3), job)
+    assert isinstance(seen, Seen)
+    assert seen.is_consumed
+
+
+async def test_a_malformed_spec_is_refused_with_the_path_of_the_field(here: Shop) -> None:
+    no = await Host(here.desk).ai_enqueue(call(2), {"model": "echo"}, 100)
+    assert isinstance(no, Refused)
+    assert (no.rule, "payload.spec" in no.says) == ("JOB-003", True)
