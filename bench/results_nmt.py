@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from hashlib import sha256, sha3_256
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha3_256, sha256
 from pathlib import Path
 
 from bench.measure import Table, interleave, show, table
@@ -83,7 +83,7 @@ def _rate(work: Callable[[], object], size: int) -> float:
     return size / MIB / (time.perf_counter() - began)
 
 
-def _each(things: list[object] | list[int], work: Callable[..., object]) -> float:
+def _each(things: Sequence[object], work: Callable[..., object]) -> float:
     began = time.perf_counter()
     for each in things:
         work(each)

@@ -113,15 +113,18 @@ async def drained(folder: Path, rounds: int, records: int) -> Table:
 
     def turn(name: str, size: int | None) -> Turn:
         async def run(number: int) -> Mapping[str, float]:
+            before = time.process_time()
             took = _drained(folder / f"{name}-{number}", records, size)
-            return {f"{name}, emitted, replayed and acked": records / took}
+            row, used = f"{name}, emitted, replayed and acked", time.process_time() - before
+            return {row: records / took, f"{row}, a second of processor time": records / used}
 
         return run
 
     figures = await interleave((turn("plain", None), turn("segments", 8 << 20)), rounds)
     found = table("spool-drain", "Drained while acks and replay run", "records/s", figures, list(figures), None)
     for name, values in figures.items():
-        found.goals.append(at_least(name, values, 250_000, "/s"))
+        if "processor" not in name:
+            found.goals.append(at_least(name, values, 250_000, "/s"))
     found.notes.append("emitter, writer, keeper and receiver are threads of one Python process")
     return found
 

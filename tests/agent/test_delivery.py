@@ -302,7 +302,7 @@ async def abandoned(node: FakeNode, tmp_path: Path, count: int) -> str:
         await agent.shipper.spool("PROGRESS", {"n": n})
     name = agent.shipper.live_session
     live = live_of(agent)
-    for each in [live, *agent.shipper._old]:
+    for each in [live, *agent.shipper.backlog.waiting]:
         await each.spool.aclose()
     await agent._dial.close()
     return name
@@ -386,6 +386,6 @@ async def test_when_the_session_ends_another_one_takes_over(node: FakeNode, tmp_
         live.spool._stop_writing("a hole was found")
         await all_done(node, [node.offer("after")])
         assert agent.shipper.live_session > live.session
-        await comes(lambda: live not in agent.shipper._old)
+        await comes(lambda: live not in agent.shipper.backlog.waiting)
     whole(node)
     assert len(node.evidence) == 2

@@ -20,6 +20,7 @@ VECTORS = Path(__file__).parent.parent / "vectors" / "assignments.json"
 
 def match(world: World) -> list[tuple[bytes, bytes]]:
     """What is given to whom, in the order in which it is given; ids are bytes."""
+    world = dict(world, by_id={job["job_id"]: job for job in world["jobs"]})
     policy, given = world["policy"], list[tuple[bytes, bytes]]()
     listed = {p["provider_id"]: p for p in world["providers"] if is_listed(p, world)}
     order = naive.shuffle(list(listed), naive.words(world["seed"]))
@@ -87,7 +88,7 @@ def fits(provider: World, job: World, world: World, given: list[tuple[bytes, byt
     id_, kind, needs, now_ms = provider["provider_id"], job["kind"], job["requirements"], world.get("now_ms", 0)
     if provider["leases_active"] + received(id_, given) >= provider["leases_max"]:
         return False
-    jobs = {each["job_id"]: each for each in world["jobs"]}
+    jobs = world.get("by_id") or {each["job_id"]: each for each in world["jobs"]}
     mine = [jobs[job_id] for job_id, taker in given if taker == id_]
     units = provider["units_used"].get(kind, 0) + sum(each["units"] for each in mine if each["kind"] == kind)
     if units + job["units"] > provider["units_max"].get(kind, 0):

@@ -14,8 +14,10 @@ from holdfast.core.adopt import AdoptPolicy
 from holdfast.core.escrow.books import broken_laws as broken_money
 from holdfast.core.event import Batch, Event, OwnershipTaken, Tip, tip_of
 from holdfast.core.job.record import LIVE, JobState, hold_of
+from holdfast.core.lease.acts import JobAssigned
 from holdfast.core.lease.laws import broken_laws as broken_leases
 from holdfast.core.lease.record import Lease, is_live
+from holdfast.core.match.decide import match_again
 from holdfast.core.policy import (
     ChainPolicy,
     LeasePolicy,
@@ -131,6 +133,17 @@ class QueueLife(Way):
         """The end: whoever folds all of it has the same."""
         for from_snapshot in (False, True):
             assert digest(self.fold(from_snapshot=from_snapshot)) == digest(self.state)
+        self.audit()
+
+    def audit(self) -> None:
+        """MAT-006: every tick is decided again, from what was journaled before it."""
+        state = State(Policy(network=Network.DEVELOPMENT))
+        tip = Tip()
+        for batch in self.batches:
+            events = law.unpack(batch)
+            if isinstance(events[0], JobAssigned):
+                assert list(match_again(state, batch.time_ms)) == events
+            tip = law.fold(state, tip, [batch])
 
     def remember(self, lease: Lease, output: bytes) -> None:
         """What its holder could hand in later, when nobody waits for it any more."""

@@ -18,7 +18,9 @@ from holdfast.core.event import Decided
 from holdfast.core.lease.acts import JobAssigned
 from holdfast.core.match.decide import Match
 from holdfast.core.match.fit import why_not
+from holdfast.core.match.merge import Merged
 from holdfast.core.policy import MatchOrder
+from holdfast.core.ranks import ranked
 from holdfast.core.state import State
 
 PARTS = 10
@@ -46,6 +48,39 @@ def test_a_tick_in_any_world_equals_a_naive_reading_of_the_rules(order: MatchOrd
         assert given(state, NOW_MS) == expected, world
         total += len(expected)
     assert total > WORLDS // 100, "worlds in which nothing happens prove nothing"
+
+
+@pytest.mark.rule("MAT-003", "MAT-005")
+@pytest.mark.parametrize("order", list(MatchOrder))
+def test_so_it_is_in_worlds_too_large_to_be_looked_at_in_one_go(order: MatchOrder) -> None:
+    chance = random.Random(f"large {order}")
+    for _ in range(counts(4, 100)):
+        state = random_state(chance, order, jobs=250, providers=25)
+        assert given(state, NOW_MS) == naive_match.match(world_of(state, NOW_MS))
+
+
+class _Whose:
+    def __init__(self) -> None:
+        self.is_done = False
+
+
+@pytest.mark.rule("PRI-003")
+def test_jobs_of_many_groups_are_merged_in_order_and_those_of_a_group_that_is_done_are_left_out() -> None:
+    chance = random.Random(13)
+    for _ in range(counts(60, 1_000)):
+        sizes = [chance.choice((1, 7, 8, 9, 40, 600, 1_500)) for _ in range(chance.randrange(1, 6))]
+        keys = [[chance.randbytes(chance.choice((2, 6))) for _ in range(size)] for size in sizes]
+        keys = [sorted(set(some) - set().union(*keys[:at])) for at, some in enumerate(keys)]
+        groups = [(ranked(list(some)), _Whose()) for some in keys if some]
+        merged, seen, stopped = Merged(groups), list[bytes](), set[bytes]()
+        for lot in merged:
+            assert lot == sorted(lot)
+            seen += [key for key in lot if not merged.owner[key].is_done]
+            if chance.random() < 0.1:
+                ranks, whose = chance.choice(groups)
+                whose.is_done = True
+                stopped |= {key for key in ranks if key > lot[-1]}
+        assert seen == sorted({key for ranks, _ in groups for key in ranks} - stopped)
 
 
 @pytest.mark.rule("MAT-002", "MAT-006")

@@ -235,6 +235,8 @@ QueueMachine.TestCase.settings = settings(
 )
 
 
-@pytest.mark.rule("LEA-002", "QUO-001", "RTY-001", "RCV-001", "RCV-002", "ESC-001", "ENG-003", "PRI-003", "LEA-007")
+@pytest.mark.rule(
+    "LEA-002", "QUO-001", "RTY-001", "RCV-001", "RCV-002", "ESC-001", "ENG-003", "PRI-003", "LEA-007", "MAT-006"
+)
 class TestQueue(QueueMachine.TestCase):  # type: ignore[misc, valid-type]
     """The machine, as pytest finds it."""

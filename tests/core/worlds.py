@@ -45,20 +45,20 @@ def random_policy(chance: random.Random, order: str) -> Policy:
     return Policy(match=rules, quota=units)
 
 
-def random_state(chance: random.Random, order: str) -> State:
+def random_state(chance: random.Random, order: str, jobs: int = 10, providers: int = 6) -> State:
     """Anything that a history could have left behind, and some things that none would."""
     state = State(random_policy(chance, order))
     height, beacon = Height(chance.randrange(5_000)), chance.randbytes(32)
     state.chain.head = msgspec.structs.replace(state.chain.head, height=height, beacon=beacon)
     state.assignments = chance.randrange(40)
-    for _ in range(chance.randrange(7)):
+    for _ in range(chance.randrange(providers + 1)):
         provider = _provider(chance, some_provider(chance))
         state.providers[provider.id] = provider
         if chance.random() < 0.4:
             epoch = height // 1_800 - chance.choice((0, 0, 0, 1))
             used = [chance.randrange(3) for _ in range(4)]
             state.quotas[provider.id] = Quota(provider.id, max(0, epoch), *used)
-    for _ in range(chance.randrange(11)):
+    for _ in range(chance.randrange(jobs + 1)):
         job = _job(chance, some_job(chance), state.policy)
         state.queue.jobs[job.id] = job
         for provider_id in state.providers:

@@ -140,11 +140,13 @@ async def test_the_disk_keeps_bytes_for_its_days_and_until_the_archive_has_them(
 
 
 @pytest.mark.rule("RET-002")
-async def test_shared_bytes_stay_while_any_result_needs_them() -> None:
+@pytest.mark.parametrize("seals", [1, 14])
+async def test_shared_bytes_stay_while_any_result_needs_them(seals: int) -> None:
+    """One that a reorg can still reach, or one that is final but too young."""
     home = await house()
     await home.resolve(LARGE, seals=13)
     await home.pass_days(1)
-    young = await home.resolve(LARGE, seals=1)
+    young = await home.resolve(LARGE, seals=seals)
     await home.archive_all()
     (_, report, _) = await home.collector.look()
     assert (report.dropped, report.deleted) == (1, 0)

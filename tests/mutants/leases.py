@@ -10,7 +10,7 @@ ADOPT, QUOTA = "core/adopt.py", "core/quota.py"
 LEASE, LENT = "core/lease/decide.py", "core/lease/apply.py"
 LINE, BACK, BURY = (f"core/queue/{name}.py" for name in ("apply", "requeue", "bury"))
 TIMERS, RETRIES = "tests/core/test_assignment_and_lease.py", "tests/core/test_retry_ttl.py"
-ADOPTED = "tests/core/test_adopt.py"
+ADOPTED, QUOTAS, DEAD = (f"tests/core/test_{name}.py" for name in ("adopt", "quota", "dead_letters"))
 
 LEASES: Final = [
     Mutant(
@@ -18,14 +18,14 @@ LEASES: Final = [
         QUOTA,
         "    _add(known, _RESERVED[kind], -units)\n",
         "",
-        f"{TIMERS} -k committed",
+        f"{QUOTAS} -k committed",
     ),
     Mutant(
         "a rollback into an earlier epoch begins it anew",
         QUOTA,
         "known.epoch < epoch:\n        known = ",
         "known.epoch != epoch:\n        known = ",
-        f"{TIMERS} -k earlier_epoch",
+        f"{QUOTAS} -k earlier_epoch",
     ),
     Mutant(
         "a lowered cap leaves one lease too many",
@@ -88,28 +88,28 @@ LEASES: Final = [
         LINE,
         "    if not later:\n",
         "    if True:\n",
-        f"{RETRIES} -k each_by_itself",
+        f"{DEAD} -k each_by_itself",
     ),
     Mutant(
         "a job is put back for nothing",
         BACK,
         "why_not_room(state, job.caller) or why_not_paid(state, job.caller, job.max_fee)",
         "why_not_room(state, job.caller)",
-        f"{RETRIES} -k money_again",
+        f"{DEAD} -k money_again",
     ),
     Mutant(
         "an old record puts a job back twice",
         BACK,
         'is not None:\n        return Refused("RTY-001", f"job {job.id.hex()} was put back',
         'is not None and False:\n        return Refused("RTY-001", f"job {job.id.hex()} was put back',
-        f"{RETRIES} -k old_record",
+        f"{DEAD} -k old_record",
     ),
     Mutant(
         "what a reorg could still move is buried",
         BURY,
         " if grave.id not in state.queue.jobs]",
         "]",
-        f"{RETRIES} -k could_still_move",
+        f"{DEAD} -k could_still_move",
     ),
     Mutant(
         "a tombstone goes before its time",

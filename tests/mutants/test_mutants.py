@@ -14,6 +14,7 @@ from tests.counts import FULL
 from tests.mutants.leases import LEASES
 from tests.mutants.mutant import Mutant
 from tests.mutants.providers import PROVIDERS
+from tests.mutants.retention import RETENTION
 from tests.mutants.stations import STATIONS
 
 ROOT = Path(__file__).parents[2]
@@ -281,6 +282,7 @@ MUTANTS = [
         "tests/storage/test_tables.py -k sqlite",
     ),
     *STATIONS,
+    *RETENTION,
     *LEASES,
     *PROVIDERS,
 ]

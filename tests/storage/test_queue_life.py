@@ -23,7 +23,8 @@ from holdfast.core.refusal import Refused
 from holdfast.core.state import State, digest
 from holdfast.core.values import Network
 from holdfast.engine import snapshot
-from holdfast.engine.check import check
+from holdfast.engine.audit import Audited, audit
+from holdfast.engine.check import Finding, check
 from holdfast.engine.longjournal import LongJournal
 from holdfast.engine.loop import Engine
 from holdfast.engine.recover import recover
@@ -83,10 +84,14 @@ class StoredLife(QueueLife):
     def close(self) -> None:
         """The end: everything that is stored, held against everything else."""
         self.crash(0, from_snapshot=True)
+        assignments = self.state.assignments
         self._run(ended(self.engine))
-        findings = self._run(self._checked())
+        findings, audited = self._run(self._checked())
         self._loop.close()
         assert [each.says for each in findings if not each.is_good] == []
+        assert not isinstance(audited, Refused)
+        assert (audited.difference, audited.older) == (None, 0)
+        assert audited.assignments == assignments
 
     def _start(self) -> None:
         journal, tables = self._open
@@ -111,10 +116,12 @@ class StoredLife(QueueLife):
             await tables.close()
             await journal.close()
 
-    async def _checked(self) -> list[Any]:
+    async def _checked(self) -> tuple[list[Finding], Audited | Refused]:
         journal, tables = self._open[0](), self._open[1]()
         try:
-            return await check(LongJournal(journal, SimulatedFiles()), tables, self._files, GIVEN)
+            whole = LongJournal(journal, SimulatedFiles())
+            findings = await check(whole, tables, self._files, GIVEN)
+            return findings, await audit(whole, SimulatedFiles(), GIVEN)
         finally:
             await tables.close()
             await journal.close()

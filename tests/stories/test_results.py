@@ -31,6 +31,7 @@ from holdfast.engine import read
 from holdfast.engine.check import check
 from holdfast.engine.longjournal import LongJournal
 from holdfast.engine.loop import Engine
+from holdfast.engine.outcome import Phase
 
 
 class Story(Shop):
@@ -55,6 +56,8 @@ class Story(Shop):
         await self.engine.start()
 
     async def end(self) -> None:
+        if self.engine.phase is Phase.STOPPED:
+            return
         await self.engine.stop()
         await self.engine.tables.close()
         await self.engine.journal.close()
@@ -218,6 +221,6 @@ async def nullifier(story: Story, job: TaskId, tag: int) -> bytes:
         for event in law.unpack(batch):
             if isinstance(event, CompletionSubmitted) and event.digest == found.result_digest:
                 envelope = unpack(event.envelope)
-                if job in envelope.body:
+                if bytes(job) in envelope.body:
                     return packed_nullifier(envelope.type, 0, envelope.body, tag)
     raise AssertionError("nobody handed it in")

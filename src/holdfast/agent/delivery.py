@@ -6,40 +6,53 @@ Only records that are spooled are sent (SP-005), read back from the spool, never
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
 from holdfast.agent.backoff import Backoff
-from holdfast.agent.dial import Broken, Dial, Fault, read_from, said, write_to
-from holdfast.agent.settings import Signer
+from holdfast.agent.custody import Custody
+from holdfast.agent.dial import Broken, Fault, TurnedAway, refusal_of, said
+from holdfast.agent.tally import Tally
+from holdfast.agent.tongue import Hello, Mark, Talk, Tongue
 from holdfast.core.refusal import Corrupt, Refused, Unavailable
 from holdfast.ports import Clock
 from holdfast.spool import Batch, Spool
-from holdfast.wire import acts
-from holdfast.wire.gen.holdfast.evidence.v1 import evidence_pb2 as pb
 
-PIECE_BYTES_MAX: Final = 1 << 20
-"""One message holds no more than this."""
+STILL_MS: Final = 30_000
+"""A stream whose acks stand still for this long, while something is on its way, is cut and dialled anew."""
+FOR_GOOD: Final = frozenset({"SequenceConflict", "NotSpoken"})
+"""Noes that no other try will change."""
+GAPS_MAX: Final = 5
+"""A receiver that misses something so often in a row, without an ack between, has lost what it acked."""
 _log = structlog.get_logger()
 
 
 class Delivery:
     """One session on its way. Its stream is opened again and again until everything is acked or nothing is wanted."""
 
-    def __init__(self, channel: str, session: str, spool: Spool, dial: Dial, signer: Signer, backoff: Backoff) -> None:
+    def __init__(
+        self,
+        channel: str,
+        session: str,
+        spool: Spool,
+        tongue: Tongue,
+        backoff: Backoff,
+        tally: Tally | None = None,
+        still_ms: int = STILL_MS,
+    ) -> None:
         self.channel, self.session, self.spool = channel, session, spool
-        self._dial, self._signer, self._backoff = dial, signer, backoff
-        self._news = asyncio.Event()
+        self.tally, self.still_ms = tally or Tally(), still_ms
+        self._tongue, self._backoff = tongue, backoff
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._before = spool.spooled_sequence
+        """What an earlier stream may have sent: an earlier process has told nobody how far it came."""
+        self._gaps = 0
         self.stuck = ""
         """Why the last try could not go on though the node answered; empty where it can."""
-
-    def wake(self) -> None:
-        """Something was spooled."""
-        self._news.set()
+        self._told = ""
+        """The same as it was last told: once is enough while nothing moves."""
 
     @property
     def is_delivered(self) -> bool:
@@ -57,58 +70,72 @@ class Delivery:
         """For ever, or until everything is delivered or the session is stuck: that is told once and left to people."""
         while not (until_delivered and (self.is_delivered or self.stuck)):
             try:
-                await self._once(until_delivered=until_delivered)
+                await self._once(clock, until_delivered=until_delivered)
             except (Fault, Broken, Unavailable) as fault:
-                say = _log.debug if self._backoff.failures else _log.info  # once in a row of failures
-                say("evidence waits", session=self.session, because=said(fault))
+                self._say_why(fault)
             except Corrupt as hole:
+                self.tally.gaps += 1
                 self._be_stuck(str(hole))
             except Exception:  # evidence is never given up because of a fault of ours
                 _log.exception("evidence waits", session=self.session)
             if not (until_delivered and self.is_delivered):
                 await self._backoff.pause(clock)
 
+    # -------------------------------------------------------------------------------------------- failures
+
+    def _say_why(self, fault: Fault | Broken | Unavailable) -> None:
+        """Loud once in a row of failures; a no of the receiver is counted, and told as one where it will stay."""
+        no = refusal_of(fault) if isinstance(fault, Fault) else getattr(fault, "no", None)
+        if isinstance(no, Refused):
+            self.tally.refused[no.name] += 1
+            if no.name == "EvidenceGap":
+                self.tally.gaps += 1
+                self._gaps += 1
+            if no.name in FOR_GOOD or self._gaps >= GAPS_MAX:
+                return self._be_stuck(str(no))
+        loud = _log.error if isinstance(fault, TurnedAway) else _log.info
+        say = _log.debug if self._backoff.failures else loud
+        return say("evidence waits", session=self.session, because=said(fault))
+
     def _be_stuck(self, why: str) -> None:
-        if why != self.stuck:
+        if why != self._told:
             _log.error("evidence cannot be delivered", session=self.session, because=why)
-        self.stuck = why
+        self.stuck = self._told = why
 
     # -------------------------------------------------------------------------------------------- one stream
 
-    async def _once(self, *, until_delivered: bool) -> None:
-        call = self._dial.evidence.Stream()
+    async def _once(self, clock: Clock, *, until_delivered: bool) -> None:
+        talk = self._tongue()
+        self.tally.streams += 1
+        custody: Custody | None = None
         try:
-            first = await read_from(call)
-            if first.WhichOneof("message") != "challenge":
-                raise Broken("the node did not begin with a challenge")
-            await write_to(call, pb.StreamRequest(hello=self._hello(first.challenge.nonce)))
-            begin = self._begin(_ack_in(await read_from(call)))
-            if begin is not None:
-                await _Sending(self, call, *begin).run(until_delivered=until_delivered)
+            custody = await self._greeted(talk, clock)
+            if custody is not None:
+                await _Sending(self, talk, custody, clock).run(until_delivered=until_delivered)
         finally:
-            call.cancel()
+            if custody is not None:
+                self._before = max(self._before, custody.sent)
+            talk.end()
 
-    def _hello(self, nonce: bytes) -> pb.Hello:
-        spool = self.spool
-        signature = self._signer.sign(acts.to_sign_hello(nonce, self.channel, self.session))
-        return pb.Hello(
-            channel_id=self.channel,
-            session_id=self.session,
-            first_sequence_available=spool.first_available,
-            last_sequence_emitted=spool.spooled_sequence,
-            public=self._signer.public,
-            signature=signature,
-        )
-
-    def _begin(self, told: pb.Ack) -> tuple[int, int] | None:
+    async def _greeted(self, talk: Talk, clock: Clock) -> Custody | None:
         """SP-ACK-004: the node's mark is where to go on, if it can be true and we still have what follows it."""
-        after = self.spool.agree(told.acked_sequence)
+        spool = self.spool
+        hello = Hello(self.channel, self.session, spool.first_available, spool.spooled_sequence)
+        try:
+            async with asyncio.timeout(self.still_ms / 1000):
+                told = await talk.greet(hello)
+        except TimeoutError:
+            self.tally.stand_stills += 1
+            raise Broken(f"no answer to the hello within {self.still_ms} ms") from None
+        after = spool.agree(told.acked)
         if isinstance(after, Refused):
+            self.tally.gaps += after.name == "AckGap"
             self._be_stuck(str(after))
             return None
         self.stuck = ""
+        self.tally.replays += after < hello.last_spooled
         self._tell_waiting()
-        return after, told.credit_bytes
+        return Custody(after, told.credit, self._before, clock.monotonic_ms())
 
     def take_ack(self, sequence: int) -> None:
         """The node has everything up to here; what was waited for is told, and failures are forgotten."""
@@ -116,9 +143,17 @@ class Delivery:
             return  # SP-ACK-003: an ack that is not higher changes nothing
         stored = self.spool.ack(sequence)
         if isinstance(stored, Refused):
-            raise Broken(str(stored))
+            raise TurnedAway(stored)
+        self.tally.acks += 1
+        self._gaps, self.stuck, self._told = 0, "", ""
         self._backoff.reset()
         self._tell_waiting()
+
+    def note_sent(self, first: int, records: int, size: int) -> None:
+        self.tally.records += records
+        self.tally.duplicates += max(0, min(records, self._before + 1 - first))
+        self.tally.batch_records.add(records)
+        self.tally.batch_bytes.add(size)
 
     def _tell_waiting(self) -> None:
         acked = self.spool.acked_sequence
@@ -127,69 +162,79 @@ class Delivery:
                 arrival.set_result(None)
         self._waiting = [entry for entry in self._waiting if not entry[1].done()]
 
-    async def news(self) -> None:
-        await self._news.wait()
-        self._news.clear()
-
 
 class _Sending:
-    """The part of a stream after the node's first mark: one task sends within the credit, one hears acks."""
+    """The part of a stream after the node's first mark: one task sends within the credit, one hears, one watches."""
 
-    def __init__(self, delivery: Delivery, call: Any, after: int, credit: int) -> None:
-        self._delivery, self._call = delivery, call
-        self._sent = self._heard = after
-        self._credit = credit
-        self._flying: deque[tuple[int, int]] = deque()
-        """Last sequence and bytes of what is on its way."""
-        self._room = asyncio.Event()
+    def __init__(self, delivery: Delivery, talk: Talk, custody: Custody, clock: Clock) -> None:
+        self._delivery, self._talk, self._custody, self._clock = delivery, talk, custody, clock
+        self._room, self._flight = asyncio.Event(), asyncio.Event()
 
     async def run(self, *, until_delivered: bool) -> None:
-        sending = asyncio.create_task(self._send_forever(), name="evidence")
-        hearing = asyncio.create_task(self._hear(until_delivered=until_delivered), name="acks")
+        works = self._send_forever(), self._hear(until_delivered=until_delivered), self._watch()
+        tasks = {asyncio.create_task(work, name="evidence") for work in works}
         try:
-            done, _ = await asyncio.wait({sending, hearing}, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
         finally:
-            sending.cancel()
-            hearing.cancel()
-            await asyncio.gather(sending, hearing, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _send_forever(self) -> None:
-        spool = self._delivery.spool
+        spool, custody = self._delivery.spool, self._custody
         while True:
-            batches = spool.batches(self._sent)
+            batches = spool.batches(custody.sent)
             while (batch := await asyncio.to_thread(_next, batches)) is not None:
-                for first, lines in pieces(batch, min(PIECE_BYTES_MAX, self._credit)):
-                    await self._send(first, lines)
-            if self._sent >= spool.spooled_sequence:
-                await self._delivery.news()
+                for first, lines in pieces(batch, custody.piece_bytes_max):
+                    if not custody.passes_over(first + len(lines) - 1):
+                        await self._send(first, lines)
+            if custody.sent >= spool.spooled_sequence:
+                await self._news()
+
+    async def _news(self) -> None:
+        """Until something more is spooled (SP-005). Whoever waits is in a hurry: the writer does not wait for company."""
+        try:
+            await self._delivery.spool.writer.spooled.arrival(self._custody.sent + 1)
+        except Unavailable:  # nothing more will come, who emitted it is told; but acks do
+            await asyncio.get_running_loop().create_future()
 
     async def _send(self, first: int, lines: list[bytes]) -> None:
-        size = sum(map(len, lines))
-        while not self._may_fly(size):
+        size, custody = sum(map(len, lines)), self._custody
+        if not custody.may_send(size):
+            self._delivery.tally.credit_stalls += 1
+        while not custody.may_send(size):
             self._room.clear()
             await self._room.wait()
-        self._sent = first + len(lines) - 1
-        self._flying.append((self._sent, size))
-        await write_to(self._call, pb.StreamRequest(records=pb.Records(first_sequence=first, lines=lines)))
-
-    def _may_fly(self, size: int) -> bool:
-        """Within the credit; alone also beyond it, since a record that is larger would never get through."""
-        if not self._flying:
-            return self._credit > 0
-        return sum(flying for _, flying in self._flying) + size <= self._credit
+        custody.send(first + len(lines) - 1, size, self._clock.monotonic_ms())
+        self._flight.set()
+        self._delivery.note_sent(first, len(lines), size)
+        await self._talk.say(first, lines)
 
     async def _hear(self, *, until_delivered: bool) -> None:
         while not (until_delivered and self._delivery.is_delivered):
-            told = _ack_in(await read_from(self._call))
-            if told.acked_sequence > self._sent:
-                raise Broken(f"SP-ACK-004: the node acked {told.acked_sequence}, only {self._sent} were sent")
-            self._delivery.take_ack(told.acked_sequence)
-            self._credit, self._heard = told.credit_bytes, max(self._heard, told.acked_sequence)
-            while self._flying and self._flying[0][0] <= self._heard:
-                self._flying.popleft()
-            self._room.set()
+            self._take(await self._talk.hear())
+
+    def _take(self, told: Mark) -> None:
+        acked = told.acked or 0
+        if no := self._custody.hear(acked, told.credit, self._clock.monotonic_ms()):
+            raise TurnedAway(no)
+        self._delivery.take_ack(acked)
+        self._room.set()
+
+    async def _watch(self) -> None:
+        """Nothing ticks while nothing is on its way: an idle stream costs nothing."""
+        still_ms = self._delivery.still_ms
+        while True:
+            await self._flight.wait()
+            self._flight.clear()
+            while self._custody.is_flying:
+                left_ms = still_ms - self._custody.still_ms(self._clock.monotonic_ms())
+                if left_ms <= 0:
+                    self._delivery.tally.stand_stills += 1
+                    raise Broken(f"acks stand still at {self._custody.heard} for {still_ms} ms")
+                await self._clock.sleep(left_ms)
 
 
 def _next(batches: Iterator[Batch]) -> Batch | None:
@@ -198,6 +243,9 @@ def _next(batches: Iterator[Batch]) -> Batch | None:
 
 def pieces(batch: Batch, bytes_max: int) -> Iterator[tuple[int, list[bytes]]]:
     """The batch in messages of at most so many bytes or one record, each with its first sequence."""
+    if sum(map(len, batch.lines)) <= bytes_max:
+        yield batch.first, batch.lines
+        return
     first, lines, size = batch.first, list[bytes](), 0
     for line in batch.lines:
         if lines and size + len(line) > bytes_max:
@@ -207,13 +255,3 @@ def pieces(batch: Batch, bytes_max: int) -> Iterator[tuple[int, list[bytes]]]:
         size += len(line)
     if lines:
         yield first, lines
-
-
-def _ack_in(message: pb.StreamResponse) -> pb.Ack:
-    kind = message.WhichOneof("message")
-    if kind == "refusal":
-        no = message.refusal
-        raise Broken(str(Refused(no.rule, no.says, no.hint, no.name)))
-    if kind != "ack":
-        raise Broken(f"the node said {kind} where an ack was due")
-    return message.ack

@@ -12,6 +12,7 @@ from holdfast.agent.settings import Tls
 from holdfast.core.refusal import Refused
 from holdfast.wire.gen.holdfast.evidence.v1 import evidence_pb2_grpc
 from holdfast.wire.gen.holdfast.provider.v1 import provider_pb2_grpc
+from holdfast.wire.gen.retrovue.evidence.v1 import evidence_pb2_grpc as legacy_pb2_grpc
 
 Fault = grpc.aio.AioRpcError
 MESSAGE_BYTES_MAX: Final = 16 << 20
@@ -36,6 +37,14 @@ class Broken(Exception):
     """A stream ended or said what it must not; it is opened again after a pause."""
 
 
+class TurnedAway(Broken):
+    """The other side said no, inside of the stream, by name."""
+
+    def __init__(self, no: Refused) -> None:
+        super().__init__(str(no))
+        self.no = no
+
+
 class Dial:
     """Stubs of the node's services. Made inside the event loop."""
 
@@ -47,6 +56,7 @@ class Dial:
             self._channel = grpc.aio.secure_channel(address, credentials, options=OPTIONS)
         self.provider: Any = provider_pb2_grpc.ProviderServiceStub(self._channel)  # type: ignore[no-untyped-call]
         self.evidence: Any = evidence_pb2_grpc.EvidenceServiceStub(self._channel)  # type: ignore[no-untyped-call]
+        self.legacy: Any = legacy_pb2_grpc.ExecutionEvidenceServiceStub(self._channel)  # type: ignore[no-untyped-call]
 
     async def close(self) -> None:
         await self._channel.close()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import structlog
@@ -21,6 +22,8 @@ from holdfast.agent.hands import Hands
 from holdfast.agent.settings import AgentSettings, Signer, Tls
 from holdfast.agent.shipper import Shipper
 from holdfast.agent.stream import WorkStream
+from holdfast.agent.tally import Tally
+from holdfast.agent.tongue import NodeTalk
 from holdfast.agent.work import WorkFolder
 from holdfast.core.provider.record import ProviderStatus, provider_id
 from holdfast.ports import Clock
@@ -52,6 +55,7 @@ class Agent:
         self.standing: Standing | None = None
         """How the node sees us; None until it has said so."""
         self._work = WorkFolder(settings.data / "work")
+        self.tally = Tally()
         self._backoff_of_stream = self._backoff()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -93,7 +97,8 @@ class Agent:
         channel = self.id.hex()
 
         def deliver(session: str, spool: Spool) -> Delivery:
-            return Delivery(channel, session, spool, dial, signer, self._backoff())
+            tongue, tally = partial(NodeTalk, dial, signer), self.tally
+            return Delivery(channel, session, spool, tongue, self._backoff(), tally, settings.still_ms)
 
         self.shipper = Shipper(settings.data / "spool", channel, deliver, clock, self._spool_policy)
         parts = (settings, self._registry, self._work, self.shipper)

@@ -59,6 +59,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     """… and how long the node may then take to acknowledge what was spooled."""
     retry_base_ms: int = 100
     retry_cap_ms: int = 5 * SECOND_MS
+    still_ms: int = 30 * SECOND_MS
+    """A stream of evidence whose acks stand still for this long is opened anew."""
     call_ms: int = 30 * SECOND_MS
     """How long one answer of the node may take; an upload gets this for every part."""
 
@@ -77,7 +79,7 @@ def faults(settings: AgentSettings) -> Iterator[Refused]:
     if len(settings.region) > 64:
         yield _bad("region", "at most 64 signs")
     bounds = {"slots": (1, 10_000), "price": (0, 2**62 - 1), "attested_ms": (60_000, 3_650 * DAY_MS)}
-    waits = dict.fromkeys(("execution_ms_max", "retry_base_ms", "retry_cap_ms", "call_ms"), (1, 2**40))
+    waits = dict.fromkeys(("execution_ms_max", "retry_base_ms", "retry_cap_ms", "still_ms", "call_ms"), (1, 2**40))
     for name, (low, high) in (bounds | waits | dict.fromkeys(("drain_ms", "flush_ms"), (0, 2**40))).items():
         if not low <= getattr(settings, name) <= high:
             yield _bad(name, f"{getattr(settings, name)} is not in {low} … {high}")

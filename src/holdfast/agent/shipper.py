@@ -7,13 +7,14 @@ The channel is the provider's id. Sessions that earlier processes left are repla
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 import structlog
 
+from holdfast.agent.backlog import Backlog, Deliver
 from holdfast.agent.delivery import Delivery
 from holdfast.agent.held import Told
 from holdfast.core.refusal import Corrupt, Refused, Unavailable
@@ -27,7 +28,6 @@ AGAIN_MS: Final = 200
 """A spool that takes nothing now is asked again after this."""
 OVER: Final = frozenset({"SessionEnded", "SessionDamaged", "SessionFinished"})
 """Refusals after which only another session takes records."""
-Deliver = Callable[[str, Spool], Delivery]
 _log = structlog.get_logger()
 
 
@@ -37,15 +37,12 @@ class Shipper:
     def __init__(
         self, root: Path, channel_id: str, deliver: Deliver, clock: Clock, policy: SpoolPolicy | None = None
     ) -> None:
-        self._root, self._channel, self._policy = root, channel_id, policy
+        self._root, self._channel = root, channel_id
         self._deliver, self._clock = deliver, clock
         self._live: Delivery | None = None
-        self._old: list[Delivery] = []
-        """Older sessions that are not delivered yet, oldest first; they stay here until they are closed."""
+        self.backlog = Backlog(root, channel_id, deliver, clock, policy)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._opening = asyncio.Lock()
-        self._newest: tuple[Delivery, Ticket] | None = None
-        self._emitted = asyncio.Event()
         self._known: dict[tuple[str, str], Told] = {}
         self._is_delivering = False
 
@@ -63,7 +60,9 @@ class Shipper:
     async def open(self) -> None:
         """Take up what old sessions still have to deliver, and begin a new one. Unavailable where the disk fails."""
         for session in await asyncio.to_thread(self._unfinished):
-            await self._take_up(session)
+            old = await self.backlog.take_up(session)
+            if old is not None:
+                await asyncio.to_thread(self._learn, session, old.spool)
         await self._begin()
 
     def _unfinished(self) -> list[str]:
@@ -77,17 +76,6 @@ class Shipper:
             hint = f"holdfast spool seal {folder}/SESSION.spool.jsonl --yes"
             _log.info("delivered sessions without an end are kept (SP-RET-001)", sessions=len(done), hint=hint)
         return [each.place.session for each in found if each.acked < each.last]
-
-    async def _take_up(self, session: str) -> None:
-        spool = await asyncio.to_thread(self._open, session)
-        if isinstance(spool, Refused):
-            _log.error("an old session cannot be delivered", session=session, because=str(spool))
-            return
-        self._old.append(self._deliver(session, spool))
-        await asyncio.to_thread(self._learn, session, spool)
-
-    def _open(self, session: str) -> Spool | Refused:
-        return Spool.open(self._channel, session, root=self._root, policy=self._policy)
 
     def _learn(self, session: str, spool: Spool) -> None:
         """What was told already, by record type and lease: it is not told again."""
@@ -105,7 +93,7 @@ class Shipper:
 
     async def _begin(self) -> None:
         session = await asyncio.to_thread(self._next_session)
-        spool = await asyncio.to_thread(self._open, session)
+        spool = await asyncio.to_thread(self.backlog.open, session)
         if isinstance(spool, Refused):
             _log.error("no evidence can be kept, no work is taken", because=str(spool))
             return
@@ -140,8 +128,6 @@ class Shipper:
             live = self._live
             ticket = live.spool.emit(payload_type, payload) if live is not None else None
             if live is not None and isinstance(ticket, Ticket):
-                self._newest = live, ticket
-                self._emitted.set()
                 return live, ticket
             if live is None or (isinstance(ticket, Refused) and ticket.name in OVER):
                 await self._begin_anew(live)
@@ -156,7 +142,7 @@ class Shipper:
             if over is not None:
                 self._live = None
                 await self._end_task(over.session)
-                self._old.append(over)
+                self.backlog.waiting.append(over)
                 if self._is_delivering and "old" not in self._tasks:
                     self._spawn("old", self._deliver_old())
             try:
@@ -173,52 +159,21 @@ class Shipper:
         if self._is_delivering:
             return
         self._is_delivering = True
-        self._spawn("news", self._tell_news())
         self._deliver_live()
-        if self._old:
+        if self.backlog.waiting:
             self._spawn("old", self._deliver_old())
 
     def _deliver_live(self) -> None:
         if self._live is not None:
             self._spawn(self._live.session, self._live.run(self._clock))
 
-    async def _tell_news(self) -> None:
-        """Whoever delivers is woken when the newest record is spooled, which is what is waited for here (SP-005)."""
-        while True:
-            await self._emitted.wait()
-            self._emitted.clear()
-            if self._newest is None:
-                continue
-            live, ticket = self._newest
-            try:
-                await ticket
-            except Unavailable:  # who emitted it is told, too
-                continue
-            live.wake()
-
     async def _deliver_old(self) -> None:
-        """EVD-004: oldest first, each on a stream of its own; one that is stuck does not hold up the others."""
-        while self._old:
-            old = self._old[0]
-            await old.run(self._clock, until_delivered=True)
-            if not old.stuck:
-                _log.info("an old session is delivered", session=old.session, records=old.spool.spooled_sequence)
-            self._old.remove(old)
-            await self._close_old(old)
+        await self.backlog.run(lambda: self.live_session)
         del self._tasks["old"]
-
-    async def _close_old(self, old: Delivery) -> None:
-        """A session that is delivered and has an end may go; without one it is kept (SP-RET-001)."""
-        try:
-            await old.spool.aclose()
-            folder = self._root / self._channel
-            await asyncio.to_thread(channel.reclaim, RealDisk(), folder, self._clock.wall_ms(), but=self.live_session)
-        except (Unavailable, OSError) as fault:
-            _log.warning("an old session could not be closed", session=old.session, because=str(fault))
 
     async def delivered(self, told: Told) -> None:
         """Return when the node has this record, or at once where its session is not open any more: nobody will tell."""
-        for each in [self._live, *self._old]:
+        for each in [self._live, *self.backlog.waiting]:
             if each is not None and each.session == told.session:
                 await each.acked(told.sequence)
 
@@ -230,7 +185,6 @@ class Shipper:
         if live is not None:
             payload = {"termination_utc_ms": self._clock.wall_ms(), "reason": reason, "detail": ""}
             told = await self.spool(CHANNEL_TERMINATED, payload)
-            live.wake()
             try:
                 async with asyncio.timeout(flush_ms / 1000):
                     await self.delivered(told)
@@ -239,8 +193,7 @@ class Shipper:
                 _log.warning("the node has not acked everything; the rest is sent at the next start", records=left)
         for name in list(self._tasks):
             await self._end_task(name)
-        for each in self._old:
-            await each.spool.aclose()
+        await self.backlog.close()
         if self._live is not None:
             no = await self._live.spool.aclose(final=True)
             if no is not None:

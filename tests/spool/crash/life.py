@@ -118,7 +118,7 @@ class Life:
         self.spool, self.tickets, self._last_given = spool, [], 0
         self.origin = None
         laws.kept_or_quarantined(before, dict(self.disk.content()))
-        if any(name.endswith(TEMP) for name in self.disk.names):
+        if any(name.endswith(TEMP) and _is_of(name, self.setup.name) for name in self.disk.names):
             raise Broken(laws.UNDONE, repr(sorted(self.disk.names)))
         if gone and not gone.isdisjoint(channel.sessions(self.disk, FOLDER)):
             raise Broken(laws.LET_GO, f"{sorted(gone)} should not be there any more")
@@ -282,3 +282,8 @@ class Life:
         self.spool = None
         self.disk = SimulatedDisk(found[int(which * (len(found) - 1))], self.disk.capacity)
         self.disk.point = self._at_a_point
+
+
+def _is_of(name: str, session: str) -> bool:
+    named = parse(name)
+    return named is not None and named.session == session

@@ -42,7 +42,7 @@ MUTANTS = (
         "temp not synced before its rename",
         (("whole.py", "        disk.sync(handle)\n", "        pass\n"),),
         laws.ACK_BACK,
-        "plain: crashes in oBH",
+        "plain: crashes in oBHL",
     ),
     Mutant(
         "directory not synced after a rename",
@@ -95,7 +95,7 @@ MUTANTS = (
             ),
         ),
         laws.THERE,
-        "plain: faults in oE",
+        "segments: faults in oE",
     ),
     Mutant(
         "what a dead process left is not made sure",
@@ -235,7 +235,7 @@ MUTANTS = (
             ),
         ),
         laws.THERE,
-        "plain: faults in oE",
+        "segments: faults in oE",
     ),
     Mutant(
         "a full channel opens again without its reserve",

@@ -102,3 +102,11 @@ def test_a_full_medium_says_so_and_gives_room_back_with_the_name() -> None:
     disk.unlink(path("a"))
     disk.write(handle, 0, b"1234")
     assert disk.free(FOLDER) == 4
+
+
+def test_no_crash_state_is_left_out_in_silence() -> None:
+    disk = made()
+    for number in range(9):
+        disk.close(disk.create(path(str(number))))
+    with pytest.raises(AssertionError, match="9 changes are uncertain at once"):
+        left(disk)

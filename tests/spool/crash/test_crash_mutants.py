@@ -12,7 +12,7 @@ from tests.spool.crash.seeded import broken_law, changed
 
 from holdfast import spool
 
-SOUND = ("plain: faults in oE", "plain: crashes in oBHX", "segments: crashes in oBH", "plain: damage in oBEBE")
+SOUND = ("segments: faults in oE", "plain: crashes in oBHX", "segments: crashes in oBH", "plain: damage in oBEBE")
 
 
 def name_of(mutant: Mutant) -> str:

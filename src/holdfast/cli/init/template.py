@@ -89,7 +89,14 @@ SECTIONS: Final = (
         ),
     ),
     Section(
-        "grpc", ("The same network over gRPC.", _MTLS), (*_DOOR, Leaf("message_bytes_max"), Leaf("connections_max"))
+        "grpc",
+        ("The same network over gRPC.", _MTLS),
+        (
+            *_DOOR,
+            Leaf("message_bytes_max"),
+            Leaf("connections_max"),
+            Leaf("legacy_evidence", "evidence of v0.1 senders, which have no keys: off, mtls or open"),
+        ),
     ),
     Section(
         "verifiers",
@@ -146,6 +153,11 @@ SECTIONS: Final = (
             Leaf("unstake_lock_blocks", "stake comes back after so many blocks"),
             Leaf("unstake_cooldown_ms", "and so long"),
         ),
+    ),
+    Section(
+        "policy.evidence",
+        ("What is kept of evidence: retain_days = N lets go of finished sessions after so many days.",),
+        (Leaf("retain_days"), Leaf("dead_letters_per_channel_max", "so many may wait for you")),
     ),
     Section(
         "policy.engine",

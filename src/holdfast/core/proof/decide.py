@@ -11,7 +11,7 @@ from holdfast.core.canon import live_versions
 from holdfast.core.event import Attachment, Decided, Event, enclose
 from holdfast.core.job.record import Job, earliest_read_height, ends_ms
 from holdfast.core.lease.acts import CompletionSubmitted, JobExpired, JobFailed, LeaseClosed
-from holdfast.core.lease.decide import ATTEMPTS_EXHAUSTED, TTL_OVER, failed
+from holdfast.core.lease.decide import ATTEMPTS_EXHAUSTED, TTL_OVER, failed, why_not_held
 from holdfast.core.lease.record import Lease, LeaseStatus, Leasing, is_live
 from holdfast.core.proof.acts import (
     EQUIVOCATION,
@@ -62,6 +62,8 @@ def submit(state: Leasing, command: Submit, now_ms: int) -> Decided | Refused:
         return Refused("PRV-003", f"lease {command.lease_id.hex()} is not this one's", name="Forbidden")
     if lease.submitted is not None:
         return _again(state, lease, body.output_digest, now_ms)
+    if no := why_not_held(state, lease, now_ms):
+        return no
     job = state.queue.jobs[lease.job_id]
     if (command.envelope.method, command.envelope.type) != (job.proof, TYPES[job.kind]):
         says = f"the job asks for proof by {job.proof!r} of type {TYPES[job.kind].value}"

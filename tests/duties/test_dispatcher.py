@@ -1,0 +1,159 @@
+"""The dispatcher wakes for whatever could change its mind, leaves the rest alone, and counts what it did (MAT-007)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import msgspec
+import pytest
+from tests.core.blocks import SEAL
+from tests.core.books import DEVELOPMENT, some_id
+from tests.core.ways import ALICE, YEAR_MS, public
+from tests.simulated.world import World
+
+from holdfast.core.canon import canonical
+from holdfast.core.escrow.acts import Mint
+from holdfast.core.lease.acts import DeclineLease, FailLease
+from holdfast.core.provider.acts import Beat, Drain, MoveProvider, Register, Stake
+from holdfast.core.provider.record import ProviderAct, provider_id
+from holdfast.core.queue.acts import Enqueue
+from holdfast.core.queue.decide import prepare
+from holdfast.core.queue.pauses import PauseKind, ResumeKind
+from holdfast.core.values import AccountId, Amount, Kind, TaskId, Tier
+from holdfast.duties.dispatcher import Dispatcher
+from holdfast.engine.loop import Engine
+
+pytestmark = pytest.mark.rule("MAT-007")
+ID = provider_id(public(1))
+
+
+@pytest.fixture
+async def world() -> World:
+    match = msgspec.structs.replace(DEVELOPMENT.match, interleave_every=2, dispatch_interval_ms=60_000)
+    return World(msgspec.structs.replace(DEVELOPMENT, match=match))
+
+
+@pytest.fixture
+async def engine(world: World) -> AsyncIterator[Engine]:
+    """With a provider that has one slot; no tick by the clock within the time of a test."""
+    started = await world.started()
+    await started.submit(Mint(some_id(1), ALICE, Amount(10_000)))
+    await started.submit(Mint(some_id(2), AccountId("oak"), Amount(10_000)))
+    told = ("oak", AccountId("oak"), canonical({"AI": {"models": ["echo"]}}), "eu", 2, 1)
+    await started.submit(Register(public(1), *told, world.clock.wall + YEAR_MS))
+    await started.submit(Stake(ID, Amount(10_000), some_id(3)))
+    await started.submit(Beat(ID, 1))
+    await started.submit(SEAL)
+    yield started
+    await started.stop()
+
+
+async def enqueued(engine: Engine, nonce: int = 1, model: str = "echo") -> TaskId:
+    payload = {"kind": "AI", "spec": {"model": model, "prompt": "hi"}}
+    command = prepare(engine.policy, ALICE, Tier.FREE, payload, 100, nonce)
+    assert isinstance(command, Enqueue)
+    await engine.submit(command)
+    return next(reversed(engine.state.queue.jobs))
+
+
+async def until(holds: Callable[[], object]) -> None:
+    async with asyncio.timeout(5):
+        while not holds():
+            await asyncio.sleep(0)
+
+
+async def _slot_freed(engine: Engine, first: TaskId) -> None:
+    lease = engine.state.leases.by_job[first]
+    await engine.submit(FailLease(lease.id, lease.provider_id))
+
+
+async def _more_slots(engine: Engine, _: TaskId) -> None:
+    await engine.submit(Beat(ID, 2))
+
+
+async def _another_provider(engine: Engine, _: TaskId) -> None:
+    await engine.submit(Mint(some_id(9), AccountId("elm"), Amount(10_000)))
+    told = ("elm", AccountId("elm"), canonical({"AI": {"models": ["echo"]}}), "eu", 2, 1)
+    await engine.submit(Register(public(2), *told, engine.now_ms() + YEAR_MS))
+    await engine.submit(Stake(provider_id(public(2)), Amount(10_000), some_id(8)))
+    await engine.submit(Beat(provider_id(public(2)), 1))
+
+
+@pytest.mark.parametrize("change", [_slot_freed, _more_slots, _another_provider])
+async def test_a_job_that_waits_is_leased_as_soon_as_supply_changes(
+    engine: Engine, change: Callable[[Engine, TaskId], Awaitable[None]]
+) -> None:
+    duty = asyncio.create_task(Dispatcher(engine).run())
+    first = await enqueued(engine, 1)
+    await until(lambda: first in engine.state.leases.by_job)
+    second = await enqueued(engine, 2)
+    await asyncio.sleep(0)
+    assert second not in engine.state.leases.by_job
+    await change(engine, first)
+    await until(lambda: second in engine.state.leases.by_job)
+    duty.cancel()
+
+
+@pytest.mark.parametrize(
+    ("stop", "go"),
+    [
+        (Drain(ID, True, "test"), Drain(ID, False, "test")),
+        (MoveProvider(ID, ProviderAct.SUSPEND, "test"), MoveProvider(ID, ProviderAct.RECOVER, "test")),
+        (PauseKind(Kind.AI), ResumeKind(Kind.AI)),
+    ],
+)
+async def test_what_stops_work_and_lets_it_go_on_is_noticed_at_once(
+    engine: Engine, stop: msgspec.Struct, go: msgspec.Struct
+) -> None:
+    await engine.submit(stop)  # type: ignore[arg-type]
+    duty = asyncio.create_task(Dispatcher(engine).run())
+    job = await enqueued(engine)
+    await asyncio.sleep(0)
+    assert job not in engine.state.leases.by_job
+    await engine.submit(go)  # type: ignore[arg-type]
+    await until(lambda: job in engine.state.leases.by_job)
+    duty.cancel()
+
+
+@pytest.mark.rule("MAT-004")
+async def test_stirs_that_change_nothing_for_the_jobs_that_wait_ask_for_no_tick(engine: Engine) -> None:
+    dispatcher = Dispatcher(engine)
+    await enqueued(engine, 1, model="nobody's")
+    await dispatcher.look()
+    asked, batches = dispatcher.empty_ticks, engine.durable.number
+    for number in range(20):
+        await engine.submit(Mint(some_id(100 + number), ALICE, Amount(1)))
+        await dispatcher.look()
+    assert (dispatcher.ticks, dispatcher.empty_ticks) == (0, asked)
+    assert engine.durable.number == batches + 20, "nothing was written but what was asked for"
+    await engine.submit(Beat(ID, 1))
+    await dispatcher.look()
+    await dispatcher.look()
+    assert dispatcher.empty_ticks == asked + 1, "a heartbeat is looked at once"
+
+
+@pytest.mark.rule("LEA-006")
+async def test_time_alone_wakes_it_when_the_tick_comes(world: World, engine: Engine) -> None:
+    dispatcher = Dispatcher(engine)
+    job = await enqueued(engine)
+    await dispatcher.look()
+    lease = engine.state.leases.by_job[job]
+    await engine.submit(DeclineLease(lease.id, lease.provider_id))
+    await dispatcher.look()
+    assert not dispatcher.has_work()
+    world.clock.monotonic += engine.policy.lease.decline_cooldown_ms
+    assert dispatcher.has_work()
+    await dispatcher.look()
+    assert engine.state.leases.by_job[job].attempt == 1
+
+
+@pytest.mark.rule("MAT-005")
+async def test_what_was_done_is_counted(engine: Engine) -> None:
+    await engine.submit(Beat(ID, 4))
+    dispatcher = Dispatcher(engine)
+    for nonce in range(5):
+        await enqueued(engine, nonce)
+    await dispatcher.look()
+    assert (dispatcher.ticks, dispatcher.jobs, dispatcher.guard_uses, dispatcher.last_jobs) == (1, 4, 2, 4)
+    assert dispatcher.total_ns == dispatcher.last_ns > 0

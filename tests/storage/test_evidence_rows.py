@@ -1,0 +1,102 @@
+"""Evidence on every store: read from any sequence, with tables that lag or not, pruned, and in order afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+from tests.simulated.world import SimulatedClock, SimulatedFiles, ended
+from tests.storage.stores import JOURNALS, TABLES, Place
+
+from holdfast.core.canon import H
+from holdfast.core.event import PAYLOAD_TAG
+from holdfast.core.evidence.letters import Dead, ReleaseLetter
+from holdfast.core.evidence.marks import NOBODY, Ending, TakeEvidence
+from holdfast.core.policy import EvidencePolicy, Policy
+from holdfast.core.state import digest
+from holdfast.core.values import Digest, EventNo, Network
+from holdfast.doors.stored import Stored, letter_bytes
+from holdfast.duties.weeder import Weeder
+from holdfast.engine import read
+from holdfast.engine.check import check
+from holdfast.engine.longjournal import LongJournal
+from holdfast.engine.loop import Engine
+from holdfast.engine.outcome import Accepted
+from holdfast.engine.recover import recover
+
+POLICY = msgspec.structs.replace(
+    Policy.for_network(Network.DEVELOPMENT), evidence=EvidencePolicy(retain_days=1, prune_rows_max=3)
+)
+DAY_MS = 86_400_000
+
+
+@pytest.fixture(params=["sqlite", "postgres", "simulated"])
+async def engine(request: pytest.FixtureRequest, place: Place) -> AsyncIterator[Engine]:
+    journal, tables = JOURNALS[request.param](place), TABLES[request.param](place)
+    clock = SimulatedClock()
+    engine = Engine(journal(), tables(), SimulatedFiles(), clock, POLICY)
+    await engine.start()
+    yield engine
+    await ended(engine)
+
+
+def lines(first: int, last: int) -> list[bytes]:
+    return [b'{"sequence":%d,"text":"%s"}' % (number, b"x" * (40 * number)) for number in range(first, last + 1)]
+
+
+async def take(engine: Engine, first: int, last: int, session: str = "s1", **told: object) -> None:
+    packed = b"\n".join([*lines(first, last), b""])
+    outcome = await engine.submit(TakeEvidence(NOBODY, "c", session, first, last, packed, **told))  # type: ignore[arg-type]
+    assert isinstance(outcome, Accepted), outcome
+
+
+@pytest.mark.rule("EVD-002", "ENG-004", "ENG-007")
+@pytest.mark.parametrize("drained", [0, 3, 8], ids=["all in the journal", "some in the tables", "all in the tables"])
+async def test_records_are_read_from_any_sequence_on(engine: Engine, drained: int) -> None:
+    """The later ones are large and lie beside their batch."""
+    for number in range(8):
+        await take(engine, 10 * number + 1, 10 * number + 10)
+        await take(engine, 10 * number + 1, 10 * number + 10, "s2")
+        if number < drained:
+            await engine.projector.drain()
+    stored = Stored(engine, "c", "s1")
+    for first, last in [(1, 80), (35, 36), (36, 80), (80, 80), (71, 75), (1, 1), (9, 12)]:
+        found = [each async for each in stored.lines(first, last)]
+        assert found == list(enumerate(lines(first, last), start=first))
+    assert [each async for each in stored.lines(81, 90)] == []
+
+
+@pytest.mark.rule("EVD-008", "EVD-007", "ENG-003")
+async def test_what_is_pruned_leaves_the_tables_and_everything_still_agrees(engine: Engine) -> None:
+    raw = b"y" * 5_000
+    dead = (Dead(2, "Malformed", "no record", raw, len(raw), Digest(H(PAYLOAD_TAG, raw))),)
+    for number in range(7):
+        await take(engine, 10 * number + 1, 10 * number + 10)
+    await take(engine, 71, 80, ending=Ending.TERMINATED)
+    await take(engine, 1, 10, "s2", dead=dead)
+    await engine.projector.drain()
+    clock = engine._clock
+    assert isinstance(clock, SimulatedClock)
+    clock.monotonic += DAY_MS
+    weeder = Weeder(engine, clock)
+    await weeder.look()
+    assert weeder.pruned == 80
+    (event,) = engine.state.letters
+    assert await letter_bytes(engine, event) == raw
+    await engine.submit(ReleaseLetter(event, "seen"))
+    await engine.projector.drain()
+    left = await read.page(engine, "evidence", {"channel": "c"}, 0, 100)
+    assert [(row.session, row.first_sequence) for row in left.rows] == [("s2", 1)]
+    marks = await read.page(engine, "mark", {"channel": "c"}, "", 100)
+    assert [(row.session, row.acked, row.pruned, row.ending) for row in marks.rows] == [
+        ("s1", 80, 80, 2),
+        ("s2", 10, 0, 0),
+    ]
+    letters = await read.page(engine, "dead_letter", {"status": "SETTLED"}, EventNo(0), 100)
+    assert [(row.sequence, row.note) for row in letters.rows] == [(2, "seen")]
+    long = LongJournal(engine.journal, SimulatedFiles())
+    findings = await check(long, engine.tables, SimulatedFiles(), POLICY)
+    assert [finding for finding in findings if not finding.is_good] == []
+    found = await recover(engine.journal, engine.tables, SimulatedFiles(), POLICY)
+    assert digest(found.state) == digest(engine.state)
