@@ -8,7 +8,7 @@ import os
 import platform
 from pathlib import Path
 
-from bench import chain, doors, engine, measure, place, plot, queue, spool, way
+from bench import chain, doors, engine, match, measure, place, plot, queue, spool, stream, way
 
 PROGRAMS = {
     "engine": engine.run,
@@ -16,7 +16,9 @@ PROGRAMS = {
     "doors": doors.run,
     "way": way.run,
     "queue": queue.run,
+    "match": match.run,
     "spool": spool.run,
+    "stream": stream.run,
 }
 PLOTS = Path(__file__).parent.parent / "docs" / "plots"
 

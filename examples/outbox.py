@@ -1,77 +1,166 @@
-"""An outbox that loses nothing: a child emits evidence and is killed with kill -9, again and again; nothing is missing.
+"""An outbox that loses nothing: a process ships its evidence to a node, both are killed with kill -9 again and again.
 
 Run it from anywhere: python examples/outbox.py
 
-The child prints a sequence only after the spool has called it durable. The parent kills it at some moment, opens the
-same session and checks that every sequence the child has printed is there, once and in order.
+The child emits evidence and ships it, as any program does that uses the outbox alone: it prints a sequence only after
+the spool has called it durable. The parent runs a node, kills the child, the node or both at some moment, and starts
+them again. At the end the node has every sequence that was ever printed, of every session, once and in order.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import random
-import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import time
+from contextlib import suppress
 from pathlib import Path
 
+import structlog
+
+from holdfast.agent.ship import ship
 from holdfast.spool import Refused, Spool
 
-CHANNEL, SESSION = "classic-1", "PS-20260213-classic-1-0001"
+CHANNEL = "classic-1"
 KILLS = 5
+HOLDFAST = Path(sys.executable).parent / "holdfast"
 
 
-def opened(root: Path) -> Spool:
-    spool = Spool.open(CHANNEL, SESSION, root=root)
+# ------------------------------------------------------------------------------------------------ the outbox
+
+
+def emit_for_ever(root: Path, session: str, target: str) -> None:
+    """The child: evidence without end, on its way while it is made. Older sessions are shipped beside it."""
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    spool = Spool.open(CHANNEL, session, root=root)
     if isinstance(spool, Refused):
         sys.exit(str(spool))
-    return spool
-
-
-def emit_for_ever(root: Path) -> None:
-    """The child: evidence without end. It prints what is durable, and nothing else."""
-    spool = opened(root)
-    while True:
+    shipping = ship(spool, target, protocol="retrovue")
+    if isinstance(shipping, Refused):
+        sys.exit(str(shipping))
+    while not (root / "enough").exists():
         tickets = [spool.emit("SEGMENT_END", {"block_id": "b-1", "status": "AIRED"}) for _ in range(20)]
         last = tickets[-1]
         if isinstance(last, Refused):
             sys.exit(str(last))
         last.wait()
         print(last.sequence, flush=True)
+        shipping.wait(last.sequence, timeout_s=0.05)  # no need to; it gives the node time to answer
+    end = spool.emit("CHANNEL_TERMINATED", {"reason": "example"})
+    if not isinstance(end, Refused):
+        end.wait()
+    shipping.close(flush_s=30)
+    spool.close(final=True)
 
 
-def killed(root: Path, after_lines: int) -> int:
-    """The parent: let a child work for a while, kill it without warning; what it had promised by then."""
-    promised = 0
-    command = [sys.executable, __file__, str(root)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:  # noqa: S603
-        assert child.stdout is not None
-        for count, line in enumerate(child.stdout, 1):
-            promised = int(line)
-            if count == after_lines:
-                child.send_signal(signal.SIGKILL)
-    return promised
+class Outbox:
+    """The child as the parent sees it."""
+
+    def __init__(self, root: Path, number: int, target: str) -> None:
+        self.session, self.promised = f"PS-20260213-{number:04d}", 0
+        command = [sys.executable, __file__, str(root), self.session, target]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603
+
+    def listen(self, lines: int) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.promised, lines = int(line), lines - 1
+            if lines == 0:
+                return
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.listen(-1)  # what it had printed by then
+        self.process.wait()
+
+
+# ------------------------------------------------------------------------------------------------ the node
+
+
+def free_port() -> int:
+    """One that stays free while the node is down: below those which the system gives to whoever connects."""
+    for port in range(20_000 + os.getpid() % 5_000, 32_768):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    sys.exit("no free port below 32768")
+
+
+class Node:
+    """A development network in a folder, which lets v0.1 senders in."""
+
+    def __init__(self, data: Path) -> None:
+        self.data = data
+        self.port = free_port()
+        self.process = self._started()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        grpc = {"ENABLED": "true", "PORT": str(self.port), "LEGACY_EVIDENCE": "open"}
+        environ = os.environ | {f"HOLDFAST_GRPC__{name}": value for name, value in grpc.items()}
+        with (self.data.parent / "node.log").open("ab") as log:
+            command = [str(HOLDFAST), "up", "--data", str(self.data)]
+            return subprocess.Popen(command, env=environ, stdout=log, stderr=log)  # noqa: S603
+
+    def kill_and_start(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.process = self._started()
+
+    def wait_until_up(self) -> None:
+        while True:
+            with suppress(OSError), socket.create_connection(("127.0.0.1", self.port)):
+                return
+            time.sleep(0.05)
+
+    def sequences(self, session: str) -> list[int]:
+        """Of all records that the node holds of a session, in its order."""
+        command = [str(HOLDFAST), "evidence", "show", CHANNEL, "--session", session, "--json"]
+        done = subprocess.run([*command, "--data", str(self.data)], capture_output=True, text=True, check=False)  # noqa: S603
+        return [json.loads(line)["sequence"] for line in done.stdout.splitlines()] if done.returncode == 0 else []
+
+    def close(self) -> None:
+        self.process.terminate()
+        self.process.wait()
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
-        for number in range(1, KILLS + 1):
-            promised = killed(root, random.randint(1, 40))  # noqa: S311
-            spool = opened(root)
-            found = [json.loads(line)["sequence"] for line in spool.replay(0)]
-            assert found == list(range(1, len(found) + 1)), "a gap or a repetition"
-            assert len(found) >= promised, "something promised is lost"
-            print(f"kill {number}: promised up to {promised}, found 1 to {len(found)}, next is {len(found) + 1}")
-            spool.close()
+        root, kept = Path(folder) / "spool", dict[str, int]()
+        root.mkdir()
+        node = Node(Path(folder) / "node")
+        try:
+            for number in range(1, KILLS + 1):
+                node.wait_until_up()
+                child = Outbox(root, number, f"127.0.0.1:{node.port}")
+                child.listen(random.randint(1, 20))  # noqa: S311
+                if number % 2 == 0:
+                    node.kill_and_start()
+                child.kill()
+                kept[child.session] = child.promised
+                print(f"kill {number}: session {child.session} promised up to {child.promised}")
+            (root / "enough").touch()
+            last = Outbox(root, KILLS + 1, f"127.0.0.1:{node.port}")
+            check(node, kept)
+            last.process.wait()
+        finally:
+            node.close()
+    print(f"killed {KILLS} times, nothing lost")
 
-        spool = opened(root)
-        spool.ack(spool.spooled_sequence)  # the receiver has it all
-        spool.emit("CHANNEL_TERMINATED", {"reason": "example"})
-        spool.close(final=True)
-        print(f"killed {KILLS} times, nothing lost")
+
+def check(node: Node, kept: dict[str, int], within_s: float = 45.0) -> None:
+    """The node comes to hold all that was promised, and never a gap or a repetition."""
+    until = time.monotonic() + within_s
+    for session, promised in kept.items():
+        while len(found := node.sequences(session)) < promised and time.monotonic() < until:
+            time.sleep(0.2)
+        assert found == list(range(1, len(found) + 1)), "a gap or a repetition"
+        assert len(found) >= promised, f"{session}: something promised is lost"
+        print(f"the node holds 1 to {len(found)} of {session}")
 
 
 if __name__ == "__main__":
-    emit_for_ever(Path(sys.argv[1])) if len(sys.argv) > 1 else main()
+    emit_for_ever(Path(sys.argv[1]), *sys.argv[2:4]) if len(sys.argv) > 1 else main()

@@ -47,7 +47,7 @@ async def test_a_receipt_can_be_computed_again_from_where_the_call_ran(here: Sho
     payload = {"kind": "AI", "spec": SPEC}
     assert receipt.task_id == task_id(ChainId(1337), Height(2), some_id(1), b"alice", payload)
     assert (receipt.height, receipt.earliest_read_height, receipt.reserved) == (2, 3, 100)
-    assert (receipt.tx_hash, receipt.request_hash) == (some_id(1), request_hash(canonical(payload)))
+    assert (receipt.tx_hash, receipt.request_hash) == (call(2).tx_hash, request_hash(canonical(payload)))
     circuit = await host.quantum_enqueue(call(2), CIRCUIT, 50, Options(units=3))
     assert isinstance(circuit, Receipt)
     assert circuit.kind is Kind.QUANTUM

@@ -101,6 +101,10 @@ def fits(provider: World, job: World, world: World, given: list[tuple[bytes, byt
         return False
     if world.get("denials", {}).get((id_, kind, naive.cbor(needs)), 0) > now_ms:
         return False
+    if job.get("parent"):
+        taken = {taker for job_id, taker in given if jobs[job_id]["parent"] == job["parent"]}
+        if id_ in taken or id_ in world["holders"].get(job["parent"], ()):
+            return False
     if kind not in provider["capabilities"] or not is_able(provider["capabilities"][kind], needs):
         return False
     return is_allowed(job, jobs, world, given)

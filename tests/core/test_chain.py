@@ -130,7 +130,7 @@ def test_orphaned_blocks_keep_their_row_and_the_head_is_the_one_below() -> None:
     state.touched["block"].clear()
     done(state, RollBack(Height(1)), START_MS)
     assert state.chain.head.hash == kept.hash
-    assert [(row.hash, row.status) for row in state.touched["block"].values()] == [  # type: ignore[attr-defined]
+    assert [(row.hash, row.status) for row in state.touched["block"].values()] == [  # type: ignore[union-attr]
         (gone.hash, BlockStatus.ORPHANED)
     ]
     assert why_not_next(kept, sealed(state, START_MS + 1), verify) is None

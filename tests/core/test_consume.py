@@ -10,7 +10,7 @@ from holdfast.core.canon import decode
 from holdfast.core.chain.acts import Reincluded, RollBack
 from holdfast.core.chain.apply import tx_leaf
 from holdfast.core.chain.blocks import TxKind
-from holdfast.core.event import Event, Tip
+from holdfast.core.event import Decided, Event, Tip
 from holdfast.core.queue.acts import Cancel
 from holdfast.core.refusal import Refused
 from holdfast.core.result.acts import ConsumptionDropped, ResultConsumed
@@ -109,6 +109,21 @@ def test_a_reorg_above_the_result_takes_the_mark_back_and_sets_it_again_at_the_n
     assert name_of(way.consume(job, tx=2)) == "AlreadyConsumed"
     way.seal(20)
     assert name_of(way.consume(job, tx=2)) == "AlreadyConsumed"
+
+
+@pytest.mark.rule("RES-005", "RES-006")
+def test_the_mark_is_gone_with_its_block_before_anything_is_included_again() -> None:
+    way, job = resolved(at=2, blocks=3)
+    way.consume(job)  # in block 5
+    way.seal()
+    decided = law.decide(way.state, RollBack(Height(4)), way.now_ms)
+    assert isinstance(decided, Decided)
+    *undone, again = decided.events
+    for event in undone:
+        law.apply(way.state, event)
+    assert way.state.consumptions[job].height == 0
+    law.apply(way.state, again)
+    assert way.state.consumptions[job].height == 5
 
 
 @pytest.mark.rule("RES-002", "RES-005", "RES-006")

@@ -73,8 +73,9 @@ def _enqueue(way: Way, chance: random.Random, count: int = 1) -> None:
     for _ in range(count - 1):
         _enqueue(way, chance)
     spec = {"model": chance.choice(("ash", "oak", "elm", "nobody's")), "prompt": "hi"}
-    payload = {"kind": "AI", "spec": spec, "units": chance.choice((1, 1, 2, 3))}
+    payload: dict[str, Any] = {"kind": "AI", "spec": spec, "units": chance.choice((1, 1, 2, 3))}
     payload |= {"region": "eu"} if chance.random() < 0.2 else {}
+    payload |= {"quorum": {"n": 2, "m": 3}} if chance.random() < 0.1 else {}
     who, tier = chance.choice((ALICE, BOB)), chance.choice(list(Tier))
     command = prepare(way.state.policy, who, tier, payload, chance.randrange(1, 50), len(way.events))
     assert isinstance(command, Enqueue), command

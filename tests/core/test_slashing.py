@@ -92,7 +92,7 @@ def test_every_offence_has_a_severity_and_every_severity_its_knobs() -> None:
     for severity in Severity:
         assert getattr(policy, f"slash_{severity}_ppm") > 0
         assert getattr(policy, f"jail_{severity}_blocks") > 0
-    assert set(OFFENCES) == {"PROOF_INVALID", "EQUIVOCATION"}
+    assert set(OFFENCES) == {"PROOF_INVALID", "EQUIVOCATION", "QUORUM_MINORITY"}
 
 
 @pytest.mark.rule("PRV-004")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +13,8 @@ from tests.core.ways import Way
 from tests.counts import counts
 
 from holdfast.core import law
-from holdfast.core.chain.acts import RollBack
+from holdfast.core.chain import decide as chain_decide
+from holdfast.core.chain.acts import Release, RollBack
 from holdfast.core.chain.blocks import TxKind, finalized
 from holdfast.core.escrow.books import HoldStatus
 from holdfast.core.escrow.books import broken_laws as broken_money
@@ -115,6 +117,10 @@ def _roll_far_back(way: Way, pick: int) -> None:
     way.ask(RollBack(Height(finalized(way.state) + pick % 3)))
 
 
+def _release(way: Way, pick: int) -> None:
+    way.ask(Release(1 + pick))
+
+
 def _consume(way: Way, pick: int) -> None:
     known = list(way.rows)
     if known:
@@ -188,6 +194,7 @@ STEPS: list[Step] = [
     _roll_back,
     _roll_back,
     _roll_far_back,
+    _release,
     _beat,
     _beat,
     _tend,
@@ -288,6 +295,11 @@ def begun() -> Way:
 @settings(max_examples=counts(60, 5_000), deadline=None)
 @given(lives)
 def test_the_laws_hold_after_every_step_and_the_fold_gives_the_same_state(life: list[tuple[int, int]]) -> None:
+    with patch.object(chain_decide, "AT_ONCE_MAX", 1):  # most blocks are let go in lots
+        _live(life)
+
+
+def _live(life: list[tuple[int, int]]) -> None:
     way = begun()
     for step, pick in life:
         STEPS[step](way, pick)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from tests.core.ways import ALICE, Way
 
+from holdfast.core.canon import canonical
 from holdfast.core.chain.acts import RollBack
 from holdfast.core.escrow.books import Account
 from holdfast.core.escrow.books import broken_laws as broken_money
@@ -13,8 +15,9 @@ from holdfast.core.job.record import JobState
 from holdfast.core.lease.acts import DeclineLease, JobFailed, LeaseClosed, Reap
 from holdfast.core.queue.books import broken_laws as broken_queue
 from holdfast.core.result.read import why_not_readable
+from holdfast.core.result.record import leaf_of
 from holdfast.core.state import State, digest, restore, snapshot
-from holdfast.core.values import AccountId, Height
+from holdfast.core.values import AccountId, Digest, Height, TaskId
 
 
 def walked() -> tuple[Way, bytes]:
@@ -45,6 +48,16 @@ def test_a_result_is_readable_from_the_block_after_its_own() -> None:
     assert why_not_readable(found, result, state.open_height) is None
     assert state.chain.head.result_count == 1
     sound(way)
+
+
+@pytest.mark.rule("RES-008", "CAN-002")
+@pytest.mark.parametrize("size", [0, 23, 24, 255, 65_536, 2**40])
+@pytest.mark.parametrize("commitment", [None, Digest(b"c" * 32)])
+def test_a_leaf_is_the_canonical_array_of_what_a_light_client_needs(size: int, commitment: Digest | None) -> None:
+    way, job = walked()
+    result = msgspec.structs.replace(way.state.results[TaskId(job)], result_size=size, da_commitment=commitment)
+    told = [result.task_id, result.proof_nullifier, result.result_digest, size, commitment, result.height_resolved]
+    assert leaf_of(result) == canonical(told)
 
 
 @pytest.mark.rule("ESC-001")

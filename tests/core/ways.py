@@ -13,7 +13,7 @@ from holdfast.core.event import Decided, Event
 from holdfast.core.lease.acts import AckLease
 from holdfast.core.lease.record import Lease
 from holdfast.core.match.decide import Match
-from holdfast.core.proof.acts import Judge, Submit
+from holdfast.core.proof.acts import Judge, ProofAccepted, Submit
 from holdfast.core.proof.envelope import Envelope, body_of
 from holdfast.core.provider.acts import Beat, Register, Stake
 from holdfast.core.provider.record import provider_id
@@ -54,7 +54,8 @@ class Way:
         for event in decided.events:
             law.apply(self.state, event)
             self.events.append(event)
-        self.rows |= {each.task_id: each for each in self.state.results.values()}
+            if isinstance(event, ProofAccepted):
+                self.rows[event.task_id] = self.state.results[event.task_id]
         return decided.events
 
     def do(self, command: law.Command) -> tuple[Event, ...]:

@@ -12,6 +12,7 @@ from tests.core.naive_match import World, some_job, some_provider
 from holdfast.core import priority
 from holdfast.core.canon import canonical, decode
 from holdfast.core.job.klass import denial_key, job_class
+from holdfast.core.job.quorum import Quorum, Vote, replica_ids
 from holdfast.core.job.record import Job, JobState
 from holdfast.core.match.fairness import Window
 from holdfast.core.policy import MatchOrder, MatchPolicy, Policy, QuotaPolicy
@@ -20,7 +21,7 @@ from holdfast.core.queue.line import made
 from holdfast.core.queue.pauses import Paused
 from holdfast.core.quota import Quota, units_used
 from holdfast.core.state import State
-from holdfast.core.values import ZERO_DIGEST, AccountId, EventNo, Height, Kind, ProviderId, TaskId, Tier
+from holdfast.core.values import ZERO_DIGEST, AccountId, EventNo, Height, Kind, LeaseId, ProviderId, TaskId, Tier
 
 NOW_MS: Final = 1_700_000_100_000
 CALLERS: Final = ("alice", "bob")
@@ -60,7 +61,8 @@ def random_state(chance: random.Random, order: str, jobs: int = 10, providers: i
             state.quotas[provider.id] = Quota(provider.id, max(0, epoch), *used)
     for _ in range(chance.randrange(jobs + 1)):
         job = _job(chance, some_job(chance), state.policy)
-        state.queue.jobs[job.id] = job
+        for each in _replicas(chance, state, job) if chance.random() < 0.08 else [job]:
+            state.queue.jobs[each.id] = each
         for provider_id in state.providers:
             if chance.random() < 0.08:
                 key = denial_key(provider_id, job_class(job.kind, job.requirements))
@@ -110,6 +112,17 @@ def _job(chance: random.Random, told: World, policy: Policy) -> Job:
     return job
 
 
+def _replicas(chance: random.Random, state: State, job: Job) -> list[Job]:
+    """A job that counts when several say the same, and those that stand in line for it; some have spoken already."""
+    m = chance.randrange(2, 5)
+    voters = chance.sample(list(state.providers), min(len(state.providers), chance.randrange(3)))
+    votes = [Vote(EventNo(1), at, LeaseId(b""), id_, ZERO_DIGEST, 0, 0) for at, id_ in enumerate(voters)]
+    state.quorums[job.id] = Quorum(job.id, 2, m, votes)
+    replicas = [msgspec.structs.replace(job, id=id_, parent=job.id) for id_ in replica_ids(job.id, m)]
+    job.quorum_n, job.quorum_m = 2, m
+    return [job, *replicas]
+
+
 # ------------------------------------------------------------------------------------------------ told
 
 
@@ -134,10 +147,15 @@ def world_of(state: State, now_ms: int) -> World:
             "window_jobs": rules.requester_window_jobs_max,
             "weights": weights,
         },
-        "jobs": [_job_told(job) for job in state.queue.jobs.values() if job.state is JobState.QUEUED],
+        "jobs": [
+            _job_told(job)
+            for job in state.queue.jobs.values()
+            if job.state is JobState.QUEUED and not job.quorum_m  # its replicas stand in line for it
+        ],
         "providers": [_provider_told(each, state, epoch) for each in state.providers.values()],
         "denials": _denials(state),
         "paused": list(state.paused),
+        "holders": {parent: _holders(state, quorum) for parent, quorum in state.quorums.items()},
         "windows": {caller: list(window.given) for caller, window in state.windows.items()},
     }
 
@@ -145,7 +163,13 @@ def world_of(state: State, now_ms: int) -> World:
 def _job_told(job: Job) -> World:
     told: World = {"job_id": job.id, "kind": str(job.kind), "max_fee": job.max_fee, "size_bytes": job.size_bytes}
     told |= {"tier": str(job.tier), "enqueue_ts_ms": job.enqueue_ms, "units": job.units, "caller": job.caller}
+    told |= {"parent": job.parent}
     return told | {"requirements": decode(job.requirements), "not_before_ms": job.not_before_ms}
+
+
+def _holders(state: State, quorum: Quorum) -> set[bytes]:
+    held = [lease for lease in state.leases.by_id.values() if state.queue.jobs[lease.job_id].parent == quorum.task_id]
+    return {lease.provider_id for lease in held} | {vote.provider_id for vote in quorum.votes}
 
 
 def _provider_told(provider: Provider, state: State, epoch: int) -> World:

@@ -71,11 +71,14 @@ class Shop:
     async def pending(self) -> TaskId:
         """Taken in, and nobody has done it."""
         self._nonces += 1
-        payload = {"kind": "AI", "spec": {"model": "echo", "prompt": "hi"}}
-        command = prepare(self.engine.policy, ALICE, Tier.FREE, payload, 100, self._nonces)
-        assert isinstance(command, Enqueue)
-        await self.do(command)
+        await self.do(self.request(self._nonces))
         return next(reversed(self.engine.state.queue.jobs))
+
+    def request(self, nonce: int) -> Enqueue:
+        payload = {"kind": "AI", "spec": {"model": "echo", "prompt": "hi"}}
+        command = prepare(self.engine.policy, ALICE, Tier.FREE, payload, 100, nonce)
+        assert isinstance(command, Enqueue)
+        return command
 
     async def cancelled(self) -> TaskId:
         job = await self.pending()
@@ -86,16 +89,23 @@ class Shop:
         """A job that is leased, and what its provider would hand in."""
         job = await self.pending()
         await self.do(Match())
+        return job, self.proof(job, output)
+
+    def proof(self, job: TaskId, output: bytes = b"out") -> Submit:
+        """What the provider that holds the job hands in."""
         lease = self.engine.state.leases.by_job[job]
         body = body_of(job, lease.id, ID, result_digest(output), len(output), {})
-        return job, Submit(lease.id, ID, Envelope(1, "attested", body, b"s" * 64))
+        return Submit(lease.id, ID, Envelope(1, "attested", body, b"s" * 64))
 
     async def resolved(self, output: bytes = b"out") -> TaskId:
         """In the open block."""
         job, submission = await self.submission(output)
+        await self.finish(submission)
+        return job
+
+    async def finish(self, submission: Submit) -> None:
         await self.do(submission)
         await self.do(Judge(submission.lease_id, True, "as the test says"))
-        return job
 
     async def readable(self, output: bytes = b"out") -> TaskId:
         job = await self.resolved(output)

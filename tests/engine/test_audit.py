@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 import pytest
-from tests.core.test_match_histories import STEPS, begun
+from tests.core.test_match_histories import STEPS, _enqueue, begun
 from tests.core.ways import Way
 from tests.counts import counts
 from tests.simulated.journal import Disk, SimulatedJournal
@@ -187,15 +187,18 @@ async def test_an_audit_of_a_part_begins_at_a_snapshot_and_says_where_it_was() -
 
 
 async def test_assignments_from_before_the_rules_were_complete_are_counted_not_judged() -> None:
-    lots, policy = a_life()
-    old = [(ms, [event for event in some if type(event).__name__ != "PolicyAdopted"]) for ms, some in lots]
-    old = [
-        (ms, [msgspec.structs.replace(e, units=0, epoch=0) if isinstance(e, JobAssigned) else e for e in some])
-        for ms, some in old
-        if some
-    ]
-    done = await audited(old[: next(at for at, (_, some) in enumerate(lots) if assignments([(0, some)])) + 1], policy)
-    assert (done.difference, done.older > 0, done.assignments) == (None, True, 0)
+    ways = (begun(random.Random(seed), "shuffle") for seed in range(100))
+    way = next(each for each in ways if not each.state.policy.match.requester_window_ms)
+    lots = [(way.now_ms, list(way.events))]
+    for nonce in range(5):
+        before = len(way.events)
+        _enqueue(way, random.Random(nonce))
+        way.do(Match())
+        some = [msgspec.structs.replace(e, units=0) if isinstance(e, JobAssigned) else e for e in way.events[before:]]
+        lots.append((way.now_ms, some))
+    done = await audited(lots, way.state.policy)
+    assert (done.difference, done.older, done.assignments) == (None, len(assignments(lots)), 0)
+    assert done.older > 0
 
 
 async def test_an_empty_journal_is_right() -> None:

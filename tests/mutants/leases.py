@@ -79,8 +79,8 @@ LEASES: Final = [
     Mutant(
         "a retry may begin after the job's time",
         LEASE,
-        "if why := _why_ended(state, job, now_ms + wait_ms):",
-        "if why := _why_ended(state, job, now_ms):",
+        "if why := _why_ended(state, quorum.whole(state, job), now_ms + wait_ms):",
+        "if why := _why_ended(state, quorum.whole(state, job), now_ms):",
         f"{RETRIES} -k would_start",
     ),
     Mutant(
@@ -93,8 +93,8 @@ LEASES: Final = [
     Mutant(
         "a job is put back for nothing",
         BACK,
-        "why_not_room(state, job.caller) or why_not_paid(state, job.caller, job.max_fee)",
-        "why_not_room(state, job.caller)",
+        "why_not_room(state, job.caller, more) or why_not_paid(state, job.caller, job.max_fee)",
+        "why_not_room(state, job.caller, more)",
         f"{DEAD} -k money_again",
     ),
     Mutant(

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.counts import FULL
+from tests.mutants.evidence import EVIDENCE
 from tests.mutants.leases import LEASES
 from tests.mutants.mutant import Mutant
 from tests.mutants.providers import PROVIDERS
@@ -284,6 +285,7 @@ MUTANTS = [
     *STATIONS,
     *RETENTION,
     *LEASES,
+    *EVIDENCE,
     *PROVIDERS,
 ]
 

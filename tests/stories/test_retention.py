@@ -135,6 +135,13 @@ async def test_bytes_are_let_go_through_kills_and_what_is_gone_is_still_proved(n
     code, _, err = await network.told("verify", "-", stdin=forged(proof))
     assert (code, err.startswith("false: the shares are not part of this result")) == (1, True)
 
+    code, said, err = await network.told("result", "sample", large, "--samples", "9", "--seed", "00ff")
+    assert (code, "1000000 ppm sure" in said) == (0, True), err  # all three shares were asked for
+    code, _, err = await network.told("result", "sample", large, "--key", "00" * 32)
+    assert (code, "whom nobody named" in err) == (1, True)
+    code, _, err = await network.told("result", "sample", large, "--seed", "not hex")
+    assert (code, "--seed" in err, "Traceback" in err) == (74, True, False)
+
     # Nothing is old enough on the disk; hot bytes may go. A dry run changes nothing.
     assert len(network.warm_files()) == 14
     code, said, _ = await network.told("gc", "run", "--dry-run", "--json")
@@ -167,6 +174,8 @@ async def test_bytes_are_let_go_through_kills_and_what_is_gone_is_still_proved(n
     assert json.loads(after)["leaf"] == json.loads(proof)["leaf"]
     code, _, err = await network.told("result", "da-proof", large, "--share", "1")
     assert (code, commitment in err) == (1, True)
+    code, said, _ = await network.told("result", "sample", large)
+    assert (code, "not available" in said, said.count("it did not come")) == (1, True, 3)
 
     # Everything that is stored agrees, without what was let go.
     await network.node.stop()

@@ -51,9 +51,8 @@ def leaves(_: Case) -> Finding:
 
 
 def eats_memory(_: Case) -> Finding:
-    hoard = []
-    while True:
-        hoard.append(bytearray(16 << 20))
+    hoard = [bytearray(16 << 20) for _ in range(64)]  # 1 GiB, whatever the limit
+    return Finding(bool(hoard), "nobody minded")
 
 
 def raises(_: Case) -> Finding:

@@ -33,7 +33,8 @@ class Backlog:
         """One more; None where it cannot be opened, which is said."""
         spool = await asyncio.to_thread(self.open, session)
         if isinstance(spool, Refused):
-            _log.error("an old session cannot be delivered", session=session, because=str(spool))
+            say = _log.info if spool.name == "SessionLocked" else _log.error  # then another process delivers it
+            say("an old session cannot be delivered", session=session, because=str(spool))
             return None
         old = self._deliver(session, spool)
         self.waiting.append(old)

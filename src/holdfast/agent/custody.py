@@ -6,12 +6,18 @@ Decisions only (EVD-001, SP-ACK-001): no clock, no wire, no disk, so that a simu
 from __future__ import annotations
 
 from collections import deque
-from typing import Final
+from typing import Final, Protocol
 
 from holdfast.core.refusal import Refused
 
 PIECE_BYTES_MAX: Final = 1 << 20
 """One message holds no more than this."""
+
+
+class Kept(Protocol):
+    """What is asked of the spool."""
+
+    def agree(self, told: int | None) -> int | Refused: ...
 
 
 class Custody:
@@ -79,3 +85,9 @@ class Custody:
     def still_ms(self, now_ms: int) -> int:
         """For how long something has been on its way without an ack that moved; 0 where nothing is."""
         return max(0, now_ms - self._moved_ms) if self._flying else 0
+
+
+def begun(spool: Kept, told: int | None, credit: int, before: int, now_ms: int) -> Custody | Refused:
+    """SP-ACK-004: the receiver's mark is where to go on, if it can be true and we still have what follows it."""
+    after = spool.agree(told)
+    return after if isinstance(after, Refused) else Custody(after, credit, before, now_ms)

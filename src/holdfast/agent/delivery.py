@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 
 from holdfast.agent.backoff import Backoff
-from holdfast.agent.custody import Custody
+from holdfast.agent.custody import Custody, begun
 from holdfast.agent.dial import Broken, Fault, TurnedAway, refusal_of, said
 from holdfast.agent.tally import Tally
 from holdfast.agent.tongue import Hello, Mark, Talk, Tongue
@@ -24,8 +24,10 @@ STILL_MS: Final = 30_000
 """A stream whose acks stand still for this long, while something is on its way, is cut and dialled anew."""
 FOR_GOOD: Final = frozenset({"SequenceConflict", "NotSpoken"})
 """Noes that no other try will change."""
-GAPS_MAX: Final = 5
-"""A receiver that misses something so often in a row, without an ack between, has lost what it acked."""
+MAY_PASS: Final = frozenset({"EvidenceGap", "ReceiverError"})
+"""Noes that a reordering line can bring about …"""
+NOES_MAX: Final = 5
+"""… but not so often in a row, without an ack between: then the receiver has lost what it acked."""
 _log = structlog.get_logger()
 
 
@@ -48,7 +50,7 @@ class Delivery:
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._before = spool.spooled_sequence
         """What an earlier stream may have sent: an earlier process has told nobody how far it came."""
-        self._gaps = 0
+        self._noes = 0
         self.stuck = ""
         """Why the last try could not go on though the node answered; empty where it can."""
         self._told = ""
@@ -88,14 +90,14 @@ class Delivery:
         no = refusal_of(fault) if isinstance(fault, Fault) else getattr(fault, "no", None)
         if isinstance(no, Refused):
             self.tally.refused[no.name] += 1
-            if no.name == "EvidenceGap":
-                self.tally.gaps += 1
-                self._gaps += 1
-            if no.name in FOR_GOOD or self._gaps >= GAPS_MAX:
+            self.tally.gaps += no.name == "EvidenceGap"
+            self._noes += no.name in MAY_PASS
+            if no.name in FOR_GOOD or self._noes >= NOES_MAX:
                 return self._be_stuck(str(no))
         loud = _log.error if isinstance(fault, TurnedAway) else _log.info
         say = _log.debug if self._backoff.failures else loud
-        return say("evidence waits", session=self.session, because=said(fault))
+        say("evidence waits", session=self.session, because=said(fault))
+        return None
 
     def _be_stuck(self, why: str) -> None:
         if why != self._told:
@@ -118,7 +120,7 @@ class Delivery:
             talk.end()
 
     async def _greeted(self, talk: Talk, clock: Clock) -> Custody | None:
-        """SP-ACK-004: the node's mark is where to go on, if it can be true and we still have what follows it."""
+        """EVD-001: hello, and the answer, where it can be true; None where that is an operator's matter."""
         spool = self.spool
         hello = Hello(self.channel, self.session, spool.first_available, spool.spooled_sequence)
         try:
@@ -127,15 +129,15 @@ class Delivery:
         except TimeoutError:
             self.tally.stand_stills += 1
             raise Broken(f"no answer to the hello within {self.still_ms} ms") from None
-        after = spool.agree(told.acked)
-        if isinstance(after, Refused):
-            self.tally.gaps += after.name == "AckGap"
-            self._be_stuck(str(after))
+        custody = begun(spool, told.acked, told.credit, self._before, clock.monotonic_ms())
+        if isinstance(custody, Refused):
+            self.tally.gaps += custody.name == "AckGap"
+            self._be_stuck(str(custody))
             return None
         self.stuck = ""
-        self.tally.replays += after < hello.last_spooled
+        self.tally.replays += custody.sent < hello.last_spooled
         self._tell_waiting()
-        return Custody(after, told.credit, self._before, clock.monotonic_ms())
+        return custody
 
     def take_ack(self, sequence: int) -> None:
         """The node has everything up to here; what was waited for is told, and failures are forgotten."""
@@ -145,7 +147,7 @@ class Delivery:
         if isinstance(stored, Refused):
             raise TurnedAway(stored)
         self.tally.acks += 1
-        self._gaps, self.stuck, self._told = 0, "", ""
+        self._noes, self.stuck, self._told = 0, "", ""
         self._backoff.reset()
         self._tell_waiting()
 
@@ -194,7 +196,7 @@ class _Sending:
                 await self._news()
 
     async def _news(self) -> None:
-        """Until something more is spooled (SP-005). Whoever waits is in a hurry: the writer does not wait for company."""
+        """Until something more is spooled (SP-005); since somebody waits, the writer does not wait for company."""
         try:
             await self._delivery.spool.writer.spooled.arrival(self._custody.sent + 1)
         except Unavailable:  # nothing more will come, who emitted it is told; but acks do

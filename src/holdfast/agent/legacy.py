@@ -59,10 +59,9 @@ class LegacyTalk:
         if (ack.channel_id, ack.playout_session_id) != self._whose:
             raise Broken(f"an ack for {ack.channel_id[:60]!r}, {ack.playout_session_id[:60]!r} on this stream")
         if ack.error:
-            name, is_named, says = ack.error.partition(": ")
-            is_ours = bool(is_named) and name.isalpha()
-            no = Refused("EVD-002", says if is_ours else ack.error[:500], "", name if is_ours else "ReceiverError")
-            raise TurnedAway(no)
+            name = ack.error.partition(":")[0]  # a node of ours says its refusal's name first
+            is_name = name.isalpha() and name.isascii() and name[0].isupper()
+            raise TurnedAway(Refused("EVD-002", ack.error[:500], "", name if is_name else "ReceiverError"))
         return Mark(ack.acked_sequence, WINDOW_BYTES)
 
     def end(self) -> None:

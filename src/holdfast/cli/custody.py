@@ -24,6 +24,8 @@ def custody(found: dict[str, Any]) -> list[HandOff]:
     hands = [HandOff(job["enqueue_ms"], f"{job['caller']} → queue", receipt, "JOB-006")]
     for lease in found["attempts"]:
         hands += _attempt(lease)
+    for replica in found.get("replicas", ()):
+        hands += _replica(replica)
     hands += _end(job, result)
     return hands
 
@@ -40,6 +42,18 @@ def _attempt(lease: dict[str, Any]) -> Iterator[HandOff]:
         yield HandOff(
             lease["ended_ms"], f"provider {who} → queue", f"lease {lease['status']}: {lease['reason']}", "RTY-001"
         )
+
+
+def _replica(replica: dict[str, Any]) -> Iterator[HandOff]:
+    """LEA-009: the last hand each of them was in; `job show` of a replica tells all."""
+    if replica["provider_id"] is None:
+        return
+    who, at = f"provider {replica['provider_id'][:12]}…", f"replica {replica['index']}"
+    if replica["digest"] is None:
+        yield HandOff(None, f"queue → {who}", f"{at}, {replica['state']} {replica['reason']}".rstrip(), "LEA-009")
+        return
+    paid = f", {replica['charged']} paid" if replica["charged"] is not None else ""
+    yield HandOff(None, f"{who} → node", f"{at}: digest {replica['digest'][:16]}…{paid}", "LEA-009")
 
 
 def _end(job: dict[str, Any], result: dict[str, Any] | None) -> Iterator[HandOff]:

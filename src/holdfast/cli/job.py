@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import sys
 from pathlib import Path
@@ -40,6 +41,9 @@ def enqueue(
     ] = None,
     units: Annotated[int | None, typer.Option(min=1, help="Units of work. [default: 1]")] = None,
     ttl: Annotated[str | None, typer.Option(help="How long it may take: 90m, 12h. [default: its kind's]")] = None,
+    quorum: Annotated[
+        str | None, typer.Option(metavar="N/M", help="So many of so many providers must come to the same: 2/3.")
+    ] = None,
     idempotency_key: Annotated[
         str | None, typer.Option(help="Your name for this request: asked again, it gives the first receipt.")
     ] = None,
@@ -55,7 +59,11 @@ def enqueue(
     A job on the node of this folder needs --caller; over HTTP it is the account of the key.
     """
     payload = given(_payload(kind, model, prompt, file))
-    more = {"units": units, "ttl_ms": None if ttl is None else milliseconds("--ttl", ttl)}
+    more = {
+        "units": units,
+        "ttl_ms": None if ttl is None else milliseconds("--ttl", ttl),
+        "quorum": given(_quorum(quorum)),
+    }
     payload |= {name: value for name, value in more.items() if value is not None}
     drawn = secrets.randbits(63) if nonce is None else nonce  # said by us, so that asking again is the same request
     asked = {"payload": payload, "max_fee": max_fee, "nonce": drawn, "idempotency_key": idempotency_key}
@@ -106,6 +114,7 @@ def list_(
     status: Annotated[JobState | None, typer.Option(help="Only those that are there.")] = None,
     kind: Annotated[Kind | None, typer.Option(help="Only of this kind.")] = None,
     from_height: Annotated[int | None, typer.Option(min=0, help="Admitted in this block or later.")] = None,
+    replicas: Annotated[bool, typer.Option("--replicas", help="Also the replicas of jobs that have some.")] = False,
     limit: Annotated[int, typer.Option(help="How many.")] = 100,
     cursor: Annotated[int, typer.Option(min=0, help="Go on after this one.")] = 0,
     data: Data = None,
@@ -115,7 +124,7 @@ def list_(
     as_json: Json = False,
 ) -> None:
     """Jobs in the order of their admission."""
-    asked = {"caller": caller, "status": status, "kind": kind, "from_height": from_height}
+    asked = {"caller": caller, "status": status, "kind": kind, "from_height": from_height, "include_replicas": replicas}
     found = ask(Place(data, url, token_file, ca), "cap.listJobs", **asked, limit=limit, cursor=cursor)
     if as_json:
         print_json(found)
@@ -164,6 +173,16 @@ def _payload(kind: Kind, model: str | None, prompt: str | None, file: Path | Non
     return {"kind": kind.value, "spec": {"model": model, "prompt": prompt}}
 
 
+def _quorum(told: str | None) -> dict[str, int] | Refused | None:
+    """LEA-009: two numbers; what they may be, the node says."""
+    if told is None:
+        return None
+    found = re.fullmatch(r"(\d{1,4})/(\d{1,4})", told)
+    if found is None:
+        return _bad(f"--quorum: {told!r:.40} is not N/M", "2/3: two of three providers must come to the same")
+    return {"n": int(found[1]), "m": int(found[2])}
+
+
 def _from_file(file: Path) -> dict[str, Any] | Refused:
     try:
         raw = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
@@ -198,9 +217,20 @@ def _print_job(found: dict[str, Any]) -> None:
             "payload": msgspec.json.encode(found["payload"]).decode(),
         }
     )
+    if job["parent"]:
+        print_record({"replica_of": job["parent"]})
+    if found["replicas"]:
+        _print_replicas(job, found["replicas"])
     print("chain of custody:")
     for each in custody(found):
         print(f"  {when(each.at_ms):<21} {each.what:<46} {each.proof:<52} {each.rule}")
+
+
+def _print_replicas(job: dict[str, Any], replicas: list[dict[str, Any]]) -> None:
+    print(f"replicas, of which {job['quorum_n']} of {job['quorum_m']} must agree:")
+    heads = ("INDEX", "STATE", "PROVIDER", "DIGEST", "PAID", "TASK ID")
+    names = ("index", "state", "provider_id", "digest", "charged", "task_id")
+    print_table(heads, [tuple(each[name] for name in names) for each in replicas])
 
 
 async def _events_of(node: Asked, job: dict[str, Any]) -> list[Any]:

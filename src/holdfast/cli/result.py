@@ -11,10 +11,14 @@ import typer
 from holdfast.cli import verb
 from holdfast.cli.asking import Asked, Ca, Data, Json, Place, TokenFile, Url, ask, run
 from holdfast.cli.columns import print_json, print_record, print_table, when
+from holdfast.cli.sampling import sampled
+from holdfast.cli.sampling import told as told_of
 from holdfast.cli.speak import told
 from holdfast.client import NodeUnreachable
 from holdfast.core.refusal import Corrupt
 from holdfast.core.result import result_digest
+from holdfast.engine.headerfiles import keys_of
+from holdfast.engine.headers import Untrue, hex_bytes
 
 app = verb(no_args_is_help=True, help="What came out of a job, and a proof of it.")
 Id = Annotated[str, typer.Argument(metavar="TASK_ID", help="The job's id, as its receipt says.")]
@@ -118,6 +122,34 @@ def da_proof(
     """
     place = Place(data, url, token_file, ca)
     print_json(ask(place, "da.proveShares", task_id=task_id, start=share, count=count))
+
+
+@app.command()
+def sample(
+    task_id: Id,
+    samples: Annotated[int, typer.Option(min=1, max=1_000, help="How many shares to ask for.")] = 20,
+    seed: Annotated[str | None, typer.Option(help="Draws them, in hex; at random if not given.")] = None,
+    key: Annotated[list[str] | None, typer.Option(help="Only this proposer may have signed, in hex.")] = None,
+    data: Data = None,
+    url: Url = None,
+    token_file: TokenFile = None,
+    ca: Ca = None,
+    as_json: Json = False,
+) -> None:
+    """Whether a large result is available: shares drawn at random, each checked against the block that resolved it.
+
+    Exit code 0: all of them came and are right. 1: not so, with the shares that are not.
+    """
+    with told():
+        keys, drawing = keys_of(key or []), hex_bytes(seed, "--seed") if seed is not None else None
+    try:
+        found = run(Place(data, url, token_file, ca), lambda node: sampled(node, task_id, samples, drawing, keys))
+    except Untrue as fault:
+        print(f"false: {fault}", file=sys.stderr)
+        raise typer.Exit(1) from None
+    print_json(found) if as_json else print_record(told_of(found))
+    if not found.is_good:
+        raise typer.Exit(1)
 
 
 @app.command()

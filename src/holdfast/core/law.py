@@ -16,6 +16,7 @@ from holdfast.core.chain import acts as chain
 from holdfast.core.chain import apply as link
 from holdfast.core.chain import decide as may_link
 from holdfast.core.chain.blocks import TxKind
+from holdfast.core.counting import COUNTED
 from holdfast.core.escrow import acts as money
 from holdfast.core.escrow import apply as move
 from holdfast.core.escrow import decide as may
@@ -29,13 +30,14 @@ from holdfast.core.match import decide as match
 from holdfast.core.match import fairness
 from holdfast.core.proof import acts as proof
 from holdfast.core.proof import decide as may_prove
+from holdfast.core.proof import votes
 from holdfast.core.provider import acts as provider
 from holdfast.core.provider import apply as enlist
 from holdfast.core.provider import decide as may_enlist
 from holdfast.core.provider import moves
 from holdfast.core.queue import acts as queue
 from holdfast.core.queue import apply as line
-from holdfast.core.queue import bury, pauses, requeue
+from holdfast.core.queue import bury, pauses, replicas, requeue
 from holdfast.core.queue import decide as may_queue
 from holdfast.core.refusal import Corrupt, Refused
 from holdfast.core.result import acts as use
@@ -67,6 +69,7 @@ Command = (
     | adopt.AdoptPolicy
     | chain.Seal
     | chain.RollBack
+    | chain.Release
     | provider.Register
     | provider.Stake
     | provider.Beat
@@ -120,6 +123,7 @@ _DECIDE: Final[dict[type, Callable[[State, Any, int], Decided | Refused]]] = {
     adopt.AdoptPolicy: adopt.adopt,
     chain.Seal: may_link.seal,
     chain.RollBack: may_use.roll_back,
+    chain.Release: may_link.release,
     provider.Register: may_enlist.register,
     provider.Stake: may_enlist.stake,
     provider.Beat: may_enlist.beat,
@@ -173,6 +177,11 @@ def _finalized(state: State, event: money.Finalized) -> None:
     link.apply_finalized(state, event)
 
 
+def _released(state: State, event: chain.Released) -> None:
+    result.let_some_go(state, event)
+    link.apply_released(state, event)
+
+
 def _accepted(state: State, event: proof.ProofAccepted) -> None:
     result.apply_accepted(state, event)
     let_go.note_accepted(state, event.digest)
@@ -202,6 +211,8 @@ _APPLY: Final[dict[type[Event], Callable[[State, Any], None]]] = {
     money.Charged: move.apply_charged,
     money.Refunded: move.apply_refunded,
     money.Finalized: _finalized,
+    chain.BlocksFinal: link.apply_blocks_final,
+    chain.Released: _released,
     money.Undone: move.apply_undone,
     key.KeyMade: key.apply_made,
     key.KeyRotated: key.apply_rotated,
@@ -209,6 +220,8 @@ _APPLY: Final[dict[type[Event], Callable[[State, Any], None]]] = {
     queue.JobAdmitted: line.apply_admitted,
     queue.JobCancelled: line.apply_cancelled,
     queue.FeeRaised: line.apply_fee_raised,
+    replicas.ReplicaAdmitted: replicas.apply_replica_admitted,
+    replicas.ReplicaEnded: replicas.apply_replica_ended,
     requeue.JobRequeued: requeue.apply_requeued,
     bury.JobsBuried: bury.apply_buried,
     pauses.KindPaused: pauses.apply_paused,
@@ -239,6 +252,7 @@ _APPLY: Final[dict[type[Event], Callable[[State, Any], None]]] = {
     lease.JobExpired: lend.apply_expired,
     lease.JobFailed: lend.apply_failed,
     proof.ProofAccepted: _accepted,
+    votes.VoteCast: votes.apply_vote,
     proof.CompletionIgnored: result.apply_ignored,
     proof.ProofRefused: result.apply_refused,
     use.ResultConsumed: may_use.apply_consumed,
@@ -313,6 +327,8 @@ def claim_key(state: State, command: Command) -> bytes | None:
 def apply(state: State, event: Event) -> None:
     """Give the event the next number and let it take effect: the only way state changes (ENG-001)."""
     state.last_event = EventNo(state.last_event + 1)
+    if (count := COUNTED.get(type(event))) is not None:
+        count(state, event)
     _APPLY[type(event)](state, event)
     if (found := TRANSACTIONS.get(type(event))) is not None:
         kind, subject, about = found

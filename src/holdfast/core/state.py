@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.core.adopt import adopted_policy
 from holdfast.core.canon import H
-from holdfast.core.chain.blocks import Block, Chain, begun
+from holdfast.core.chain.blocks import Block, Chain, Tx, begun
 from holdfast.core.claim import Claims
 from holdfast.core.escrow.books import Account, Hold, Ledger
 from holdfast.core.event import OwnershipTaken, Tip
@@ -18,6 +18,7 @@ from holdfast.core.evidence import letters as letters_of
 from holdfast.core.evidence import marks as marks_of
 from holdfast.core.evidence.letters import DeadLetter
 from holdfast.core.evidence.marks import Begun, Evidence, Mark
+from holdfast.core.job.quorum import Quorum
 from holdfast.core.job.record import FailedJob, Job, Spec
 from holdfast.core.key import Key
 from holdfast.core.lease.record import Lease, Leases, collected
@@ -35,6 +36,7 @@ from holdfast.core.refusal import Corrupt
 from holdfast.core.result.record import Consumption, Leaf, Result
 from holdfast.core.retention.books import Progress, Tombstone
 from holdfast.core.retention.books import Recent as Newest
+from holdfast.core.tally import Tally
 from holdfast.core.touch import Touched
 from holdfast.core.values import AccountId, ChainId, Digest, EventNo, Height, HoldId, KeyId, LeaseId, ProviderId, TaskId
 
@@ -78,6 +80,7 @@ class Part(msgspec.Struct, frozen=True):
 
 PARTS: Final[tuple[Part, ...]] = (
     Part("consumptions", dict[TaskId, Consumption]),
+    Part("settling", dict[Height, list[Tx]]),
     Part("quotas", dict[ProviderId, Quota]),
     Part("denials", dict[bytes, int]),
     Part("paused", dict[str, Paused]),
@@ -93,6 +96,7 @@ PARTS: Final[tuple[Part, ...]] = (
     Part("kept_warm", dict[EventNo, str]),
     Part("leaving", dict[EventNo, EventNo]),
     Part("condemned", dict[Digest, EventNo]),
+    Part("quorums", dict[TaskId, Quorum]),
 )
 
 
@@ -120,6 +124,8 @@ class State(msgspec.Struct):
     """Those that a reorg could still unlink."""
     counts: dict[tuple[str, str], int] = {}
     """What happened to results, by kind, since this state began to be folded: no part of the digest."""
+    settling: dict[Height, list[Tx]] = {}
+    """Transactions of final blocks that memory has not let go of yet."""
     consumptions: dict[TaskId, Consumption] = {}
     """Those that a reorg could still take back."""
     passes: dict[str, Progress] = {}
@@ -149,6 +155,8 @@ class State(msgspec.Struct):
     """Kinds that are given to nobody."""
     requeued: dict[TaskId, list[EventNo]] = {}
     """When jobs were put back whose earlier refunds a reorg could still move (RTY-001)."""
+    quorums: dict[TaskId, Quorum] = {}
+    """How far jobs with replicas have come, while they live or their money can still move (LEA-009)."""
     adopted: dict[int, bytes] = {}
     """The policy that the journal says counts, packed, under 0; empty where it says nothing (PRI-003)."""
     listings: dict[str, str] = {}
@@ -163,6 +171,8 @@ class State(msgspec.Struct):
     """Providers that changed since `supply` was last looked at."""
     supply: Supply = msgspec.field(default_factory=Supply)
     """Who could take work: an index, no part of the digest; it fills itself."""
+    tally: Tally = msgspec.field(default_factory=Tally)
+    """What happened in the queue since this process began: counted, no part of the digest (OBS-001)."""
 
     def __post_init__(self) -> None:
         if self.chain is None:

@@ -56,22 +56,22 @@ class Witness:
     def __init__(self) -> None:
         self.tally = Tally()
         self.sizes, self.stored = [0] * (len(SIZES) + 1), 0
-        self._open: dict[int, Open] = {}
-        self._next = 0
+        self._open: dict[tuple[str, str], list[Open]] = {}
 
     @property
     def streams(self) -> int:
-        return len(self._open)
+        return sum(map(len, self._open.values()))
 
     @contextmanager
     def watching(self, channel: str, session: str) -> Iterator[Open]:
-        self._next += 1
-        key, seen = self._next, Open(channel, session)
-        self._open[key] = seen
+        seen, key = Open(channel, session), (channel, session)
+        self._open.setdefault(key, []).append(seen)
         try:
             yield seen
         finally:
-            del self._open[key]
+            left = self._open[key] = [each for each in self._open[key] if each is not seen]
+            if not left:
+                del self._open[key]
 
     def stored_together(self, records: int) -> None:
         self.tally.records += records
@@ -80,10 +80,10 @@ class Witness:
 
     def lags(self) -> list[int]:
         """Of all open streams, the smallest first; one number a channel would be too many to watch."""
-        return sorted(each.lag for each in self._open.values())
+        return sorted(each.lag for session in self._open.values() for each in session)
 
     def of(self, channel: str, session: str) -> list[Open]:
-        return [each for each in self._open.values() if (each.channel, each.session) == (channel, session)]
+        return self._open.get((channel, session), [])
 
     def lag_at(self, percent: int) -> int:
         lags = self.lags()

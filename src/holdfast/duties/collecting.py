@@ -19,7 +19,7 @@ from holdfast.engine.collected import Report
 from holdfast.engine.loop import Engine
 from holdfast.ports import Row
 
-PAGE: Final = 1_000
+PAGE: Final = 500
 """Rows that are looked at in one stretch of the event loop."""
 
 

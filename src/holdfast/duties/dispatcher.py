@@ -69,3 +69,4 @@ class Dispatcher:
         self.guard_uses += last.guard_uses
         self.last_jobs, self.last_ns = last.jobs, last.took
         self.total_ns += last.took
+        self._engine.state.tally.tick(last.jobs, last.guard_uses, last.took)

@@ -6,7 +6,8 @@ from typing import Final, Protocol
 
 import structlog
 
-from holdfast.core.chain.acts import Seal
+from holdfast.core.chain.acts import Release, Seal
+from holdfast.core.chain.decide import is_releasing
 from holdfast.core.refusal import Unavailable
 from holdfast.core.state import State
 from holdfast.engine.loop import Engine
@@ -44,10 +45,12 @@ class Proposer:
                 await self._clock.sleep(RETRY_MS)
 
     async def look(self) -> None:
-        """Seal if it is time."""
+        """Seal if it is time; then let go of what became final, lot by lot (ESC-002)."""
         if self._due_in_ms() <= 0:
             await self._engine.submit(Seal(self._signer.public, self._signer.sign))
             self.sealed += 1
+        while is_releasing(self._engine.state):  # each lot is a command of its own: others get their turn in between
+            await self._engine.submit(Release())
 
     def _due_in_ms(self) -> int:
         engine = self._engine

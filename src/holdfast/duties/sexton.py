@@ -43,7 +43,7 @@ class Sexton:
         listing = await read.page(engine, "job", {}, self._after, policy.collect_jobs_max)
         jobs = [job for job in listing.rows if isinstance(job, Job)]
         old = [job for job in jobs if job.enqueue_ms <= before_ms]
-        graves = [await self._grave(job) for job in old if self._is_over(job, before_ms)]
+        graves = [grave for job in old if self._is_over(job, before_ms) for grave in await self._graves(job)]
         if graves:
             await engine.submit(Bury(graves))
             self.buried += len(graves)
@@ -52,10 +52,16 @@ class Sexton:
         return not is_through
 
     def _is_over(self, job: Job, before_ms: int) -> bool:
-        """Never one that memory has, nor one whose row is about to be another."""
+        """Never one that memory has, nor one whose row is about to be another; a replica goes with its job."""
+        if job.parent:
+            return False
         engine = self._engine
         is_known = job.id in engine.state.queue.jobs or engine.peek(("job", job.event)) is not None
         return job.state not in LIVE and job.ended_ms is not None and job.ended_ms <= before_ms and not is_known
+
+    async def _graves(self, job: Job) -> list[Grave]:
+        """One, and those of its replicas (LEA-009)."""
+        return [await self._grave(each) for each in (job, *await read.replicas(self._engine, job))]
 
     async def _grave(self, job: Job) -> Grave:
         rows, _ = await self._engine.tables.page("lease", {"job_id": job.id}, 0, LEASES_MAX)

@@ -16,6 +16,7 @@ from holdfast.core.event import Tip, tip_of
 from holdfast.core.policy import Policy
 from holdfast.core.refusal import Corrupt, Unavailable
 from holdfast.core.state import State
+from holdfast.core.tally import Tally
 from holdfast.core.values import BatchNo
 from holdfast.engine.history import History
 from holdfast.engine.project import Images, RowKey, take_images
@@ -49,6 +50,7 @@ class Follower:
         await self.history.load()
         self.tail.begin(self.tip)
         await self._read_on()
+        self.state.tally = Tally()
 
     async def run(self) -> None:
         """Follow for ever; a store that cannot be had is asked again, a damaged one ends it."""

@@ -14,6 +14,7 @@ from holdfast.core.chain.blocks import Block
 from holdfast.core.escrow.acts import Reserve, Reserved, hold_key
 from holdfast.core.escrow.books import Account, Hold
 from holdfast.core.event import PAYLOAD_TAG, Event, Tip
+from holdfast.core.job.quorum import replica_ids
 from holdfast.core.job.record import Job, Spec
 from holdfast.core.lease.record import Lease
 from holdfast.core.policy import Policy
@@ -83,6 +84,13 @@ async def job(source: Source, id_: TaskId) -> Job | None:
     """A job as it is now, from memory while it lives or its money can still move, else from the projection."""
     image = await source.ask(lambda state: _copy(state.queue.jobs.get(id_)))
     return image or await _claimed(source, Job, "job", job_key(id_))
+
+
+async def replicas(source: Source, of: Job) -> list[Job]:
+    """Those of a job that has some (LEA-009), by index; they are known by their names as long as it is."""
+    ids = replica_ids(of.id, of.quorum_m) if of.quorum_m else ()
+    found = [await job(source, id_) for id_ in ids]
+    return [each for each in found if each is not None]
 
 
 async def job_of(source: Source, event: EventNo) -> Job | None:
@@ -197,8 +205,9 @@ async def leaves(source: Source, first: int, count: int) -> list[bytes]:
 
 async def spec(source: Source, found: Job) -> bytes:
     """What a job asks for: small payloads have a row, large ones are beside their batch (ENG-007)."""
-    small = await _row(source, Spec, "spec", found.event)
-    raw = small.raw if small is not None else await _attached(source, found.event, found.spec_digest)
+    event = found.parent_event or found.event  # a replica's is its job's (LEA-009)
+    small = await _row(source, Spec, "spec", event)
+    raw = small.raw if small is not None else await _attached(source, event, found.spec_digest)
     if raw is None or H(PAYLOAD_TAG, raw) != found.spec_digest:
         raise Corrupt("ENG-007", f"the payload of job {found.id.hex()} is missing or damaged", _RESTORE)
     return raw

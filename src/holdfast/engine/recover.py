@@ -12,6 +12,7 @@ from holdfast.core.event import Tip
 from holdfast.core.policy import Policy
 from holdfast.core.refusal import Corrupt
 from holdfast.core.state import State
+from holdfast.core.tally import Tally
 from holdfast.engine import snapshot
 from holdfast.engine.history import History
 from holdfast.engine.project import Images, by_table, drop_images, take_images
@@ -52,6 +53,7 @@ async def recover(
     if tip.number > checkpoint.number:
         checkpoint = await _project(tables, state, tip)
     state.claims.is_kept = True
+    state.tally = Tally()  # what was only folded again did not happen now
     history = History(tables)
     await history.load()
     return Recovered(state, tip, checkpoint, Images({}, []), history)

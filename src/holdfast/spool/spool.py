@@ -119,6 +119,11 @@ class Spool:
         hint = "begin a new session; `holdfast spool verify` and `repair` look after this one"
         self._outbox.refuse_from_now_on(Refused("SP-CRASH-002", why, hint, "SessionDamaged"))
 
+    @property
+    def place(self) -> Place:
+        """Whose session it is, and where its files are."""
+        return self._log.place
+
     # -------------------------------------------------------------------------------------------- sending
 
     def emit(self, payload_type: str, payload: object) -> Ticket | Refused:

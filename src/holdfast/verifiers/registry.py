@@ -24,7 +24,7 @@ _log = structlog.get_logger()
 
 
 def methods(verify: Verify, settings: VerifierSettings) -> Mapping[str, Method]:
-    """All methods by name. `quorum` is no verifier of one proof and is decided elsewhere (LEA-009)."""
+    """All methods by name. Each judges one proof by itself; what several providers agree on is no matter of these."""
     found = {
         "attested": attested(verify),
         "traps": traps(verify, settings.traps_right_ppm),

@@ -59,6 +59,11 @@ class Inode:
         self.changes.append(change)
         self.live = change.on(self.live)
 
+    @property
+    def freed(self) -> int:
+        """By so much it was longer when it was durable last."""
+        return max(0, len(self.base) - len(self.live))
+
     def told(self) -> list[tuple[str, int, int]]:
         """What is uncertain about it: with its base and what it shows now, this is all there is to know."""
         return [(change.verb, change.at, int(change.fate)) for change in self.changes]
@@ -120,7 +125,8 @@ class SimulatedDisk:
         self.most_used = sum(len(raw) for _, raw in content or ())
         """The most bytes that the folder ever had."""
         self.failed_bytes = 0
-        """Written or half written by calls that failed: they stay in their file, and are written again to another."""
+        """Written or half written by calls that failed: they stay in their file, and are written again to another; or
+        cut off by calls that failed, or that no sync covers any more: they may come back."""
         self._next = 3
 
     # -------------------------------------------------------------------------------------------- failing
@@ -201,7 +207,7 @@ class SimulatedDisk:
                 inode.change(Change(verb, at, data[: len(data) // 2]))
             elif fault.how == "all":
                 inode.change(Change(verb, at, data))
-            self.failed_bytes += len(data)
+            self.failed_bytes += len(data) + inode.freed
             self._raise(fault)
         self._grow(inode, size)
         inode.change(Change(verb, at, data))
@@ -210,7 +216,7 @@ class SimulatedDisk:
     def sync(self, handle: Handle) -> None:
         inode, fault = self.handles[handle], self._fails("sync")
         if fault is not None:
-            self.failed_bytes += sum(len(one.data) for one in inode.changes if one.fate is Fate.PENDING)
+            self.failed_bytes += sum(len(one.data) for one in inode.changes if one.fate is Fate.PENDING) + inode.freed
             inode.settle(Fate.LOST)
             self._raise(fault)
         inode.settle(Fate.CERTAIN)

@@ -16,7 +16,7 @@ FILTERS: Final = {
     "hold": {"owner", "status", "event"},
     "key": {"role", "account"},
     "block": {"height", "status"},
-    "job": {"caller", "state", "kind", "height>="},
+    "job": {"caller", "state", "kind", "height>=", "parent"},
     "spec": set[str](),
     "provider": {"status"},
     "lease": {"job_id", "provider_id", "status"},
@@ -37,7 +37,8 @@ FIXED: Final = {
     "hold": {"id", "owner", "amount", "memo_size", "memo_digest"},
     "key": {"event", "role", "account", "label", "made_ms"},
     "block": set(Block.__struct_fields__) - {"status"},
-    "job": {"id", "kind", "caller", "tier", "height", "tx_hash", "nonce", "request_hash", "size_bytes", "enqueue_ms"},
+    "job": {"id", "kind", "caller", "tier", "height", "tx_hash", "nonce", "request_hash", "size_bytes", "enqueue_ms"}
+    | {"parent", "parent_event"},
     "provider": {"event", "public", "registered_ms"},
     "lease": {"id", "job_id", "provider_id", "attempt", "t_start_ms", "price", "t_ms"},
     "result": {"task_id", "proof_nullifier", "result_digest", "result_size"},

@@ -142,6 +142,16 @@ SECTIONS: Final = (
     ),
     Section("policy.ttl", ("When a job that nobody finishes ends by itself.",), (Leaf("ai_ms"), Leaf("quantum_ms"))),
     Section(
+        "policy.match",
+        ("Who gets which job.",),
+        (
+            Leaf("order", "shuffle: the first who fits; spread: the emptiest; scored: the highest stake times health"),
+            Leaf("interleave_every", "every so many leases one goes to the oldest job; 0: never"),
+            Leaf("requester_window_ms", "in such a window a requester is given"),
+            Leaf("requester_window_jobs_max", "so many jobs at most; both 0: as many as there are"),
+        ),
+    ),
+    Section(
         "policy.provider",
         ("What providers put at stake, and what they lose.",),
         (
@@ -158,6 +168,18 @@ SECTIONS: Final = (
         "policy.evidence",
         ("What is kept of evidence: retain_days = N lets go of finished sessions after so many days.",),
         (Leaf("retain_days"), Leaf("dead_letters_per_channel_max", "so many may wait for you")),
+    ),
+    Section(
+        "policy.result",
+        ("Where results' bytes rest, and for how long.",),
+        (
+            Leaf("max_inline_bytes", "so many are kept in the store, too; larger ones are pinned"),
+            Leaf("retain_hot_blocks", "in the store"),
+            Leaf("retain_warm_days", "on the disk, at least"),
+            Leaf("retain_cold_days", "the record"),
+            Leaf("may_lose_unarchived", "delete from the disk what no archive has"),
+            Leaf("collect_interval_ms", "how often it is looked at what can go"),
+        ),
     ),
     Section(
         "policy.engine",

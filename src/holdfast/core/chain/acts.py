@@ -33,6 +33,27 @@ class BlockSealed(Event, frozen=True, tag=40):
     signature: bytes
 
 
+class Release(msgspec.Struct, frozen=True, gc=False):
+    """Let go of so many transactions of final blocks, and of the money that waits with them."""
+
+    limit: int = 1_024
+
+
+class BlocksFinal(Event, frozen=True, tag=124):
+    """Blocks up to here are never taken back (CHN-005). So much was in them that it is let go in lots, by `Released`.
+
+    Where little was, `Finalized` says both at once.
+    """
+
+    height: Height
+
+
+class Released(Event, frozen=True, tag=125):
+    """So many settlements of final blocks are available now, and so many of their transactions are history."""
+
+    count: int
+
+
 class BlockUndone(Event, frozen=True, tag=41):
     """The topmost block was taken back; its transactions wait for the next one (CHN-003, CHN-004).
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from holdfast.core.canon import canonical
-from holdfast.core.chain.acts import BlockSealed, BlockUndone, Reincluded
+from holdfast.core.chain.acts import BlockSealed, BlocksFinal, BlockUndone, Reincluded, Released
 from holdfast.core.chain.blocks import (
     BlockStatus,
     Linked,
@@ -17,6 +17,7 @@ from holdfast.core.chain.blocks import (
     begun,
     block_of,
     copy_of,
+    finalized,
     next_header,
 )
 from holdfast.core.chain.header import Signed, header_hash
@@ -25,7 +26,7 @@ from holdfast.core.escrow.acts import Finalized
 from holdfast.core.merkle import Frontier, leaf_hash
 from holdfast.core.queue import apply as queue
 from holdfast.core.refusal import Corrupt
-from holdfast.core.values import ChainId, EventNo, TaskId
+from holdfast.core.values import ChainId, EventNo, Height, TaskId
 
 
 def tx_leaf(kind: TxKind, number: EventNo, subject: bytes, about: bytes) -> bytes:
@@ -67,6 +68,38 @@ def apply_finalized(state: Linked, event: Finalized) -> None:
     for final in [each for each in chain.recent if each <= event.height]:
         chain.base = chain.recent.pop(final)
         chain.base.txs = []
+
+
+def apply_blocks_final(state: Linked, event: BlocksFinal) -> None:
+    """CHN-005: from now on they stay; what they made ready for a reorg is let go by and by."""
+    chain, state.ledger.finalized = state.chain, event.height
+    for final in [each for each in chain.recent if each <= event.height]:
+        chain.base = chain.recent.pop(final)
+        state.settling[final] = chain.base.txs
+        chain.base.txs = []
+        if not state.settling[final]:
+            del state.settling[final]
+
+
+def apply_released(state: Linked, event: Released) -> None:
+    """ESC-002: the oldest first."""
+    for id_ in money.release(state, event.count, finalized(state)):
+        queue.forget(state, id_)
+
+
+def leave(state: Linked, count: int) -> list[tuple[Height, Tx]]:
+    """The next transactions of final blocks that memory lets go of."""
+    found: list[tuple[Height, Tx]] = []
+    for height in list(state.settling):
+        txs, room = state.settling[height], count - len(found)
+        found += [(height, tx) for tx in txs[:room]]
+        if len(txs) <= room:
+            del state.settling[height]
+        else:
+            state.settling[height] = txs[room:]
+        if len(found) >= count:
+            break
+    return found
 
 
 def apply_undone(state: Linked, event: BlockUndone) -> None:

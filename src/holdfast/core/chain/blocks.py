@@ -104,6 +104,8 @@ class Linked(Admitting, Protocol):
     """What this station needs of the state."""
 
     chain: Chain
+    settling: dict[Height, list[Tx]]
+    """Transactions of final blocks that memory has not let go of yet."""
 
 
 def begun(chain_id: ChainId) -> Chain:

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from holdfast.core.chain.acts import BlockSealed, BlockUndone, Reincluded, RollBack, Seal
+from typing import Final
+
+from holdfast.core.chain.acts import (
+    BlockSealed,
+    BlocksFinal,
+    BlockUndone,
+    Reincluded,
+    Release,
+    Released,
+    RollBack,
+    Seal,
+)
 from holdfast.core.chain.blocks import Linked, finalized, next_header
 from holdfast.core.chain.header import header_hash
 from holdfast.core.escrow.acts import Finalized
 from holdfast.core.event import Decided, Event
 from holdfast.core.refusal import Refused
 from holdfast.core.values import Height, Network
+
+AT_ONCE_MAX: Final = 1_024
+"""So many settlements become final in one step; more of them in lots."""
 
 
 def seal(state: Linked, command: Seal, now_ms: int) -> Decided | Refused:
@@ -17,7 +31,22 @@ def seal(state: Linked, command: Seal, now_ms: int) -> Decided | Refused:
     name = header_hash(header)
     sealed = BlockSealed(header.height, name, now_ms, command.proposer, command.sign(name))
     final = Height(header.height - state.policy.chain.finality_depth)
-    return Decided((sealed, Finalized(final)) if final > finalized(state) else (sealed,))
+    if final <= finalized(state):
+        return Decided((sealed,))
+    waiting = sum(len(ids) for height, ids in state.ledger.settled.items() if height <= final)
+    return Decided((sealed, Finalized(final) if waiting <= AT_ONCE_MAX else BlocksFinal(final)))
+
+
+def release(state: Linked, command: Release, _now_ms: int) -> Decided | Refused:
+    """CHN-005, ESC-002: the next lot of what is final; a full block is let go without holding anybody up."""
+    if not is_releasing(state):
+        return Decided((), since=state.last_event)
+    return Decided((Released(max(1, command.limit)),))
+
+
+def is_releasing(state: Linked) -> bool:
+    """Whether something of final blocks waits to be let go."""
+    return bool(state.settling) or any(height <= finalized(state) for height in state.ledger.settled)
 
 
 def roll_back(state: Linked, command: RollBack, _now_ms: int) -> Decided | Refused:

@@ -173,7 +173,30 @@ def apply_refunded(state: Books, event: Refunded) -> None:
 
 def apply_finalized(state: Books, event: Finalized) -> None:
     ledger = state.ledger
-    settled = _settled_until(ledger, event.height)
+    _make_final(state, _settled_until(ledger, event.height))
+    for height in [h for h in ledger.settled if h <= event.height]:
+        del ledger.settled[height]
+    ledger.finalized = event.height
+
+
+def release(state: Books, count: int, final: Height) -> list[HoldId]:
+    """ESC-002: so many settlements of final blocks become available, the oldest first."""
+    ledger, taken = state.ledger, list[HoldId]()
+    for height in [h for h in ledger.settled if h <= final]:
+        ids, room = ledger.settled[height], count - len(taken)
+        taken += ids[:room]
+        if len(ids) <= room:
+            del ledger.settled[height]
+        else:
+            ledger.settled[height] = ids[room:]
+        if len(taken) >= count:
+            break
+    _make_final(state, [ledger.holds[id_] for id_ in taken])
+    return taken
+
+
+def _make_final(state: Books, settled: list[Hold]) -> None:
+    ledger = state.ledger
     _post(state, (posting for hold in settled for posting in _release(hold)))
     for hold in settled:
         _move(hold, HoldAct.FINALIZE)
@@ -181,9 +204,6 @@ def apply_finalized(state: Books, event: Finalized) -> None:
             _claim_settlement(state, hold)
         _touch(state, hold)
         del ledger.holds[hold.id]
-    for height in [h for h in ledger.settled if h <= event.height]:
-        del ledger.settled[height]
-    ledger.finalized = event.height
 
 
 def _claim_settlement(state: Books, hold: Hold) -> None:

@@ -30,6 +30,8 @@ class JobAct(StrEnum):
     ASSIGN = "assign"
     RETURN = "return"
     ACCEPT = "accept"
+    AGREE = "agree"
+    """Enough of its replicas said the same (LEA-009)."""
     EXPIRE = "expire"
     EXHAUST = "exhaust"
     CANCEL = "cancel"
@@ -39,7 +41,12 @@ class JobAct(StrEnum):
 _ENDS: Final = {JobAct.EXPIRE: JobState.EXPIRED, JobAct.CANCEL: JobState.CANCELLED}
 
 JOB_LIFE: Final[Life[JobState, JobAct]] = {
-    JobState.QUEUED: {JobAct.ASSIGN: JobState.ASSIGNED, JobAct.EXHAUST: JobState.FAILED, **_ENDS},
+    JobState.QUEUED: {
+        JobAct.ASSIGN: JobState.ASSIGNED,
+        JobAct.AGREE: JobState.COMPLETED,
+        JobAct.EXHAUST: JobState.FAILED,
+        **_ENDS,
+    },
     JobState.ASSIGNED: {JobAct.RETURN: JobState.QUEUED, JobAct.ACCEPT: JobState.COMPLETED},
     JobState.COMPLETED: {},
     JobState.EXPIRED: {},
@@ -91,6 +98,14 @@ class Job(msgspec.Struct, array_like=True, gc=False):
     """How often an operator put it back after it had failed (RTY-001)."""
     requeued_ms: int = 0
     """When that was last; its time to live counts from then."""
+    parent: TaskId = TaskId(b"")
+    """Of a replica: the job that it is one of (LEA-009)."""
+    parent_event: EventNo = EventNo(0)
+    """And the key of that one's row, where the payload is."""
+    quorum_n: int = 0
+    """Of a job that has replicas: so many must agree"""
+    quorum_m: int = 0
+    """of so many. It waits for them, and is given to nobody itself."""
 
 
 class FailedJob(msgspec.Struct, frozen=True, array_like=True, gc=False):

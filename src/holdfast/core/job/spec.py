@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from holdfast.core.canon import NotCanonical, canonical
+from holdfast.core.job.quorum import QUORUM, REPLICAS_MAX
 from holdfast.core.refusal import Refused
 from holdfast.core.values import U64_MAX, Kind
 
@@ -18,6 +19,7 @@ Count = Annotated[int, msgspec.Meta(ge=1, le=2**62)]
 Millis = Annotated[int, msgspec.Meta(ge=1, le=365 * 24 * 3_600_000)]
 Ppm = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 SCALARS: Final = (bool, int, str)
+ATTESTED: Final = "attested"
 GATES_MAX: Final = 64
 """They are in memory while the job lives (ENG-007), so there cannot be any number of them."""
 
@@ -49,6 +51,13 @@ class QuantumSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     precision: Name | None = None
 
 
+class Agreement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """LEA-009: how many providers do the work, and how many of them must come to the same."""
+
+    n: Annotated[int, msgspec.Meta(ge=1, le=REPLICAS_MAX)]
+    m: Annotated[int, msgspec.Meta(ge=1, le=REPLICAS_MAX)]
+
+
 class Payload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a requester hands in; `spec` is its kind's."""
 
@@ -62,8 +71,10 @@ class Payload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Only these may run it; None: whoever fits (MAT-002)."""
     deny: Providers = []
     """These may not."""
-    proof: Name = "attested"
-    """The method by which the result is to be proved."""
+    proof: Name = ATTESTED
+    """The method by which the result is to be proved; with a quorum, that of each replica."""
+    quorum: Agreement | None = None
+    """n of m providers must come to the same (LEA-009)."""
 
 
 class Asked(msgspec.Struct, frozen=True, gc=False):
@@ -76,6 +87,10 @@ class Asked(msgspec.Struct, frozen=True, gc=False):
     requirements: bytes
     """Canonical map of what a provider must have; the matcher reads it."""
     proof: str
+    quorum_n: int = 0
+    quorum_m: int = 0
+    replica_proof: str = ""
+    """How each replica is proved, where there are some."""
 
 
 def read_payload(value: object) -> Asked | Refused:
@@ -84,6 +99,7 @@ def read_payload(value: object) -> Asked | Refused:
         raw = canonical(value)  # first: what is not text or not a number in our sense, no reader of types understands
         payload = msgspec.convert(value, Payload)
         needs = KINDS[payload.kind](payload)
+        quorum = _quorum(payload)
     except msgspec.ValidationError as fault:
         return _bad(*_path_of(str(fault)))
     except NotCanonical as fault:
@@ -93,7 +109,26 @@ def read_payload(value: object) -> Asked | Refused:
     lists = {"allow": payload.allow, "deny": payload.deny or None}
     needs |= {"region": payload.region} | {name: sorted(set(some)) for name, some in lists.items() if some is not None}
     requirements = canonical({name: value for name, value in needs.items() if value is not None})
-    return Asked(payload.kind, raw, payload.units, payload.ttl_ms, requirements, payload.proof)
+    proved = (payload.proof,) if quorum is None else (QUORUM, quorum.n, quorum.m, _replica_proof(payload))
+    return Asked(payload.kind, raw, payload.units, payload.ttl_ms, requirements, *proved)
+
+
+def _quorum(payload: Payload) -> Agreement | None:
+    """LEA-009: more than half must agree, so that two answers never win both."""
+    asked = payload.quorum
+    if asked is None:
+        if payload.proof == QUORUM:
+            raise _Malformed("quorum", "missing: how many of how many must agree")
+        return None
+    if asked.n > asked.m:
+        raise _Malformed("quorum.n", f"{asked.n} of {asked.m} can never agree")
+    if 2 * asked.n <= asked.m:
+        raise _Malformed("quorum.n", f"{asked.n} of {asked.m} is not more than half: two answers could win")
+    return asked
+
+
+def _replica_proof(payload: Payload) -> str:
+    return ATTESTED if payload.proof == QUORUM else payload.proof
 
 
 def _ai(payload: Payload) -> dict[str, object]:

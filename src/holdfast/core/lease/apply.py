@@ -50,13 +50,24 @@ def apply_assigned(state: Leasing, event: JobAssigned) -> None:
     queue.move(state, job, JobAct.ASSIGN)
     job.attempts = event.attempt + 1
     if job.relative_expires_ms is None:
-        before_ms, job.relative_expires_ms = ends_ms(job), event.relative_expires_ms
-        state.queue.agenda.move(job.id, before_ms, ends_ms(job))
+        _begin_relative(state, job, event.relative_expires_ms)
     state.leases.add(lease)
     state.assignments += 1
     provider.leases += 1
     touch(state, provider)
     _touch(state, lease)
+
+
+def _begin_relative(state: Leasing, job: Job, expires_ms: int) -> None:
+    """TTL-001: from the first lease on; of replicas, from the first of all of them on (LEA-009)."""
+    if job.parent:
+        job.relative_expires_ms = expires_ms
+        job = state.queue.jobs[job.parent]
+        if job.relative_expires_ms is not None:
+            return
+        state.touched["job"][job.event] = job
+    before_ms, job.relative_expires_ms = ends_ms(job), expires_ms
+    state.queue.agenda.move(job.id, before_ms, ends_ms(job))
 
 
 def apply_acked(state: Leasing, event: LeaseAcked) -> None:
@@ -113,7 +124,7 @@ def apply_failed(state: Leasing, event: JobFailed) -> None:
     last = state.queue.jobs[event.id].reason
     job = queue.end(state, event.id, JobAct.EXHAUST, event.reason, event.ended_ms)
     queue.settle(state, job, None, 0)
-    told = (job.max_fee, job.attempts, job.requeues, last, event.ended_ms)
+    told = (job.max_fee, job.attempts, job.requeues, last or (event.reason if job.quorum_m else ""), event.ended_ms)
     state.touched["failed_job"][job.event] = FailedJob(job.event, job.id, job.kind, job.caller, *told)
 
 

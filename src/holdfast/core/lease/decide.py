@@ -8,6 +8,7 @@ from typing import Final
 from holdfast.core import retry
 from holdfast.core.event import Decided, Event
 from holdfast.core.job.record import LIVE, Job
+from holdfast.core.lease import quorum
 from holdfast.core.lease.acts import (
     AckLease,
     DeclineLease,
@@ -81,13 +82,13 @@ def fail(state: Leasing, command: FailLease, now_ms: int) -> Decided | Refused:
 def cancel(state: Leasing, command: Cancel, now_ms: int) -> Decided | Refused:
     """JOB-008: a job that somebody works on is taken from them first, without blame."""
     job = job_of(state, command.id, command.by)
-    lease = None if isinstance(job, Refused) else state.leases.by_job.get(job.id)
-    if isinstance(job, Refused) or lease is None:
+    leases = [] if isinstance(job, Refused) else quorum.live_leases(state, job)
+    if isinstance(job, Refused) or not leases:
         return may_queue.cancel(state, command, now_ms)
-    if lease.submitted is not None:
+    if any(lease.submitted is not None for lease in leases):
         return Refused("RCV-001", f"job {job.id.hex()} waits for the verdict on its result", "ask again in a moment")
-    closed = LeaseClosed(lease.id, LeaseStatus.CANCELLED, "JOB_CANCELLED", now_ms, False, now_ms)
-    return Decided((closed, JobCancelled(job.id, command.reason, now_ms)), preface=1)
+    closed = quorum.closed(state, job, "JOB_CANCELLED", now_ms)
+    return Decided((*closed, JobCancelled(job.id, command.reason, now_ms)), preface=len(closed))
 
 
 def held_by(state: Leasing, id_: LeaseId, provider_id: ProviderId, now_ms: int) -> Lease | Refused:
@@ -128,9 +129,10 @@ def reap(state: Leasing, command: Reap, now_ms: int) -> Decided | Refused:
         if len(ended) == command.limit:
             break
         lease = leases.by_id[LeaseId(lease_id)]
-        if lease.job_id not in ended and (cause := _why_lease_over(lease, now_ms)):
+        job_id = queue.jobs[lease.job_id].parent or lease.job_id  # what one replica does can end them all
+        if job_id not in ended and (cause := _why_lease_over(lease, now_ms)):
             events += failed(state, lease, *cause, now_ms)
-            ended.add(lease.job_id)
+            ended.add(job_id)
     return Decided(tuple(events), since=None if events else state.last_event)
 
 
@@ -154,9 +156,10 @@ def failed(state: Leasing, lease: Lease, status: LeaseStatus, reason: str, now_m
     closed = LeaseClosed(lease.id, status, reason, now_ms, True, now_ms + wait_ms, _until(now_ms, deny_ms))
     blame = health.blamed(state, state.providers[lease.provider_id], reason, now_ms)
     if job.failures + 1 >= policy.retry.failures_max:
-        return closed, *blame, JobFailed(job.id, ATTEMPTS_EXHAUSTED, now_ms)
-    if why := _why_ended(state, job, now_ms + wait_ms):
-        return closed, *blame, JobExpired(job.id, why, now_ms)
+        over = JobFailed(job.id, ATTEMPTS_EXHAUSTED, now_ms)
+        return closed, *blame, *quorum.given_up(state, lease, job, over, now_ms)
+    if why := _why_ended(state, quorum.whole(state, job), now_ms + wait_ms):
+        return closed, *blame, *quorum.given_up(state, lease, job, JobExpired(job.id, why, now_ms), now_ms)
     return closed, *blame
 
 
@@ -166,19 +169,25 @@ def _until(now_ms: int, lasts_ms: int) -> int:
 
 def expired(state: Leasing, job: Job, why: str, now_ms: int) -> tuple[Event, ...]:
     """TTL-001: whatever runs is cancelled without blame."""
-    lease = state.leases.by_job.get(job.id)
-    over = JobExpired(job.id, why, now_ms)
-    if lease is None:
-        return (over,)
-    return LeaseClosed(lease.id, LeaseStatus.CANCELLED, "JOB_EXPIRED", now_ms, False, now_ms), over
+    return *quorum.closed(state, job, "JOB_EXPIRED", now_ms), JobExpired(job.id, why, now_ms)
 
 
 def why_over(state: Leasing, job: Job, now_ms: int) -> str | None:
-    """TTL-001: which of a live job's times has ended; what was handed in freezes them all until the verdict."""
-    lease = state.leases.by_job.get(job.id)
-    if job.state not in LIVE or (lease is not None and lease.submitted is not None):
+    """TTL-001: which of a live job's times has ended; what was handed in freezes them all until the verdict.
+
+    Replicas have the times of their job (LEA-009).
+    """
+    job = quorum.whole(state, job)
+    if job.state not in LIVE or _is_handed_in(state, job):
         return None
     return _why_ended(state, job, now_ms)
+
+
+def _is_handed_in(state: Leasing, job: Job) -> bool:
+    if job.quorum_m:
+        return any(lease.submitted is not None for lease in quorum.live_leases(state, job))
+    lease = state.leases.by_job.get(job.id)
+    return lease is not None and lease.submitted is not None
 
 
 def _why_ended(state: Leasing, job: Job, at_ms: int) -> str | None:

@@ -16,6 +16,7 @@ from holdfast.core.job.klass import denied_until, job_class
 from holdfast.core.job.record import Job
 from holdfast.core.lease.acts import JobAssigned
 from holdfast.core.lease.ids import lease_id
+from holdfast.core.lease.quorum import holders
 from holdfast.core.lease.record import Leasing, lease_ms
 from holdfast.core.match import chance, fairness
 from holdfast.core.match.fairness import RequestersCounted, Window
@@ -71,7 +72,7 @@ def match_again(state: Seeded, now_ms: int) -> tuple[Event, ...]:
 def ticked(state: Seeded, now_ms: int) -> tuple[Event, ...]:
     """The events of a tick, over line and supply as they were brought to this moment."""
     policy, seed = state.policy.match, tick_seed(state)
-    rules = _Rules(state, now_ms)
+    rules = RulesNow(state, now_ms)
     jobs, epoch = state.queue.jobs, epoch_of(state)
     tick = Tick(state.queue.line, state.supply, rules, policy.order, seed)
     given = [
@@ -138,7 +139,7 @@ def tick_seed(state: Seeded) -> Seed:
     return chance.seed(ChainId(policy.chain_id), chance.epoch_id(height, policy.chain.epoch_blocks), height, beacon)
 
 
-class _Rules:
+class RulesNow:
     """What the state says of providers and requesters at this moment; notes when that changes by itself."""
 
     def __init__(self, state: Seeded, now_ms: int) -> None:
@@ -158,6 +159,8 @@ class _Rules:
     def welcome(self, ask: Ask) -> Callable[[Seat], bool] | None:
         denials, klass = self._state.denials, job_class(ask.kind, ask.requirements)
         allowed, denied = wishes(ask.requirements)
+        if ask.parent:
+            denied |= holders(self._state, ask.parent)
         if not denials and not denied and allowed is None:
             return None
 

@@ -9,6 +9,7 @@ from holdfast.core import quota
 from holdfast.core.canon import decode
 from holdfast.core.job.klass import denied_until, job_class
 from holdfast.core.job.record import Job
+from holdfast.core.lease.quorum import Held, why_not_distinct
 from holdfast.core.match.chance import epoch_id
 from holdfast.core.match.fairness import Window, why_not_window
 from holdfast.core.policy import Policy
@@ -18,7 +19,7 @@ from holdfast.core.quota import Quota
 from holdfast.core.values import AccountId, Height, Kind, ProviderId
 
 
-class Offering(Protocol):
+class Offering(Held, Protocol):
     """What must be known besides the provider and the job."""
 
     policy: Policy
@@ -56,7 +57,7 @@ def why_not_now(state: Offering, provider: Provider, job: Job, now_ms: int) -> s
     policy, id_, kind = state.policy, provider.id, job.kind
     if kind.value in state.paused:
         return f"{kind} is paused"
-    if no := why_not_fit(provider, job, policy):
+    if no := why_not_fit(provider, job, policy) or why_not_distinct(state, id_, job):
         return no
     used, most = quota.units_used(state.quotas, id_, kind, epoch_of(state)), quota.units_max(kind, policy.quota)
     if used + job.units > most:

@@ -16,7 +16,7 @@ from holdfast.core.match.supply import Seat, Supply
 from holdfast.core.match.takers import CHOOSERS, Taker
 from holdfast.core.policy import MatchOrder
 from holdfast.core.queue.line import AGE_AT, ID_AT, Ask, Line
-from holdfast.core.values import Kind, ProviderId, Seed
+from holdfast.core.values import Kind, ProviderId, Seed, TaskId
 
 KIND_AT: Final = {kind: at for at, kind in enumerate(Kind)}
 """Where in a taker's units a kind's are."""
@@ -46,7 +46,7 @@ class Rules(Protocol):
 class _Demand:
     """A group in this tick: where its jobs go as long as somebody takes them. It is the `Room` of its chooser."""
 
-    __slots__ = ("_ask", "_tick", "at", "best", "count", "is_done", "may", "sticky", "units")
+    __slots__ = ("_ask", "_tick", "at", "best", "count", "is_done", "may", "once", "sticky", "units")
 
     def __init__(self, tick: Tick, ask: Ask) -> None:
         self._tick, self._ask = tick, ask
@@ -57,6 +57,8 @@ class _Demand:
         self.count: list[int] | None = None
         """What counts against its requester, in one cell for all groups of that requester."""
         self.may = 0
+        self.once = tick.holders.setdefault(ask.parent, set()) if ask.parent else None
+        """LEA-009: who took a replica of this job in this tick takes no other; None where the jobs are no replicas."""
         self.best: Callable[[bytes], Taker | None] = CHOOSERS[tick.order](self, tick.seed).best
 
     def seats(self) -> Iterator[Seat]:
@@ -72,6 +74,8 @@ class _Demand:
         taker = self._tick.takers.get(seat.provider.id)
         if taker is None:
             taker = self._tick.takers[seat.provider.id] = self._tick.taker(seat)
+        if self.once is not None and seat.provider.id in self.once:
+            return None
         has_room = taker.left > 0 and (taker.units is None or taker.units[self.at] >= self.units)
         return taker if has_room else None
 
@@ -89,12 +93,15 @@ class Tick:
     ) -> None:
         self.supply, self.rules, self.order, self.seed = supply, rules, order, seed
         self.takers: dict[ProviderId, Taker] = {}
+        self.holders: dict[TaskId, set[ProviderId]] = {}
         self.places: list[bytes] = []
         """Of the jobs that were given, and"""
         self.by: list[Taker] = []
         """who took them."""
         self.guarded: set[bytes] = set()
         """Those that were given because they were the oldest (MAT-005)."""
+        self._cursor = b""
+        """Which place is next by priority."""
         largest = {KIND_AT[ask.kind]: 0 for ask in line.groups}
         for ask in line.groups:
             largest[KIND_AT[ask.kind]] = max(largest[KIND_AT[ask.kind]], ask.units)
@@ -116,8 +123,10 @@ class Tick:
         for lot in merged:
             owner = merged.owner
             for place in lot:
-                if not left and not (left := self._turn(counter, every, limit, oldest)):
-                    return self._given()
+                if not left:
+                    self._cursor = place
+                    if not (left := self._turn(counter, every, limit, oldest)):
+                        return self._given()
                 if place in guarded:
                     continue
                 demand = owner[place]
@@ -156,9 +165,11 @@ class Tick:
             return None
         if demand.count is not None:
             demand.count[0] += 1
+        if demand.once is not None:
+            demand.once.add(taker.seat.provider.id)
         if taker.units is not None:
             taker.units[demand.at] -= demand.units
-        elif demand.count is None and self.order is MatchOrder.SHUFFLE:
+        elif demand.count is None and demand.once is None and self.order is MatchOrder.SHUFFLE:
             demand.sticky = taker
         return taker
 
@@ -170,13 +181,11 @@ class Tick:
             place = next(more)
             heads.append((place[AGE_AT:], number, place, more, demand))
         heapify(heads)
-        given, given_upto = set[bytes](), 0
         while heads:
-            given.update(self.places[given_upto:])
-            given_upto = len(self.places)
+            cursor = self._cursor  # what stands before it, in a group that somebody still takes from, was given
             _, number, place, more, demand = heads[0]
-            taker = None if place in given else self._best(demand, place)
-            after = None if demand.is_done else next((each for each in more if each not in given), None)
+            taker = self._best(demand, place) if place >= cursor else None
+            after = None if demand.is_done else next((each for each in more if each >= cursor), None)
             if after is None:
                 heappop(heads)
             else:

@@ -149,6 +149,8 @@ class ProviderPolicy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     offence_window_ms: int = DAY_MS
     unstake_lock_blocks: int = 1_800
     unstake_cooldown_ms: int = DAY_MS
+    quorum_minority_decay_ppm: int = 50_000
+    quorum_minority_slashes: bool = False
 
 
 class ResultPolicy(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -106,6 +106,7 @@ RANGES: Final = (
     ("provider.offence_window_ms", 0, YEAR_MS),
     ("provider.unstake_lock_blocks", 0, BLOCKS),
     ("provider.unstake_cooldown_ms", 0, YEAR_MS),
+    ("provider.quorum_minority_decay_ppm", 0, PPM),
     ("result.max_inline_bytes", 0, MIB),
     ("result.retain_hot_blocks", 0, BLOCKS),
     ("result.retain_warm_days", 0, CENTURY_DAYS),

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from holdfast.core.event import Event, Payload
+from holdfast.core.job.quorum import Payment
 from holdfast.core.proof.envelope import Envelope
 from holdfast.core.values import AccountId, Amount, Digest, EventNo, Height, LeaseId, ProviderId, TaskId
 
@@ -70,6 +71,9 @@ class ProofAccepted(Event, frozen=True, tag=90):
     """What large outputs are pinned by (DA-001)."""
     height: Height = Height(0)
     """Of the block that was open: the first one it is in. A reorg moves it without another event of its own."""
+    paid: tuple[Payment, ...] = ()
+    """LEA-009: who of those that agree gets what; provider and payee are the first of them, and `lease_id` is empty.
+    Where there are none, one provider did the work."""
 
 
 class CompletionIgnored(Event, frozen=True, tag=91):
@@ -118,6 +122,8 @@ class Verdict(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 PROOF_INVALID, EQUIVOCATION = "PROOF_INVALID", "EQUIVOCATION"
+QUORUM_MINORITY: Final = "QUORUM_MINORITY"
+"""Another digest than the one that others agreed on (LEA-009)."""
 REASONS_MAX: Final = 500
 """So many signs of a verifier's reasons are kept."""
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-import msgspec
-
 from holdfast.core import claim, retry
-from holdfast.core.canon import live_versions
-from holdfast.core.event import Attachment, Decided, Event, enclose
+from holdfast.core.event import Decided, Event
 from holdfast.core.job.record import Job, earliest_read_height, ends_ms
 from holdfast.core.lease.acts import CompletionSubmitted, JobExpired, JobFailed, LeaseClosed
 from holdfast.core.lease.decide import ATTEMPTS_EXHAUSTED, TTL_OVER, failed, why_not_held
+from holdfast.core.lease.quorum import given_up, whole
 from holdfast.core.lease.record import Lease, LeaseStatus, Leasing, is_live
+from holdfast.core.proof import votes
 from holdfast.core.proof.acts import (
     EQUIVOCATION,
     PROOF_INVALID,
@@ -28,24 +25,11 @@ from holdfast.core.proof.acts import (
     link_key,
     nullifier_key,
 )
-from holdfast.core.proof.envelope import (
-    Body,
-    Envelope,
-    ProofType,
-    link_of,
-    pack,
-    packed_nullifier,
-    read_body,
-    unpack,
-    window_of,
-)
+from holdfast.core.proof.envelope import Body, Envelope, link_of, pack, read_body, unpack
 from holdfast.core.proof.following import praise, sentence
+from holdfast.core.proof.linking import TYPES, conflict, newest_nullifier, why_not_linked, with_output
 from holdfast.core.refusal import Refused
-from holdfast.core.values import Amount, Digest, Height, Kind
-
-TYPES: Final = {Kind.AI: ProofType.AI, Kind.QUANTUM: ProofType.QUANTUM}
-HOT_INLINE_BYTES_MAX: Final = 0
-"""Hot bytes are rows beside their batch however few they are: a row can be let go (RET-002), a batch cannot."""
+from holdfast.core.values import Amount, Digest, Height
 
 
 def submit(state: Leasing, command: Submit, now_ms: int) -> Decided | Refused:
@@ -74,18 +58,15 @@ def submit(state: Leasing, command: Submit, now_ms: int) -> Decided | Refused:
 
 def _late(state: Leasing, envelope: Envelope, body: Body) -> Decided | Refused:
     """RES-001, RCV-002: the very proof that the task is linked to is a repeat; any other one is in conflict with it."""
+    if (known := votes.counted_before(state, body)) is not None:
+        return known
     linked = TaskLinked(body.task_id, link_of(envelope))
     first = claim.why_not_first(state.claims, link_key(body.task_id), linked)
     if isinstance(first, Decided):
         return first
     if first is not None:
-        return _conflict(body)
+        return conflict(body)
     return Refused("RCV-002", f"lease {body.lease_id.hex()} is over", "the job went on without it", "LeaseLost")
-
-
-def _conflict(body: Body) -> Refused:
-    says = f"task {body.task_id.hex()} is resolved by another proof"
-    return Refused("RES-001", says, "one task, one nullifier: the first one counts", "ProofConflict")
 
 
 def _again(state: Leasing, lease: Lease, digest: Digest, now_ms: int) -> Decided | Refused:
@@ -105,49 +86,15 @@ def judge(state: Leasing, command: Judge, now_ms: int) -> Decided | Refused:
         return Decided((), since=state.last_event)
     if not command.is_good:
         return Decided(_refused(state, lease, command, now_ms))
-    accepted = _accepted(state, lease, state.queue.jobs[lease.job_id], command.reasons[:REASONS_MAX], now_ms)
-    attachments: tuple[Attachment, ...] = ()
-    if command.output is not None:
-        output, attachments = enclose(command.output, HOT_INLINE_BYTES_MAX)
-        accepted = msgspec.structs.replace(accepted, output=output)
-    if command.da_commitment is not None:
-        accepted = msgspec.structs.replace(accepted, da_commitment=command.da_commitment)
-    if no := _why_not_linked(state, accepted):
+    job = state.queue.jobs[lease.job_id]
+    if job.parent:
+        return votes.counted(state, command, lease, job, now_ms)
+    envelope = unpack(state.submissions[lease.id])
+    accepted = _accepted(state, lease, job, envelope, command.reasons[:REASONS_MAX], now_ms)
+    accepted, attachments = with_output(accepted, command)
+    if no := why_not_linked(state, accepted, envelope):
         return no
     return Decided((accepted, *praise(state, lease, now_ms)), attachments)
-
-
-def _why_not_linked(state: Leasing, accepted: ProofAccepted) -> Refused | None:
-    """RES-001: one task, one nullifier, for ever."""
-    linked = TaskLinked(accepted.task_id, accepted.link)
-    known = claim.why_not_first(state.claims, link_key(accepted.task_id), linked)
-    if known is not None:
-        says = f"task {accepted.task_id.hex()} is linked to a proof already"
-        name = "ProofConflict" if isinstance(known, Refused) else "Refused"
-        return Refused("RES-001", says, "one task, one nullifier: the first one counts", name)
-    for each in (accepted.nullifier, *_older_nullifiers(state, accepted)):
-        if state.claims.knows(nullifier_key(each)):
-            return Refused("RES-001", f"nullifier {each.hex()} is known", name="NullifierReuse")
-    return None
-
-
-def _older_nullifiers(state: Leasing, accepted: ProofAccepted) -> list[Digest]:
-    """CAN-003: what the same proof is known by under tags that are still recognised; mostly there are none."""
-    older = _live(state)[:-1]
-    if not older:
-        return []
-    envelope, job = unpack(state.submissions[accepted.lease_id]), state.queue.jobs[accepted.task_id]
-    return [_nullifier(state, envelope, job, version) for version in older]
-
-
-def _live(state: Leasing) -> tuple[int, ...]:
-    chain = state.policy.chain
-    return live_versions(state.open_height, chain.tags_v2_height, chain.tags_grace_blocks)
-
-
-def _nullifier(state: Leasing, envelope: Envelope, job: Job, version: int) -> Digest:
-    window = window_of(job.height, state.policy.chain.nullifier_window_blocks)
-    return packed_nullifier(envelope.type, window, envelope.body, version)
 
 
 def _refused(state: Leasing, lease: Lease, command: Judge, now_ms: int) -> tuple[Event, ...]:
@@ -169,18 +116,18 @@ def _unblamed(state: Leasing, lease: Lease, job: Job, trouble: Trouble, now_ms: 
     retrying = state.policy.retry
     wait_ms = retry.delay_ms(job.kind, job.id, job.attempts, retrying)
     closed = LeaseClosed(lease.id, LeaseStatus.CANCELLED, trouble, now_ms, False, now_ms + wait_ms)
+    over: JobFailed | JobExpired | None = None
     if trouble is Trouble.NO_VERIFIER:
-        return closed, JobFailed(job.id, trouble, now_ms)
-    if job.attempts >= retrying.failures_max:
-        return closed, JobFailed(job.id, ATTEMPTS_EXHAUSTED, now_ms)
-    if now_ms + wait_ms >= ends_ms(job):
-        return closed, JobExpired(job.id, TTL_OVER, now_ms)
-    return (closed,)
+        over = JobFailed(job.id, trouble, now_ms)
+    elif job.attempts >= retrying.failures_max:
+        over = JobFailed(job.id, ATTEMPTS_EXHAUSTED, now_ms)
+    elif now_ms + wait_ms >= ends_ms(whole(state, job)):
+        over = JobExpired(job.id, TTL_OVER, now_ms)
+    return (closed,) if over is None else (closed, *given_up(state, lease, job, over, now_ms))
 
 
-def _accepted(state: Leasing, lease: Lease, job: Job, reasons: str, now_ms: int) -> ProofAccepted:
-    envelope = unpack(state.submissions[lease.id])
-    nullifier = _nullifier(state, envelope, job, _live(state)[-1])
+def _accepted(state: Leasing, lease: Lease, job: Job, envelope: Envelope, reasons: str, now_ms: int) -> ProofAccepted:
+    nullifier = newest_nullifier(state, envelope, job)
     assert lease.submitted is not None
     payee = state.providers[lease.provider_id].account
     charged = Amount(min(job.max_fee, job.units * lease.price))
@@ -195,8 +142,10 @@ def verdict_key(state: Leasing, command: Judge) -> bytes | None:
     lease = state.leases.by_id.get(command.lease_id)
     if lease is None or lease.submitted is None:
         return None
-    envelope, job = unpack(state.submissions[lease.id]), state.queue.jobs[lease.job_id]
-    return nullifier_key(_nullifier(state, envelope, job, _live(state)[-1]))
+    job = state.queue.jobs[lease.job_id]
+    if job.parent:
+        return votes.verdict_key(state, lease, job)
+    return nullifier_key(newest_nullifier(state, unpack(state.submissions[lease.id]), job))
 
 
 def submission_key(state: Leasing, command: Submit) -> bytes | None:

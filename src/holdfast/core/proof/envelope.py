@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any, Final
 
@@ -68,6 +69,17 @@ def body_of(task_id: bytes, lease_id: bytes, provider: bytes, digest: bytes, siz
     """The canonical body; `metrics` is a map of integers and texts."""
     told = {"lease_id": lease_id, "metrics": metrics, "output_digest": digest, "output_size": size}
     return canonical(told | {"provider": provider, "task_id": task_id})
+
+
+def quorum_body(
+    task_id: bytes, n: int, m: int, digest: bytes, size: int, votes: Iterable[tuple[int, bytes, bytes]]
+) -> bytes:
+    """LEA-009: the canonical body of a proof by quorum: index, lease and provider of each that agrees, by index.
+
+    Nobody signs it: each of those leases has a signed proof of its own, and whoever knows them computes this again.
+    """
+    told = {"m": m, "n": n, "output_digest": digest, "output_size": size, "task_id": task_id}
+    return canonical(told | {"votes": [list(each) for each in sorted(votes)]})
 
 
 def signed_bytes(envelope_type: int, method: str, body: bytes) -> bytes:

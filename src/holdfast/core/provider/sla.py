@@ -26,6 +26,7 @@ class Severity(StrEnum):
 OFFENCES: Final = {
     "PROOF_INVALID": (Severity.MINOR, Severity.MAJOR),
     "EQUIVOCATION": (Severity.SEVERE, Severity.SEVERE),
+    "QUORUM_MINORITY": (Severity.MINOR, Severity.MAJOR),
 }
 """Each offence as it is the first time, and as it is within the window after another one."""
 

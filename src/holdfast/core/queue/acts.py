@@ -33,6 +33,10 @@ class Enqueue(msgspec.Struct, frozen=True, gc=False):
     """Digest of the API key and the client's idempotency key; empty where none was given."""
     asked: bytes = b""
     """Digest of the request without its nonce."""
+    quorum_n: int = 0
+    quorum_m: int = 0
+    replica_proof: str = ""
+    """How each replica is proved, where it asks for some (LEA-009)."""
 
 
 class Cancel(msgspec.Struct, frozen=True, gc=False):
@@ -75,6 +79,9 @@ class JobAdmitted(Event, frozen=True, tag=50):
     remembered_until_ms: int = 0
     expires_height: Height = Height(0)
     """The last block in which a proof can be accepted (TTL-001); 0: only time ends the job."""
+    quorum_n: int = 0
+    quorum_m: int = 0
+    """Its replicas are admitted by the events behind this one (LEA-009); 0: it has none."""
 
 
 class JobCancelled(Event, frozen=True, tag=51):

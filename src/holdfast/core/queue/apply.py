@@ -7,6 +7,7 @@ from typing import Final
 
 from holdfast.core.escrow import apply as money
 from holdfast.core.escrow.books import HoldAct
+from holdfast.core.job.quorum import Quorum, replica_ids
 from holdfast.core.job.record import JOB_LIFE, LIVE, Job, JobAct, JobState, Spec, hold_of, requeues_of, task_of
 from holdfast.core.machine import step, why_not_step
 from holdfast.core.queue.acts import FeeRaised, JobAdmitted, JobCancelled, enqueue_key, job_key
@@ -14,6 +15,8 @@ from holdfast.core.queue.books import Admitting, Queue, Remembered
 from holdfast.core.refusal import Corrupt
 from holdfast.core.values import AccountId, Amount, EventNo, HoldId, TaskId
 
+QUORUM_REACHED: Final = "QUORUM_REACHED"
+"""Why a replica ended whose job did without it (LEA-009)."""
 FORGET_EVERY: Final = 256
 """Looking for keys that count no longer walks over those deleted last time, so it is not done for each job."""
 
@@ -40,7 +43,10 @@ def apply_admitted(state: Admitting, event: JobAdmitted) -> None:
         event.requirements,
         event.proof,
         expires_height=event.expires_height,
+        quorum_n=event.quorum_n,
+        quorum_m=event.quorum_m,
     )
+    begin_quorum(state, job)
     money.hold_for(state, HoldId(event.id), event.caller, event.max_fee)
     state.queue.jobs[event.id] = state.touched["job"][number] = job
     state.queue.count(job, 1)
@@ -69,9 +75,20 @@ def apply_cancelled(state: Admitting, event: JobCancelled) -> None:
     settle(state, job, None, 0)
 
 
+def begin_quorum(state: Admitting, job: Job) -> None:
+    """LEA-009: a job that has replicas waits for what they say, from the first."""
+    if job.quorum_m:
+        state.quorums[job.id] = Quorum(job.id, job.quorum_n, job.quorum_m)
+
+
 def apply_fee_raised(state: Admitting, event: FeeRaised) -> None:
     job = state.queue.jobs[event.id]
     money.raise_hold(state, hold_of(job), event.max_fee - job.max_fee)
+    for each in (job, *replicas_of(state, job)):
+        _rank(state, each, event)
+
+
+def _rank(state: Admitting, job: Job, event: FeeRaised) -> None:
     is_waiting = job.state is JobState.QUEUED
     if is_waiting:
         state.queue.line.remove(job)
@@ -86,7 +103,15 @@ def end(state: Admitting, id_: TaskId, act: JobAct, reason: str, ended_ms: int) 
     job = state.queue.jobs[id_]
     move(state, job, act)
     job.reason, job.ended_ms = reason, ended_ms
+    for replica in replicas_of(state, job):
+        if replica.state in LIVE:
+            end(state, replica.id, JobAct.CANCEL, reason or QUORUM_REACHED, ended_ms)
     return job
+
+
+def replicas_of(state: Admitting, job: Job) -> list[Job]:
+    """LEA-009: its replicas, where it has some; they are in memory as long as it is."""
+    return [state.queue.jobs[id_] for id_ in replica_ids(job.id, job.quorum_m)] if job.quorum_m else []
 
 
 def move(state: Admitting, job: Job, act: JobAct) -> None:
@@ -139,10 +164,13 @@ def refund_again(state: Admitting, id_: TaskId, number: EventNo) -> None:
 def forget(state: Admitting, id_: HoldId) -> None:
     """The money of this job is final: history has it. Of a job that was put back, an earlier refund may be."""
     job = state.queue.jobs.get(task_of(id_))
-    if job is None:
+    if job is None or job.parent:  # a replica goes with its job
         return
     if hold_of(job) == id_:
+        for replica in replicas_of(state, job):
+            del state.queue.jobs[replica.id]
         del state.queue.jobs[job.id]
+        state.quorums.pop(job.id, None)
     elif job.id in state.requeued:
         left = job.requeues - requeues_of(id_) - 1
         state.requeued[job.id] = state.requeued[job.id][-left:] if left else []

@@ -9,6 +9,7 @@ import msgspec
 from holdfast.core.agenda import Agenda
 from holdfast.core.claim import Claims
 from holdfast.core.escrow.books import Ledger
+from holdfast.core.job.quorum import Quorum
 from holdfast.core.job.record import LIVE, Job, JobState, ends_ms, hold_of
 from holdfast.core.policy import Policy
 from holdfast.core.queue.line import Line, made
@@ -30,9 +31,9 @@ class Queue(msgspec.Struct):
 
     jobs: dict[TaskId, Job] = {}
     in_flight: dict[AccountId, int] = {}
-    """Jobs that live, by who asked for them."""
+    """Jobs that live, by who asked for them; however many replicas one has, it is one."""
     depth: int = 0
-    """Jobs that live."""
+    """Work that lives: jobs, and of those that have replicas (LEA-009) each of them instead."""
     remembered: dict[bytes, Remembered] = {}
     """By idempotency key, oldest first: all are valid equally long."""
     line: Line = msgspec.field(default_factory=Line)
@@ -42,7 +43,10 @@ class Queue(msgspec.Struct):
     """After which block they do."""
 
     def count(self, job: Job, by: int) -> None:
-        self.depth += by
+        if not job.quorum_m:
+            self.depth += by
+        if job.parent:
+            return
         left = self.in_flight.get(job.caller, 0) + by
         if left:
             self.in_flight[job.caller] = left
@@ -50,7 +54,9 @@ class Queue(msgspec.Struct):
             del self.in_flight[job.caller]
 
     def note_ends(self, job: Job) -> None:
-        """Whichever of its ends comes first, it is noticed."""
+        """Whichever of its ends comes first, it is noticed. A replica ends with its job."""
+        if job.parent:
+            return
         self.agenda.put(job.id, ends_ms(job))
         if job.expires_height:
             self.heights.put(job.id, job.expires_height)
@@ -82,6 +88,8 @@ class Admitting(Protocol):
     last_event: EventNo
     requeued: dict[TaskId, list[EventNo]]
     """When jobs were put back whose earlier refunds a reorg could still move (RTY-001)."""
+    quorums: dict[TaskId, Quorum]
+    """How far jobs with replicas have come (LEA-009)."""
 
     @property
     def open_height(self) -> Height: ...
@@ -94,7 +102,7 @@ def broken_laws(queue: Queue, ledger: Ledger) -> list[str]:
     checks = {
         "counters equal what is counted": (again.depth, again.in_flight) == (queue.depth, queue.in_flight),
         "every queued job stands in line once": _standing(queue) == sorted(_queued(queue)),
-        "a job that lives has its fee reserved": all(_is_reserved(job, ledger) for job in live),
+        "a job that lives has its fee reserved": all(_is_reserved(job, ledger) for job in live if not job.parent),
         "a job is known by its own id": all(id_ == job.id for id_, job in queue.jobs.items()),
         "only ended jobs have an end": all((j.ended_ms is None) == (j.state in LIVE) for j in queue.jobs.values()),
     }
@@ -107,7 +115,7 @@ def _standing(queue: Queue) -> list[bytes]:
 
 
 def _queued(queue: Queue) -> list[bytes]:
-    return [job.id for job in queue.jobs.values() if job.state is JobState.QUEUED]
+    return [job.id for job in queue.jobs.values() if job.state is JobState.QUEUED and not job.quorum_m]
 
 
 def _is_reserved(job: Job, ledger: Ledger) -> bool:

@@ -15,6 +15,7 @@ from holdfast.core.machine import why_not_step
 from holdfast.core.policy import AdmissionPolicy, Policy
 from holdfast.core.queue.acts import Cancel, Enqueue, FeeRaised, JobAdmitted, JobCancelled, RaiseFee, enqueue_key
 from holdfast.core.queue.books import Admitting
+from holdfast.core.queue.replicas import admitted
 from holdfast.core.refusal import Refused
 from holdfast.core.values import AccountId, Amount, ChainId, Height, Kind, TaskId, Tier
 
@@ -47,6 +48,9 @@ def prepare(
         asked.proof,
         idempotency,
         H(ASKED_TAG, caller.encode(), max_fee, asked.raw)[:16] if idempotency else b"",
+        asked.quorum_n,
+        asked.quorum_m,
+        asked.replica_proof,
     )
 
 
@@ -71,7 +75,8 @@ def enqueue(state: Admitting, command: Enqueue, now_ms: int) -> Decided | Refuse
     """JOB-005, JOB-006: a receipt or nothing at all."""
     if first := _known_before(state, command, now_ms):
         return first
-    if no := why_not_room(state, command.caller) or why_not_paid(state, command.caller, command.max_fee):
+    more = max(1, command.quorum_m)
+    if no := why_not_room(state, command.caller, more) or why_not_paid(state, command.caller, command.max_fee):
         return no
     policy = state.policy
     payload, attachments = enclose(command.payload, policy.engine.inline_payload_bytes_max)
@@ -96,8 +101,10 @@ def enqueue(state: Admitting, command: Enqueue, now_ms: int) -> Decided | Refuse
         command.asked,
         now_ms + policy.admission.idempotency_ms if command.idempotency else 0,
         expires_height(state),
+        command.quorum_n,
+        command.quorum_m,
     )
-    return Decided((event,), attachments)
+    return Decided((event, *admitted(event.id, event.quorum_m, command.replica_proof)), attachments)
 
 
 def _task_id(state: Admitting, command: Enqueue) -> TaskId:
@@ -129,10 +136,13 @@ def _known_before(state: Admitting, command: Enqueue, now_ms: int) -> Decided | 
     return Refused("JOB-002", f"this idempotency key was used for event {known.event}", hint, "IdReused")
 
 
-def why_not_room(state: Admitting, caller: AccountId) -> Refused | None:
-    """JOB-005: the fuller the queue beyond 80 %, the fewer jobs one requester may have in it."""
+def why_not_room(state: Admitting, caller: AccountId, more: int = 1) -> Refused | None:
+    """JOB-005: the fuller the queue beyond 80 %, the fewer jobs one requester may have in it.
+
+    A job takes the room of its replicas (LEA-009); to its requester it counts as one.
+    """
     policy, depth = state.policy.admission, state.queue.depth
-    if depth >= policy.queue_depth_max:
+    if depth + more > policy.queue_depth_max:
         hint = "ask again when jobs have left"
         return Refused("JOB-005", f"the queue is full: {depth} jobs", hint, "QueueFull")
     mine, may = state.queue.in_flight.get(caller, 0), in_flight_max(policy, depth)
@@ -197,4 +207,7 @@ def job_of(state: Admitting, id_: TaskId, by: AccountId | None) -> Job | Refused
         return Refused("JOB-007", f"no job {id_.hex()} lives", "it ended long ago or never was", "NotFound")
     if by is not None and by != job.caller:
         return Refused("SEC-001", f"job {id_.hex()} is not {by}'s", name="Forbidden")
+    if job.parent:
+        says = f"job {id_.hex()} is a replica of {job.parent.hex()}"
+        return Refused("LEA-009", says, "ask for that one: they go together", "InvalidParams")
     return job

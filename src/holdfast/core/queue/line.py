@@ -36,6 +36,7 @@ def job_at(place: bytes) -> TaskId:
 
 
 _ANYBODY: Final = AccountId("")
+_NOBODYS: Final = TaskId(b"")
 
 
 class Ask(NamedTuple):
@@ -47,6 +48,8 @@ class Ask(NamedTuple):
     caller: AccountId = _ANYBODY
     """Only where it matters who asks (MAT-005); empty where it does not."""
     tier: Tier | None = None
+    parent: TaskId = _NOBODYS
+    """Of replicas, whose they are: they go to different providers (LEA-009)."""
 
 
 class Group(msgspec.Struct, gc=False):
@@ -66,14 +69,22 @@ class Line(msgspec.Struct):
     """Grows with every job that becomes ready: whoever found nothing to do need not look again before."""
     is_by_caller: bool = False
     """Whether who asks tells groups apart: only where policy counts what each requester was given."""
+    waiting: dict[Kind, int] = {}
+    """How many wait, ready or not."""
 
     def add(self, job: Job) -> None:
+        if job.quorum_m:  # its replicas stand here (LEA-009)
+            return
+        self.waiting[job.kind] = self.waiting.get(job.kind, 0) + 1
         if job.not_before_ms:
             self.later.put(job.id, job.not_before_ms)
         else:
             self._stand(job)
 
     def remove(self, job: Job) -> None:
+        if job.quorum_m:
+            return
+        self.waiting[job.kind] -= 1
         ask, place = self.ask_of(job), place_of(job)
         group = self.groups.get(ask)
         if group is None or not group.places.remove(place):
@@ -102,8 +113,8 @@ class Line(msgspec.Struct):
     def ask_of(self, job: Job) -> Ask:
         """Equal to the `Ask` of its group; as a bare tuple, because a named one takes three times as long to make."""
         if self.is_by_caller:
-            return (job.kind, job.requirements, job.units, job.caller, job.tier)  # type: ignore[return-value]
-        return (job.kind, job.requirements, job.units, _ANYBODY, None)  # type: ignore[return-value]
+            return (job.kind, job.requirements, job.units, job.caller, job.tier, job.parent)  # type: ignore[return-value]
+        return (job.kind, job.requirements, job.units, _ANYBODY, None, job.parent)  # type: ignore[return-value]
 
     def in_order(self) -> Iterator[TaskId]:
         """PRI-003: all that are ready."""
@@ -128,6 +139,9 @@ def made(jobs: Iterable[Job]) -> Line:
     """PRI-003: the line of these waiting jobs, made at once: at a start, and when a policy gave them all new keys."""
     line, ready = Line(), list[Job]()
     for job in jobs:
+        if job.quorum_m:
+            continue
+        line.waiting[job.kind] = line.waiting.get(job.kind, 0) + 1
         if job.not_before_ms:
             line.later.put(job.id, job.not_before_ms)
         else:
@@ -139,10 +153,11 @@ def made(jobs: Iterable[Job]) -> Line:
 
 def _grouped(line: Line, jobs: Iterable[Job]) -> dict[Ask, Group]:
     places: dict[Ask, list[bytes]] = {}
-    for job in jobs:
-        ask = line.ask_of(job)
+    ask_of, packed = line.ask_of, _packed
+    for job in jobs:  # a start does this a million times, so `place_of` is written out
+        ask = ask_of(job)
         some = places.get(ask)
         if some is None:
             some = places[Ask(*ask)] = []
-        some.append(place_of(job))
+        some.append(packed(_HIGHEST - job.priority, job.enqueue_ms) + job.id)
     return {ask: Group(ages=ranked(some.copy(), AGE_AT), places=ranked(some)) for ask, some in places.items()}

@@ -14,10 +14,13 @@ from holdfast.core import priority
 from holdfast.core.canon import H
 from holdfast.core.escrow import apply as money
 from holdfast.core.event import Decided, Event
+from holdfast.core.job.quorum import replica_ids
 from holdfast.core.job.record import JOB_LIFE, Job, JobAct, JobState, hold_of
 from holdfast.core.machine import why_not_step
+from holdfast.core.queue.apply import begin_quorum, replicas_of
 from holdfast.core.queue.books import Admitting
 from holdfast.core.queue.decide import expires_height, why_not_paid, why_not_room
+from holdfast.core.queue.replicas import admitted
 from holdfast.core.refusal import Corrupt, Refused
 from holdfast.core.values import Amount, TaskId
 
@@ -29,6 +32,8 @@ class Requeue(msgspec.Struct, frozen=True, gc=False):
 
     id: TaskId
     record: Job | None = None
+    replicas: tuple[Job, ...] = ()
+    """And those of its replicas, where it has some (LEA-009)."""
 
 
 class JobRequeued(Event, frozen=True, tag=57):
@@ -49,6 +54,9 @@ def requeue_key(id_: TaskId, number: int) -> bytes:
 def requeue(state: Admitting, command: Requeue, now_ms: int) -> Decided | Refused:
     """RTY-001: failures begin anew, the time to live too; the requester must be able to pay once more."""
     job = _known(state, command)
+    if job is not None and job.parent:
+        says = f"job {job.id.hex()} is a replica of {job.parent.hex()}"
+        return Refused("LEA-009", says, "put that one back: they go together", "InvalidParams")
     if job is None or _is_buried(state, job, now_ms):
         return Refused("RTY-001", f"no job {command.id.hex()}", "it never was, or its tombstone is gone", "NotFound")
     if job.requeues and job.state is not JobState.FAILED and (first := _since(state, job)) is not None:
@@ -58,9 +66,14 @@ def requeue(state: Admitting, command: Requeue, now_ms: int) -> Decided | Refuse
     event = JobRequeued(job.id, job.requeues + 1, _put_back(state, job, now_ms))
     if state.claims.event_of(requeue_key(job.id, event.number)) is not None:
         return Refused("RTY-001", f"job {job.id.hex()} was put back already", "look at it as it is now")
-    if no := why_not_room(state, job.caller) or why_not_paid(state, job.caller, job.max_fee):
+    more = max(1, job.quorum_m)
+    if no := why_not_room(state, job.caller, more) or why_not_paid(state, job.caller, job.max_fee):
         return no
-    return Decided((event,))
+    replicas = replicas_of(state, job) if job.id in state.queue.jobs else command.replicas
+    before = {each.id: each for each in replicas}
+    if before.keys() != set(replica_ids(job.id, job.quorum_m)):
+        return Refused("RTY-001", f"the replicas of job {job.id.hex()} are gone", "their tombstones are", "NotFound")
+    return Decided((event, *admitted(job.id, job.quorum_m, "", before)))
 
 
 def _known(state: Admitting, command: Requeue) -> Job | None:
@@ -117,6 +130,7 @@ def apply_requeued(state: Admitting, event: JobRequeued) -> None:
         state.requeued.setdefault(event.id, []).append(state.last_event)
     money.hold_for(state, hold_of(job), job.caller, Amount(job.max_fee))
     queue.jobs[event.id] = state.touched["job"][job.event] = job
+    begin_quorum(state, job)
     queue.count(job, 1)
     queue.note_ends(job)
     queue.line.add(job)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from holdfast.core.chain.acts import BlockUndone
-from holdfast.core.chain.apply import add_result
+from holdfast.core.chain.acts import BlockUndone, Released
+from holdfast.core.chain.apply import add_result, leave
 from holdfast.core.chain.blocks import Tx, TxKind
 from holdfast.core.job.record import JobAct
 from holdfast.core.lease import apply as lease
 from holdfast.core.lease.record import LeaseAct
+from holdfast.core.proof import votes
 from holdfast.core.proof.acts import (
     CompletionIgnored,
     ProofAccepted,
@@ -20,6 +21,7 @@ from holdfast.core.proof.acts import (
 )
 from holdfast.core.provider.apply import touch
 from holdfast.core.queue import apply as queue
+from holdfast.core.queue import replicas
 from holdfast.core.result import consume
 from holdfast.core.result.record import Leaf, Resolving, Result, ResultStatus, leaf_of
 from holdfast.core.values import Height, TaskId
@@ -27,12 +29,10 @@ from holdfast.core.values import Height, TaskId
 
 def apply_accepted(state: Resolving, event: ProofAccepted) -> None:
     """PRF-003: job and lease COMPLETED, nullifier reserved, resolved in the open block, all in one."""
-    lease.end(state, event.lease_id, LeaseAct.COMPLETE, "", event.ended_ms)
-    queue.end(state, event.task_id, JobAct.ACCEPT, "", event.ended_ms)
-    provider = state.providers[event.provider_id]
-    provider.completed += 1
-    provider.failures_in_row = 0
-    touch(state, provider)
+    if event.paid:
+        votes.apply_agreed(state, event)
+    else:
+        _complete(state, event)
     state.claims.add(nullifier_key(event.nullifier), state.last_event, event)
     if event.link:
         state.claims.add(link_key(event.task_id), state.last_event, TaskLinked(event.task_id, event.link))
@@ -59,10 +59,22 @@ def apply_accepted(state: Resolving, event: ProofAccepted) -> None:
     resolve(state, event.task_id)
 
 
+def _complete(state: Resolving, event: ProofAccepted) -> None:
+    lease.end(state, event.lease_id, LeaseAct.COMPLETE, "", event.ended_ms)
+    queue.end(state, event.task_id, JobAct.ACCEPT, "", event.ended_ms)
+    provider = state.providers[event.provider_id]
+    provider.completed += 1
+    provider.failures_in_row = 0
+    touch(state, provider)
+
+
 def resolve(state: Resolving, task_id: TaskId) -> None:
     """RES-002: in the open block, which has to be sealed before anybody reads it; the money moves with it."""
     result, job = state.results[task_id], state.queue.jobs[task_id]
-    queue.settle(state, job, result.payee, result.charged)
+    if job.quorum_m:
+        replicas.settle(state, job)
+    else:
+        queue.settle(state, job, result.payee, result.charged)
     result.status, result.height_resolved = ResultStatus.RESOLVED, state.open_height
     result.leaf_index = state.chain.log.size
     raw = leaf_of(result)
@@ -98,15 +110,26 @@ def resolve_again(state: Resolving, tx: Tx) -> None:
 def let_final_go(state: Resolving, height: Height) -> None:
     """What can never be taken back is history: its row has it. The blocks know what is in them; nothing is searched."""
     chain = state.chain
-    final = [(each, recent.txs) for each, recent in chain.recent.items() if each <= height]
+    final = [*state.settling.items(), *((each, recent.txs) for each, recent in chain.recent.items() if each <= height)]
+    state.settling.clear()
     if state.open_height <= height:  # said by hand, before the block is sealed
         final.append((state.open_height, chain.open.txs))
     for each, txs in final:
         for tx in txs:
-            if tx.kind is TxKind.PROOF:
-                state.results.pop(TaskId(tx.subject), None)
-            elif tx.kind is TxKind.CONSUMPTION:
-                consume.let_go(state, tx, each)
+            _let_go(state, each, tx)
+
+
+def let_some_go(state: Resolving, event: Released) -> None:
+    """The same for a part of what is in final blocks."""
+    for height, tx in leave(state, event.count):
+        _let_go(state, height, tx)
+
+
+def _let_go(state: Resolving, height: Height, tx: Tx) -> None:
+    if tx.kind is TxKind.PROOF:
+        state.results.pop(TaskId(tx.subject), None)
+    elif tx.kind is TxKind.CONSUMPTION:
+        consume.let_go(state, tx, height)
 
 
 def apply_refused(state: Resolving, event: ProofRefused) -> None:

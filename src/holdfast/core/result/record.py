@@ -86,6 +86,14 @@ class Resolving(Linked, Leasing, Protocol):
 
 
 def leaf_of(result: Result) -> bytes:
-    """RES-008: all that a light client needs to know of a result."""
-    told = [result.task_id, result.proof_nullifier, result.result_digest, result.result_size]
-    return canonical([*told, result.da_commitment, result.height_resolved])
+    """RES-008: all that a light client needs to know of a result, as canonical bytes.
+
+    Every result passes here, again at every reorg: the array and its digests of 32 bytes are put together by hand.
+    """
+    commitment = _NULL if result.da_commitment is None else _BYTES_32 + result.da_commitment
+    digests = (_ARRAY_6, result.task_id, _BYTES_32, result.proof_nullifier, _BYTES_32, result.result_digest)
+    return b"".join((*digests, canonical(result.result_size), commitment, canonical(result.height_resolved)))
+
+
+_BYTES_32, _NULL = b"\x58\x20", b"\xf6"
+_ARRAY_6 = b"\x86" + _BYTES_32

@@ -141,6 +141,7 @@ def _without_handed_in(
     """Bytes that a completion relies on stay until its verdict; their results wait with them."""
     leases = state.leases.by_id
     waiting = {leases[id_].submitted for id_ in state.submissions if id_ in leases}
+    waiting |= {vote.digest for quorum in state.quorums.values() for vote in quorum.votes}  # for the others' (LEA-009)
     if not waiting:
         return command.lot.left, command.held, command.again
     left = tuple((held.event, HANDED_IN) for held in command.held if held.digest in waiting)

@@ -16,6 +16,7 @@ from holdfast.core.event import Event
 from holdfast.core.lease.acts import JobAssigned, LeaseClosed
 from holdfast.core.lease.record import Lease
 from holdfast.core.proof.acts import ProofAccepted
+from holdfast.core.proof.votes import VoteCast
 from holdfast.core.refusal import Refused, Unavailable
 from holdfast.core.state import State
 from holdfast.core.values import EventNo, LeaseId, ProviderId
@@ -136,6 +137,7 @@ _DISPATCH: Final[dict[type[Event], Callable[[Switchboard, Any], Seat | None]]] =
     JobAssigned: lambda board, event: board._assigned(event),
     LeaseClosed: lambda board, event: board._ended(event.id),
     ProofAccepted: lambda board, event: board._ended(event.lease_id),
+    VoteCast: lambda board, event: board._ended(event.lease_id),
 }
 
 

@@ -16,6 +16,7 @@ from holdfast.core.job.record import Job
 from holdfast.core.lease.acts import AckLease, DeclineLease, JobAssigned, LeaseClosed, RenewLease
 from holdfast.core.lease.record import Lease
 from holdfast.core.proof.acts import ProofAccepted
+from holdfast.core.proof.votes import VoteCast
 from holdfast.core.provider.acts import Beat
 from holdfast.core.refusal import Refused
 from holdfast.core.values import LeaseId, ProviderId
@@ -103,6 +104,8 @@ class WorkDesk:
             case JobAssigned() as given:
                 return await self._offer(given)
             case ProofAccepted(lease_id=lease_id, reasons=reasons):
+                return pb.WorkResponse(verdict=pb.Verdict(lease_id=lease_id, is_accepted=True, reason=reasons))
+            case VoteCast(lease_id=lease_id, reasons=reasons):
                 return pb.WorkResponse(verdict=pb.Verdict(lease_id=lease_id, is_accepted=True, reason=reasons))
             case LeaseClosed(id=lease_id, reason=reason) if reason == PROOF_INVALID:
                 return pb.WorkResponse(verdict=pb.Verdict(lease_id=lease_id, is_accepted=False, reason=reason))

@@ -32,16 +32,24 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Frame:
-    """One event, encoded when the first viewer needs it."""
+    """One event under one name, encoded when the first viewer needs it."""
 
-    __slots__ = ("_json", "_recorded", "_stream", "number", "topic")
+    __slots__ = ("_also", "_json", "_recorded", "_stream", "number", "topic")
 
-    def __init__(self, recorded: Recorded) -> None:
-        self._recorded, self.number, self.topic = recorded, recorded.number, topic_of(type(recorded.event))
+    def __init__(self, recorded: Recorded, topic: str = "") -> None:
+        self._recorded, self.number = recorded, recorded.number
+        self.topic = topic or topic_of(type(recorded.event), recorded.event)
         self._json = self._stream = b""
+        self._also: Frame | None = None
 
-    def is_for(self, wanted: Wanted) -> bool:
-        return wanted.has(self._recorded.event, self.topic)
+    def for_(self, wanted: Wanted) -> Frame | None:
+        """As this viewer sees it: under its other name, where it has one and that was asked for."""
+        topic = wanted.topic(self._recorded.event)
+        if topic is None or topic == self.topic:
+            return None if topic is None else self
+        if self._also is None:
+            self._also = Frame(self._recorded, topic)
+        return self._also
 
     @property
     def json(self) -> bytes:
@@ -124,7 +132,7 @@ class Broadcast:
             frames = await self._behind(viewer)
             if frames:
                 viewer.after = frames[-1].number
-                if mine := [frame for frame in frames if frame.is_for(viewer.wanted)]:
+                if mine := [seen for frame in frames if (seen := frame.for_(viewer.wanted)) is not None]:
                     viewer.is_beat_due = False
                     return mine
                 await asyncio.sleep(0)  # a long stretch of nothing for this one must not keep others waiting

@@ -32,7 +32,7 @@ class HttpDoor:
         self, desk: Desk, clock: Clock, settings: HttpSettings, methods: Mapping[str, Method] = METHODS
     ) -> None:
         self._settings = settings
-        self.tally = Tally(desk)
+        self.tally = Tally(desk, clock)
         known = {**methods, **session_methods(is_public=settings.public_events)}
         self._broadcast = Broadcast(desk, settings.heartbeat_ms)
         self._site = Site(Asking(desk, clock, settings, known, self.tally), self._broadcast)

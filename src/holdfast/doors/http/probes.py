@@ -16,6 +16,7 @@ from holdfast.doors.http.events import address_of
 from holdfast.doors.http.guests import token_of
 from holdfast.doors.http.replies import OK, Receive, Reply, Scope, Send, say
 from holdfast.doors.http.tally import CONTENT_TYPE
+from holdfast.engine import read
 
 
 class Probes:
@@ -40,7 +41,9 @@ class Probes:
 
     async def metrics(self, scope: Scope, _: Receive, send: Send) -> None:
         if (reply := await self._why_not_counts(scope)) is None:
-            reply = Reply(OK, self._asking.tally.text(), ((b"content-type", CONTENT_TYPE),))
+            tally = self._asking.tally
+            tally.dead_letters = await self._dead_letters()
+            reply = Reply(OK, tally.text(), ((b"content-type", CONTENT_TYPE),))
         await say(send, reply)
 
     async def document(self, _: Scope, __: Receive, send: Send) -> None:
@@ -61,6 +64,15 @@ class Probes:
         except (Unavailable, Corrupt) as fault:
             return Refused(fault.rule, fault.says, fault.hint, "Unavailable")
         return None
+
+    async def _dead_letters(self) -> int | None:
+        """RTY-001: they are history and only in the tables; a node whose tables do not answer shows the rest."""
+        try:
+            async with asyncio.timeout(self._asking.settings.ready_ms / 1000):
+                found = await read.page(self._asking.desk.source, "failed_job", {}, 0, read.PAGE_MAX)
+        except (TimeoutError, Unavailable, Corrupt):
+            return None
+        return len(found.rows)
 
     async def _why_not_counts(self, scope: Scope) -> Reply | None:
         asking = self._asking

@@ -19,8 +19,10 @@ from prometheus_client.registry import Collector
 
 from holdfast.doors.desk import Desk
 from holdfast.doors.http.evidence_counts import evidence_families
+from holdfast.doors.http.queue_counts import dead_letters, queue_families
 from holdfast.doors.http.result_counts import LOOKUPS, result_families
 from holdfast.doors.http.retention_counts import retention_families
+from holdfast.ports import Clock
 
 CONTENT_TYPE: Final = b"text/plain; version=0.0.4; charset=utf-8"
 SECONDS: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
@@ -46,8 +48,8 @@ class Spread:
 class Tally(Collector):
     """One door's counts, in a registry of their own."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, desk: Desk, clock: Clock) -> None:
+        self._desk, self._clock = desk, clock
         self.requests: Counter[tuple[str, str]] = Counter()
         self.refusals: Counter[str] = Counter()
         self.dropped: Counter[str] = Counter()
@@ -55,6 +57,8 @@ class Tally(Collector):
         self.running = 0
         self.connections: Callable[[], int] = int
         self.subscribers: Callable[[], int] = int
+        self.dead_letters: int | None = None
+        """As the tables had it when somebody last looked; None where they did not answer."""
         self._pauses, self._pause_began = Spread(), 0.0
         self._registry = CollectorRegistry()
         self._registry.register(self)
@@ -90,6 +94,10 @@ class Tally(Collector):
             self._pauses.sum_s,
         )
         yield from self._gauges()
+        now_ms = max(self._clock.wall_ms(), self._desk.source.standing().tip.time_ms)
+        yield from queue_families(self._desk, now_ms)
+        if self.dead_letters is not None:
+            yield dead_letters(self.dead_letters)
         yield from result_families(self._desk, [self.took[name] for name in LOOKUPS if name in self.took])
         yield from evidence_families(self._desk)
         yield from retention_families(self._desk)

@@ -18,7 +18,7 @@ from holdfast.core.queue import acts
 from holdfast.core.queue.decide import prepare
 from holdfast.core.refusal import Refused
 from holdfast.core.result.record import Result
-from holdfast.core.values import AccountId, Amount, Digest, EventNo, Height, Kind, TaskId
+from holdfast.core.values import AccountId, Amount, Digest, EventNo, Height, Kind, LeaseId, ProviderId, TaskId
 from holdfast.doors.desk import REQUESTERS, Desk, Method, Visitor
 from holdfast.doors.methods.money import Done, done
 from holdfast.doors.pages import why_not_limit
@@ -75,6 +75,8 @@ class ManyJobs(msgspec.Struct, frozen=True):
     from_height: int | None = None
     limit: int = 100
     cursor: int = 0
+    include_replicas: bool = False
+    """Replicas are shown with their job (LEA-009), and in lists only where they are asked for."""
 
 
 class NewFee(msgspec.Struct, frozen=True):
@@ -82,6 +84,23 @@ class NewFee(msgspec.Struct, frozen=True):
 
     task_id: TaskId
     max_fee: int
+
+
+class ReplicaShown(msgspec.Struct, frozen=True):
+    """One of a job's replicas (LEA-009): where it is, who had it last, and what that one came to."""
+
+    index: int
+    task_id: TaskId
+    state: JobState
+    reason: str
+    provider_id: ProviderId | None
+    lease_id: LeaseId | None
+    digest: Digest | None
+    """What was handed in; it counts once the replica is COMPLETED."""
+    size: int
+    attempts: int
+    charged: int | None
+    payee: AccountId | None
 
 
 class JobShown(msgspec.Struct, frozen=True):
@@ -93,6 +112,8 @@ class JobShown(msgspec.Struct, frozen=True):
     result: Result | None
     earliest_read_height: Height
     expires_height: Height
+    replicas: list[ReplicaShown] = []
+    """By index, where it has some; a replica itself names its job in `job.parent`."""
 
 
 def receipt(job: Job | acts.JobAdmitted, event: EventNo, policy: Policy, *, is_repeat: bool) -> Receipt:
@@ -152,16 +173,37 @@ async def _job(desk: Desk, _: Visitor, asked: OneJob) -> JobShown | Refused:
     expires = expires_height(found, desk.source.policy)
     attempts = await read.attempts(desk.source, found.id)
     result = await read.result(desk.source, found.id)
-    return JobShown(found, payload, attempts, result, earliest_read_height(found), expires)
+    replicas = [await _replica(desk, index, each) for index, each in enumerate(await read.replicas(desk.source, found))]
+    return JobShown(found, payload, attempts, result, earliest_read_height(found), expires, replicas)
+
+
+async def _replica(desk: Desk, index: int, job: Job) -> ReplicaShown:
+    leases = await read.attempts(desk.source, job.id)
+    last = leases[-1] if leases else None
+    return ReplicaShown(
+        index,
+        job.id,
+        job.state,
+        job.reason,
+        last and last.provider_id,
+        last and last.id,
+        last and last.submitted,
+        last.submitted_size if last is not None else 0,
+        job.attempts,
+        job.charged,
+        job.payee,
+    )
 
 
 async def _jobs(desk: Desk, _: Visitor, asked: ManyJobs) -> read.Listing | Refused:
     if no := why_not_limit(asked.limit):
         return no
     columns = {"caller": asked.caller, "state": asked.status, "kind": asked.kind, "height>=": asked.from_height}
-    match = {
+    match: dict[str, object] = {
         name: str(value) if isinstance(value, str) else value for name, value in columns.items() if value is not None
     }
+    if not asked.include_replicas:
+        match["parent"] = b""
     return await read.page(desk.source, "job", match, asked.cursor, asked.limit)
 
 

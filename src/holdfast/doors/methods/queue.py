@@ -80,7 +80,9 @@ async def _dead_letters(desk: Desk, visitor: Visitor, asked: ManyDeadLetters) ->
 async def _requeue(desk: Desk, visitor: Visitor, asked: OneJob) -> Done | Refused:
     """RTY-001: with the job as history has it, where memory has let it go."""
     found = await read.job(desk.source, asked.task_id)
-    return done(await desk.submit(Act(visitor.name, "job.requeue", Requeue(asked.task_id, found))))
+    replicas = await read.replicas(desk.source, found) if found is not None else []
+    command = Requeue(asked.task_id, found, tuple(replicas))
+    return done(await desk.submit(Act(visitor.name, "job.requeue", command)))
 
 
 METHODS: Final[dict[str, Method]] = {

@@ -1,0 +1,188 @@
+"""A standalone outbox that ships to a v0.1 receiver: nothing lost, nothing passed over, no false ack believed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.agent.house import comes
+from tests.agent.old_receiver import OldReceiver
+
+from holdfast.agent.ship import Shipping, ship
+from holdfast.spool import Refused, Spool
+
+CHANNEL = "classic-1"
+Opened = Callable[..., tuple[Spool, Shipping]]
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[OldReceiver]:
+    made = OldReceiver()
+    await made.start()
+    yield made
+    await made.stop()
+
+
+@pytest.fixture
+async def shipped(tmp_path: Path, receiver: OldReceiver) -> AsyncIterator[Opened]:
+    """A spool and its way to the receiver; both are let go of at the end."""
+    made: list[tuple[Spool, Shipping]] = []
+
+    def begin(session: str = "s1", **told: Any) -> tuple[Spool, Shipping]:
+        spool = spooling(tmp_path, session)
+        shipping = ship(spool, f"127.0.0.1:{receiver.port}", protocol="retrovue", **told)
+        assert isinstance(shipping, Shipping)
+        made.append((spool, shipping))
+        return spool, shipping
+
+    yield begin
+    for spool, shipping in made:
+        await asyncio.to_thread(shipping.close)
+        spool.close()
+
+
+def spooling(root: Path, session: str) -> Spool:
+    spool = Spool.open(CHANNEL, session, root=root)
+    assert isinstance(spool, Spool)
+    return spool
+
+
+def emit(spool: Spool, count: int) -> None:
+    for n in range(count):
+        assert not isinstance(spool.emit("SEGMENT_END", {"block_id": f"b-{n}", "status": "AIRED"}), Refused)
+
+
+@pytest.mark.rule("EVD-004", "SP-ACK-004")
+async def test_a_v01_receiver_gets_all_records_in_order_through_cuts(receiver: OldReceiver, shipped: Opened) -> None:
+    spool, _ = shipped()
+    for round_ in range(1, 6):
+        receiver.cut_after = 7
+        emit(spool, 20)
+        await comes(lambda: receiver.cut_after is None, "the stream was cut")
+        await comes(lambda: spool.acked_sequence == 20 * round_)  # noqa: B023
+    assert receiver.sequences((CHANNEL, "s1")) == list(range(1, 101))
+    assert len(receiver.hellos) >= 5
+
+
+@pytest.mark.rule("SP-ACK-004")
+async def test_0_from_a_v01_receiver_means_unknown_and_replay_begins_above_our_own_ack(
+    receiver: OldReceiver, shipped: Opened
+) -> None:
+    spool, shipping = shipped()
+    emit(spool, 10)
+    await comes(lambda: spool.acked_sequence == 10)
+    await asyncio.to_thread(shipping.close)
+    repeated = receiver.repeated
+    again = ship(spool, f"127.0.0.1:{receiver.port}", protocol="retrovue")
+    assert isinstance(again, Shipping)
+    emit(spool, 5)
+    await comes(lambda: spool.acked_sequence == 15)
+    await asyncio.to_thread(again.close)
+    assert receiver.sequences((CHANNEL, "s1")) == list(range(1, 16))
+    assert receiver.repeated == repeated, "nothing that was acked is sent again"
+    assert [hello.hello.last_sequence_emitted for hello in receiver.hellos][-1] >= 10
+
+
+@pytest.mark.rule("SP-ACK-004")
+async def test_a_v01_receiver_that_lost_what_it_acked_is_told_to_the_operator(
+    receiver: OldReceiver, shipped: Opened, capfd: pytest.CaptureFixture[str]
+) -> None:
+    spool, shipping = shipped()
+    emit(spool, 10)
+    await comes(lambda: spool.acked_sequence == 10)
+    receiver.kept.clear()
+    emit(spool, 5)
+    await comes(lambda: "gap: 11 after 0" in shipping.stuck)
+    assert spool.acked_sequence == 10, "no ack is made up"
+    assert receiver.sequences((CHANNEL, "s1")) == []
+    assert "evidence cannot be delivered" in capfd.readouterr().out
+
+
+@pytest.mark.rule("SP-ACK-001")
+async def test_an_ack_above_what_was_sent_is_a_protocol_error_and_is_not_stored(
+    receiver: OldReceiver, shipped: Opened
+) -> None:
+    receiver.ahead = 1_000
+    spool, shipping = shipped()
+    emit(spool, 10)
+    await comes(lambda: len(receiver.hellos) >= 3, "the stream is cut and opened anew")
+    assert spool.acked_sequence == 0
+    receiver.ahead = 0
+    await comes(lambda: spool.acked_sequence == 10)
+    assert shipping.tally.refused["AckAhead"] >= 2
+
+
+@pytest.mark.rule("SP-ACK-001")
+async def test_an_ack_for_another_session_moves_nothing(receiver: OldReceiver, shipped: Opened) -> None:
+    receiver.stranger = True
+    spool, _ = shipped()
+    emit(spool, 3)
+    await comes(lambda: len(receiver.hellos) >= 2)
+    assert spool.acked_sequence == 0
+    receiver.stranger = False
+    await comes(lambda: spool.acked_sequence == 3)
+
+
+@pytest.mark.rule("EVD-004")
+async def test_a_stream_whose_acks_stand_still_is_cut_and_dialled_anew(receiver: OldReceiver, shipped: Opened) -> None:
+    receiver.is_silent = True
+    spool, shipping = shipped(still_ms=100)
+    emit(spool, 5)
+    await comes(lambda: shipping.tally.stand_stills >= 2)
+    receiver.is_silent = False
+    await comes(lambda: spool.acked_sequence == 5)
+    assert receiver.sequences((CHANNEL, "s1")) == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.rule("EVD-004")
+async def test_an_idle_stream_is_not_cut_however_long_it_is_idle(receiver: OldReceiver, shipped: Opened) -> None:
+    spool, shipping = shipped(still_ms=50)
+    emit(spool, 1)
+    await comes(lambda: spool.acked_sequence == 1)
+    watched, other = shipped("s2", still_ms=50)[0], receiver  # a second one goes on beside it, as the measure of time
+    receiver.is_silent = True
+    emit(watched, 1)
+    await comes(lambda: [each.playout_session_id for each in other.hellos].count("s2") >= 3)
+    receiver.is_silent = False
+    assert [each.playout_session_id for each in receiver.hellos].count("s1") == 1
+    assert shipping.tally.stand_stills == 0
+
+
+@pytest.mark.rule("EVD-004")
+async def test_older_sessions_of_the_channel_are_shipped_oldest_first_beside_the_open_one(
+    tmp_path: Path, receiver: OldReceiver, shipped: Opened
+) -> None:
+    for name in ("z-first", "a-second"):  # by age, not by name
+        old = spooling(tmp_path, name)
+        emit(old, 4)
+        old.close()
+    spool, shipping = shipped("live")
+    emit(spool, 2)
+    assert await asyncio.to_thread(shipping.flush, 20.0)
+    order = [hello.playout_session_id for hello in receiver.hellos]
+    assert order.index("z-first") < order.index("a-second")
+    assert {whose[1]: len(lines) for whose, lines in receiver.kept.items()} == {"z-first": 4, "a-second": 4, "live": 2}
+
+
+@pytest.mark.rule("EVD-009")
+async def test_a_record_that_v01_cannot_say_is_told_and_never_passed_over(
+    receiver: OldReceiver, shipped: Opened
+) -> None:
+    spool, shipping = shipped()
+    emit(spool, 2)
+    spool.emit("LEASE_ACCEPTED", {"lease_id": "00"})
+    emit(spool, 2)
+    await comes(lambda: "record 3 cannot be sent as v0.1" in shipping.stuck)
+    assert receiver.sequences((CHANNEL, "s1")) == [1, 2]
+    assert spool.acked_sequence <= 2
+
+
+def test_a_protocol_that_is_none_and_one_without_its_key_are_refused(tmp_path: Path) -> None:
+    with spooling(tmp_path, "s1") as spool:
+        for told, says in (({"protocol": "smoke"}, "no protocol 'smoke'"), ({}, "under a provider's key")):
+            no = ship(spool, "127.0.0.1:1", **told)  # type: ignore[arg-type]
+            assert isinstance(no, Refused)
+            assert says in no.says

@@ -1,0 +1,116 @@
+"""Events by their public names: the keys that the sources print, every event in one table or the other, who sees it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from holdfast.core import law
+from holdfast.core.event import Event
+from holdfast.core.key import KeyRevoked, Role
+from holdfast.core.lease.acts import JobAssigned, JobExpired, LeaseClosed, LeaseRenewed
+from holdfast.core.lease.record import LeaseStatus
+from holdfast.core.proof.acts import ProofAccepted
+from holdfast.core.provider.acts import HeartbeatTaken, ProviderSlashed
+from holdfast.core.queue.acts import JobCancelled
+from holdfast.core.refusal import Refused
+from holdfast.core.values import AccountId, Amount, Digest, EventNo, Height, KeyId, LeaseId, ProviderId, TaskId
+from holdfast.doors.desk import NOBODY, Visitor
+from holdfast.doors.http.broadcast import Frame
+from holdfast.doors.http.topics import ALSO, BY_STATUS, INNER, TOPICS, Wanted, names, shown, topic_of, wanted
+from holdfast.engine.tail import Recorded
+
+pytestmark = pytest.mark.rule("EVT-001")
+JOB, OAK, LEASE, OUTPUT = TaskId(b"j" * 32), ProviderId(b"p" * 32), LeaseId(b"l" * 32), Digest(b"d" * 32)
+ALICE = AccountId("alice")
+COMPLETED = ProofAccepted(
+    JOB, LEASE, OAK, Digest(b"n" * 32), OUTPUT, 5, AccountId("oak"), Amount(1), 9_000, Height(9), "attested",
+    caller=ALICE, height=Height(4),
+)  # fmt: skip
+SOURCE: dict[str, tuple[Event, dict[str, object]]] = {
+    "jobAssigned": (
+        JobAssigned(LEASE, JOB, OAK, 0, 1, 600_001, 360_001, 5_001, 2, 9),
+        {"jobId": JOB.hex(), "providerId": OAK.hex(), "leaseId": LEASE.hex(), "deadline": 600_001},
+    ),
+    "jobCompleted": (
+        COMPLETED,
+        {"jobId": JOB.hex(), "providerId": OAK.hex(), "leaseId": LEASE.hex(), "digest": OUTPUT.hex()},
+    ),
+    "jobExpired": (JobExpired(JOB, "TTL", 1), {"jobId": JOB.hex(), "reason": "TTL"}),
+    "leaseRenewed": (LeaseRenewed(LEASE, 900_001, 1, False), {"leaseId": LEASE.hex(), "deadline": 900_001}),
+    "leaseCancelled": (
+        LeaseClosed(LEASE, LeaseStatus.CANCELLED, "ACK_TIMEOUT", 1, True, 2),
+        {"leaseId": LEASE.hex(), "reason": "ACK_TIMEOUT"},
+    ),
+    "leaseExpired": (
+        LeaseClosed(LEASE, LeaseStatus.EXPIRED, "LEASE_EXPIRED", 1, True, 2),
+        {"leaseId": LEASE.hex(), "reason": "LEASE_EXPIRED"},
+    ),
+    "providerSlashed": (
+        ProviderSlashed(OAK, "EQUIVOCATION", Amount(25), "SEVERE", 9, 1, 1),
+        {"providerId": OAK.hex(), "reason": "EQUIVOCATION", "penalty": 25},
+    ),
+    "cap.jobCompleted": (
+        COMPLETED,
+        {"task_id": JOB.hex(), "result_digest": OUTPUT.hex(), "height_resolved": 4},
+    ),
+}
+
+
+def seen(event: Event, view: Wanted) -> dict[str, Any] | None:
+    frame = Frame(Recorded(EventNo(7), 1_000, event)).for_(view)
+    return None if frame is None else shown(frame._recorded, frame.topic)
+
+
+def test_every_event_is_public_or_expressly_not() -> None:
+    assert [kind.__name__ for kind in law.EVENTS if (kind in TOPICS) == (kind in INNER)] == []
+
+
+def test_no_two_events_share_a_name() -> None:
+    told = [topic_of(kind) for kind in law.EVENTS] + [*ALSO.values()]
+    told += [name for statuses in BY_STATUS.values() for name in statuses.values()]
+    assert len(set(told)) == len(told)
+    assert names() == sorted(told)
+
+
+@pytest.mark.parametrize("name", SOURCE)
+def test_the_names_of_the_sources_carry_their_keys(name: str) -> None:
+    event, keys = SOURCE[name]
+    told = seen(event, Wanted(frozenset({name}), is_all=True))
+    assert told is not None
+    assert (told["number"], told["type"]) == (7, name)
+    assert told["event"].items() >= keys.items()
+
+
+def test_one_event_has_one_name_for_who_asks_for_all_and_the_other_for_who_asks_for_it() -> None:
+    everything, both = Wanted(is_all=True), Wanted(frozenset({"jobCompleted", "cap.jobCompleted"}), is_all=True)
+    for view, name in ((everything, "jobCompleted"), (both, "jobCompleted")):
+        told = seen(COMPLETED, view)
+        assert told is not None
+        assert told["type"] == name
+    frame = Frame(Recorded(EventNo(7), 1_000, COMPLETED))
+    under = Wanted(frozenset({"cap.jobCompleted"}), is_all=True)
+    assert frame.for_(under) is frame.for_(under), "encoded once, under this name, too"
+    assert seen(SOURCE["leaseExpired"][0], Wanted(frozenset({"leaseCancelled"}), is_all=True)) is None
+
+
+@pytest.mark.rule("SEC-001")
+def test_what_is_not_public_is_shown_to_those_who_look_after_the_node_and_to_whom_it_names() -> None:
+    public = wanted(NOBODY, None, is_public=True)
+    alice = wanted(Visitor("a" * 16, Role.REQUESTER, ALICE), None, is_public=False)
+    auditor = wanted(Visitor("b" * 16, Role.AUDITOR), None, is_public=False)
+    assert not isinstance(public, Refused)
+    assert not isinstance(alice, Refused)
+    assert not isinstance(auditor, Refused)
+    for event in (KeyRevoked(KeyId("k"), 1), HeartbeatTaken(OAK, 1, 1)):
+        assert [view.topic(event) for view in (public, alice, auditor)] == [None, None, type(event).__name__]
+    ended = JobCancelled(JOB, "CANCELLED", 1)
+    assert [view.topic(ended) for view in (public, alice, auditor)] == ["jobCancelled", None, "jobCancelled"]
+    assert alice.topic(COMPLETED) == "jobCompleted"
+
+
+def test_a_name_that_is_none_is_refused_with_the_nearest() -> None:
+    no = wanted(NOBODY, ["jobAssignd"], is_public=True)
+    assert isinstance(no, Refused)
+    assert (no.name, no.hint) == ("InvalidParams", "did you mean jobAssigned?")
