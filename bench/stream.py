@@ -107,10 +107,9 @@ async def node_on(spot: Spot) -> AsyncIterator[tuple[int, int]]:
 
 
 @asynccontextmanager
-async def bare_on(folder: Path) -> AsyncIterator[int]:
-    folder.mkdir(parents=True, exist_ok=True)
+async def bare_on(file: Path) -> AsyncIterator[int]:
     port = free_ports(1)[0]
-    async with process("bench.stream_bare", folder / "bare", port) as made:
+    async with process("bench.stream_bare", file, port) as made:
         assert made.stdout is not None
         assert await made.stdout.readline(), "the bare receiver did not start"
         yield port
@@ -131,7 +130,7 @@ async def streams(store: Store, rounds: int, events: int) -> list[Table]:
     spot = store.spot("stream")
     async with AsyncExitStack() as stack:
         port, pid = await stack.enter_async_context(node_on(spot))
-        bare = await stack.enter_async_context(bare_on(spot.folder))
+        bare = await stack.enter_async_context(bare_on(spot.folder / "bare"))
         names: dict[str, tuple[Sending, int]] = {}
         for protocol, each, title in (("bare", events, BARE), ("retrovue", events // 100, BARE_EACH)):
             names[title] = await sender(stack, bare, protocol, 8, spot.folder / "to-bare"), each

@@ -19,6 +19,7 @@ import structlog
 
 from holdfast.adapters.clock import MachineClock
 from holdfast.adapters.files import Folder
+from holdfast.adapters.keys.agentkeys import AgentKeys
 from holdfast.adapters.keys.certificate import TlsFiles
 from holdfast.adapters.keys.signing import SigningKey, verify
 from holdfast.adapters.sqlite.journal import SqliteJournal
@@ -29,7 +30,6 @@ from holdfast.config import Config, Store, why_not_stored
 from holdfast.core.adopt import AdoptPolicy
 from holdfast.core.event import Tip
 from holdfast.core.evidence.marks import Mark
-from holdfast.core.provider import provider_id
 from holdfast.core.refusal import Corrupt, Fenced, Refused, Unavailable
 from holdfast.core.values import ProviderId
 from holdfast.doors.desk import Desk, Visitor
@@ -71,8 +71,6 @@ T = TypeVar("T")
 LOOK_AGAIN_S: Final = 0.2
 NODE_KEY: Final = "keys/node.pem"
 """Signs the blocks that this node proposes."""
-AGENT_KEY: Final = "keys/agent.pem"
-"""Signs what an agent says: the provider is this key."""
 HAND_ON_S: Final = 5.0
 """How long a standby waits for the owner's answer before it says that the outcome is not known."""
 _log = structlog.get_logger()
@@ -314,9 +312,36 @@ def agent(
     from holdfast.agent.runner import Agent  # noqa: PLC0415
 
     prepare_folder(settings.data)
-    signer = SigningKey.load_or_create(settings.data / AGENT_KEY)
-    hear = saying(provider_id(signer.public))
-    return Agent(settings, executors, signer, MachineClock(), secrets.randbelow, tls=tls, on_standing=hear)
+    keys = AgentKeys(settings.data)
+    signer = keys.current()
+    id_ = keys.provider(signer)
+    chance, hear = secrets.randbelow, saying(id_)
+    return Agent(settings, executors, signer, MachineClock(), chance, tls=tls, id_=id_, on_standing=hear)
+
+
+async def rotate_agent_key(data: Path, node: str, tls: Tls | None) -> tuple[ProviderId, bytes] | Refused:
+    """PRV-003: change the key of the agent in this folder; who it is, and the new public key."""
+    from holdfast.agent.dial import Dial  # noqa: PLC0415
+    from holdfast.agent.rotate import rotate, why_not_now  # noqa: PLC0415
+    from holdfast.agent.work import WorkFolder  # noqa: PLC0415
+
+    keys, work = AgentKeys(data), WorkFolder(data / "work")
+    current = keys.current()
+    id_ = keys.provider(current)
+    work.open()  # no agent runs here meanwhile
+    dial = Dial(node, tls)
+    try:
+        if not keys.is_changing and (no := why_not_now(data, id_)):
+            return no
+        following = keys.next(current)
+        answer = await rotate(dial, current, following)
+        if isinstance(answer, Refused):
+            return answer
+        keys.turn()
+        return id_, following.public
+    finally:
+        await dial.close()
+        work.close()
 
 
 def make_snapshot(config: Config) -> Tip:

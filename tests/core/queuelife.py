@@ -29,6 +29,7 @@ from holdfast.core.policy import (
 )
 from holdfast.core.proof.acts import ProofAccepted
 from holdfast.core.proof.envelope import Envelope
+from holdfast.core.proof.votes import VoteCast
 from holdfast.core.queue.books import broken_laws as broken_queue
 from holdfast.core.refusal import Refused
 from holdfast.core.state import State, digest, restore, snapshot
@@ -96,7 +97,7 @@ class QueueLife(Way):
 
     def _see(self, event: Event) -> None:
         """RCV-001: nothing is completed but by a lease that lives and was handed in, or was when it was."""
-        if isinstance(event, ProofAccepted):
+        if isinstance(event, VoteCast) or (isinstance(event, ProofAccepted) and not event.paid):
             lease = self.state.leases.by_id[event.lease_id]
             assert lease.submitted == event.digest
             assert lease.submitted_ms is not None
@@ -159,8 +160,12 @@ def broken(way: QueueLife) -> list[str]:
     checks = {
         "event numbers have no gaps": way.written() == state.last_event,
         "attempts are bounded": all(job.failures <= failures_max for job in jobs),
-        "what ended is settled": all(holds[hold_of(job)].status != "HELD" for job in jobs if job.state not in LIVE),
-        "what failed has used its attempts": all(job.failures > 0 for job in jobs if job.state is JobState.FAILED),
+        "what ended is settled": all(
+            holds[hold_of(job)].status != "HELD" for job in jobs if job.state not in LIVE and not job.parent
+        ),
+        "what failed has used its attempts": all(
+            job.failures > 0 for job in jobs if job.state is JobState.FAILED and not job.quorum_m
+        ),
         "every transaction is in one block, in order": txs == sorted(set(txs)),
         "earlier refunds are remembered while they can move": _earlier(state) == _remembered(state),
     }

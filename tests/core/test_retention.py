@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from tests.core.quorums import asked, replicas, vote
 from tests.core.ways import Way
 
 from holdfast.core.event import Tip
@@ -136,6 +137,18 @@ def test_bytes_that_a_result_was_accepted_with_after_the_rows_were_read_are_not_
         assert way.state.results == {}
     way.do(DropWarm(old, (held(way),)))
     assert way.state.condemned == {}
+
+
+@pytest.mark.rule("RET-002", "LEA-009")
+def test_bytes_that_were_voted_for_stay_until_the_others_have_voted() -> None:
+    way = aged()
+    way.provider(2)
+    way.do(DropHot(lot(way), 1, 3))
+    job = asked(way, 2, 2)
+    way.match()
+    vote(way, replicas(way, job)[0].id, OUT)
+    way.do(DropWarm(lot(way), (held(way),)))
+    assert (way.state.condemned, list(way.state.kept_warm)) == ({}, [event_of(way)])
 
 
 @pytest.mark.rule("RET-002", "RCV-001")

@@ -192,7 +192,7 @@ async def test_evidence_is_counted_for_whoever_watches(house: House, stream: Han
     await stream.acked(1, [*stream.some(1, 3), b"poison"])
     await stream.acked(1, stream.some(1, 2))
     await stream.refused(9, stream.some(9, 9))
-    text = Tally(house.desk).text().decode()
+    text = Tally(house.desk, house.world.clock).text().decode()
     told = dict(line.rsplit(" ", 1) for line in text.splitlines() if line.startswith("holdfast_evidence"))
     counted = {
         name: float(told[f"holdfast_evidence_{name}_total"]) for name in ("records", "duplicates", "gaps", "poison")

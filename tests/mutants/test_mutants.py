@@ -13,9 +13,12 @@ import pytest
 from tests.counts import FULL
 from tests.mutants.evidence import EVIDENCE
 from tests.mutants.leases import LEASES
+from tests.mutants.matching import MATCHING
 from tests.mutants.mutant import Mutant
 from tests.mutants.providers import PROVIDERS
+from tests.mutants.quorum import QUORUM
 from tests.mutants.retention import RETENTION
+from tests.mutants.sending import SENDING
 from tests.mutants.stations import STATIONS
 
 ROOT = Path(__file__).parents[2]
@@ -284,9 +287,12 @@ MUTANTS = [
     ),
     *STATIONS,
     *RETENTION,
+    *SENDING,
     *LEASES,
+    *MATCHING,
     *EVIDENCE,
     *PROVIDERS,
+    *QUORUM,
 ]
 
 

@@ -30,13 +30,15 @@ def free_ports(count: int) -> list[int]:
 class AgentProcess:
     """`holdfast agent` in its own process, logging beside its folder."""
 
+    program: tuple[str, ...] = (str(HOLDFAST),)
+
     def __init__(self, data: Path, name: str, port: int, slots: int = 4) -> None:
         self.data, self.name, self.port, self.slots = data, name, port, slots
         self._process: subprocess.Popen[bytes] | None = None
 
     def up(self) -> None:
         self.data.mkdir(mode=0o700, parents=True, exist_ok=True)
-        command = [str(HOLDFAST), "agent", "--node", f"127.0.0.1:{self.port}", "--data", str(self.data)]
+        command = [*self.program, "agent", "--node", f"127.0.0.1:{self.port}", "--data", str(self.data)]
         command += ["--name", self.name, "--account", self.name, "--slots", str(self.slots), "--price", "3"]
         command += ["--model", "echo", "--model", "sleep"]
         with (self.data.parent / f"{self.name}.log").open("ab") as log:

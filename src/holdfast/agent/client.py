@@ -41,11 +41,17 @@ class NodeClient:
     """Calls of one provider. A node that does not answer raises gRPC's error; who calls tries again."""
 
     def __init__(
-        self, dial: Dial, settings: AgentSettings, capabilities: dict[str, dict[str, Any]], signer: Signer, clock: Clock
+        self,
+        dial: Dial,
+        settings: AgentSettings,
+        capabilities: dict[str, dict[str, Any]],
+        signer: Signer,
+        clock: Clock,
+        id_: bytes | None = None,
     ) -> None:
         self._dial, self._settings, self._capabilities = dial, settings, capabilities
         self._signer, self._clock = signer, clock
-        self.id = provider_id(signer.public)
+        self.id = provider_id(signer.public) if id_ is None else id_
         self.offset_ms = 0
         """The node's clock minus ours, for display and for how long what we say of ourselves holds."""
         self._attested_until_ms = 0

@@ -18,6 +18,7 @@ from holdfast.agent.client import NodeClient, Standing
 from holdfast.agent.delivery import Delivery
 from holdfast.agent.dial import Broken, Dial, Fault, refusal_of, said
 from holdfast.agent.executors import Registry
+from holdfast.agent.exposition import Exposition
 from holdfast.agent.hands import Hands
 from holdfast.agent.settings import AgentSettings, Signer, Tls
 from holdfast.agent.shipper import Shipper
@@ -26,6 +27,7 @@ from holdfast.agent.tally import Tally
 from holdfast.agent.tongue import NodeTalk
 from holdfast.agent.work import WorkFolder
 from holdfast.core.provider.record import ProviderStatus, provider_id
+from holdfast.core.values import ProviderId
 from holdfast.ports import Clock
 from holdfast.spool import Spool, SpoolPolicy
 
@@ -47,11 +49,13 @@ class Agent:
         *,
         tls: Tls | None = None,
         spool_policy: SpoolPolicy | None = None,
+        id_: ProviderId | None = None,
         on_standing: Callable[[Standing], None] = lambda _: None,
     ) -> None:
         self.settings, self._registry, self._signer, self._clock = settings, registry, signer, clock
         self._draw, self._tls, self._spool_policy, self._on_standing = draw, tls, spool_policy, on_standing
-        self.id = provider_id(signer.public)
+        self.id = provider_id(signer.public) if id_ is None else id_
+        """Of the provider's first key, whichever it signs with now (PRV-003)."""
         self.standing: Standing | None = None
         """How the node sees us; None until it has said so."""
         self._work = WorkFolder(settings.data / "work")
@@ -81,6 +85,9 @@ class Agent:
         found = await asyncio.to_thread(self._work.open)
         self._assemble()
         await self.shipper.open()
+        if self.settings.metrics_port is not None:
+            port = await self._exposition.open(self.settings.metrics_port)
+            _log.info("metrics", url=f"http://127.0.0.1:{port}/metrics")
         for each in found:
             self.hands.resume(each)
         self._tasks = [
@@ -93,7 +100,7 @@ class Agent:
         """Everything that belongs to the event loop."""
         settings, signer, clock = self.settings, self._signer, self._clock
         dial = self._dial = Dial(settings.node, self._tls)
-        self.client = NodeClient(dial, settings, self._registry.capabilities(), signer, clock)
+        self.client = NodeClient(dial, settings, self._registry.capabilities(), signer, clock, self.id)
         channel = self.id.hex()
 
         def deliver(session: str, spool: Spool) -> Delivery:
@@ -102,6 +109,7 @@ class Agent:
 
         self.shipper = Shipper(settings.data / "spool", channel, deliver, clock, self._spool_policy)
         parts = (settings, self._registry, self._work, self.shipper)
+        self._exposition = Exposition(self.tally, channel, self.shipper.opened)
         self.carrier = Carrier(*parts, self.client, signer, clock, self._draw)
         self.hands = Hands(*parts, self.carrier, self.client, clock, self._backoff_of_stream.reset)
 
@@ -112,6 +120,7 @@ class Agent:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._exposition.close()
         await self._dial.close()
         self._work.close()
         _log.info("stopped")

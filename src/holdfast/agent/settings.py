@@ -61,6 +61,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     retry_cap_ms: int = 5 * SECOND_MS
     still_ms: int = 30 * SECOND_MS
     """A stream of evidence whose acks stand still for this long is opened anew."""
+    metrics_port: int | None = None
+    """Where Prometheus reads what the sender of evidence counts, on the loopback; 0 takes one that is free."""
     call_ms: int = 30 * SECOND_MS
     """How long one answer of the node may take; an upload gets this for every part."""
 
@@ -78,6 +80,8 @@ def faults(settings: AgentSettings) -> Iterator[Refused]:
         yield _bad("model", "none is offered", "name at least one: --model echo")
     if len(settings.region) > 64:
         yield _bad("region", "at most 64 signs")
+    if settings.metrics_port is not None and not 0 <= settings.metrics_port < 65_536:
+        yield _bad("metrics_port", f"{settings.metrics_port} is no port")
     bounds = {"slots": (1, 10_000), "price": (0, 2**62 - 1), "attested_ms": (60_000, 3_650 * DAY_MS)}
     waits = dict.fromkeys(("execution_ms_max", "retry_base_ms", "retry_cap_ms", "still_ms", "call_ms"), (1, 2**40))
     for name, (low, high) in (bounds | waits | dict.fromkeys(("drain_ms", "flush_ms"), (0, 2**40))).items():

@@ -51,6 +51,11 @@ class Shipper:
         """There is a session that takes records: without one no work is taken."""
         return self._live is not None
 
+    def opened(self) -> list[tuple[str, Spool]]:
+        """What is being delivered, the live session first."""
+        found = ([] if self._live is None else [self._live]) + self.backlog.waiting
+        return [(each.session, each.spool) for each in found]
+
     @property
     def live_session(self) -> str:
         return self._live.session if self._live is not None else ""

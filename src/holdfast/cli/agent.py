@@ -6,15 +6,15 @@ import asyncio
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from holdfast.adapters.keys.secretfile import read_public, read_secret
 from holdfast.agent.executors import built_in
 from holdfast.agent.settings import AgentSettings, Tls, faults, host_of
-from holdfast.cli import Command, verb
-from holdfast.cli.speak import BAD_INPUT, log_as, told
+from holdfast.cli import Command, Group, verb
+from holdfast.cli.speak import BAD_INPUT, given, log_as, refuse, told
 from holdfast.config import Log, LogFormat, LogLevel
 from holdfast.core.policy.knobs import DAY_MS, SECOND_MS
 from holdfast.core.provider.record import ProviderStatus
@@ -25,10 +25,20 @@ if TYPE_CHECKING:
     from holdfast.agent.client import Standing
     from holdfast.agent.runner import Agent
 
-app = verb()
+RUN, ROTATE = "run", "rotate-key"
 
 
-@app.command(cls=Command)
+class Agents(Group):
+    """`holdfast agent …` runs one; only a word that names something else does something else."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, args if args[:1] in ([RUN], [ROTATE]) else [RUN, *args])
+
+
+app = verb(Agents)
+
+
+@app.command(RUN, cls=Command)
 def agent(
     node: Annotated[str, typer.Option(metavar="HOST:PORT", help="The node's gRPC door.")],
     data: Annotated[Path, typer.Option(help="Folder of the agent's key, work and evidence; its own, not the node's.")],
@@ -49,6 +59,9 @@ def agent(
     allow_plain: Annotated[
         bool, typer.Option("--allow-plain", help="Speak without TLS to another machine: only where something adds it.")
     ] = False,
+    metrics: Annotated[
+        int | None, typer.Option(metavar="PORT", help="Serve what it counts for Prometheus on this loopback port.")
+    ] = None,
     log_level: Annotated[LogLevel, typer.Option(help="How much it says on standard error.")] = LogLevel.INFO,
     log_format: Annotated[LogFormat, typer.Option(help="For people or for machines.")] = LogFormat.TEXT,
 ) -> None:
@@ -59,6 +72,9 @@ def agent(
 
     It may be killed at any point: at the next start it goes on with what is in DATA. When told to stop it takes no more
     work, finishes what runs within --drain-s, gives the rest back, and delivers its evidence.
+
+    `holdfast agent rotate-key --node HOST:PORT --data DATA` changes the key of one that is stopped; it stays the same
+    provider.
     """
     log_as(Log(level=log_level, format=log_format))
     settings = AgentSettings(
@@ -73,12 +89,47 @@ def agent(
         attested_ms=attest_days * DAY_MS,
         execution_ms_max=timeout_s * SECOND_MS,
         drain_ms=drain_s * SECOND_MS,
+        metrics_port=metrics,
     )
     with told():
         tls = tls_of(ca, certificate, key)
         made = _assembled(settings, tls, allow_plain=allow_plain)
         print(f"provider {made.id.hex()}", flush=True)
         asyncio.run(_until_told(made))
+
+
+@app.command(ROTATE, cls=Command)
+def rotate_key(
+    node: Annotated[str, typer.Option(metavar="HOST:PORT", help="The node's gRPC door.")],
+    data: Annotated[Path, typer.Option(help="Folder of the agent.")],
+    ca: Annotated[Path | None, typer.Option(help="The authority that signed the node's certificate.")] = None,
+    certificate: Annotated[Path | None, typer.Option(help="What is shown where the node asks for it.")] = None,
+    key: Annotated[Path | None, typer.Option(help="The key of that certificate.")] = None,
+    allow_plain: Annotated[
+        bool, typer.Option("--allow-plain", help="Speak without TLS to another machine: only where something adds it.")
+    ] = False,
+) -> None:
+    """Change the key of a stopped agent: the node hears it from the old key and the new one, and the old one is void.
+
+    The agent stays the same provider, with its stake and history. Where this is interrupted, say it again: it goes on
+    from where it was.
+    """
+    with told():
+        tls = tls_of(ca, certificate, key)
+        if tls is None and not allow_plain and not is_loopback(host_of(node)):
+            _refuse_plain(node)
+        if not (data / "keys").exists():
+            refuse(Refused("PRV-003", f"{data}: no agent has a key there", "name the agent's folder with --data"))
+        from holdfast.app import rotate_agent_key  # noqa: PLC0415 - settings are judged before anything heavy is loaded
+
+        id_, public = given(asyncio.run(rotate_agent_key(data, node, tls)))
+        print(f"provider {id_.hex()}")
+        print(f"signs with {public.hex()} from now on")
+
+
+def _refuse_plain(node: str) -> None:
+    says, hint = f"node: {node} is another machine and there is no TLS", "name the node's authority with --ca"
+    refuse(Refused("SEC-001", says, f"{hint}, or say --allow-plain", "BadConfig"))
 
 
 def _assembled(settings: AgentSettings, tls: Tls | None, *, allow_plain: bool) -> Agent:

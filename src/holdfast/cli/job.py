@@ -16,6 +16,7 @@ from holdfast.cli.asking import Asked, Ca, Data, Json, Place, TokenFile, Url, as
 from holdfast.cli.columns import print_json, print_record, print_table, when
 from holdfast.cli.custody import custody
 from holdfast.cli.durations import milliseconds
+from holdfast.cli.holding import list_held
 from holdfast.cli.speak import given, refuse
 from holdfast.client import NodeUnreachable
 from holdfast.core.job.record import JobState
@@ -115,6 +116,7 @@ def list_(
     kind: Annotated[Kind | None, typer.Option(help="Only of this kind.")] = None,
     from_height: Annotated[int | None, typer.Option(min=0, help="Admitted in this block or later.")] = None,
     replicas: Annotated[bool, typer.Option("--replicas", help="Also the replicas of jobs that have some.")] = False,
+    provider: Annotated[str | None, typer.Option(metavar="ID", help="Only those that this provider holds now.")] = None,
     limit: Annotated[int, typer.Option(help="How many.")] = 100,
     cursor: Annotated[int, typer.Option(min=0, help="Go on after this one.")] = 0,
     data: Data = None,
@@ -123,9 +125,16 @@ def list_(
     ca: Ca = None,
     as_json: Json = False,
 ) -> None:
-    """Jobs in the order of their admission."""
+    """Jobs in the order of their admission; with --provider what it has in hand, and until when."""
+    place = Place(data, url, token_file, ca)
+    if provider is not None:
+        if from_height is not None:
+            refuse(Refused("RPC-001", "--from-height: not with --provider", "leave one away", "InvalidParams"))
+        held = {"state": status, "kind": kind, "caller": caller, "limit": limit, "cursor": cursor}
+        list_held(place, provider, held, as_json=as_json)
+        return
     asked = {"caller": caller, "status": status, "kind": kind, "from_height": from_height, "include_replicas": replicas}
-    found = ask(Place(data, url, token_file, ca), "cap.listJobs", **asked, limit=limit, cursor=cursor)
+    found = ask(place, "cap.listJobs", **asked, limit=limit, cursor=cursor)
     if as_json:
         print_json(found)
         return

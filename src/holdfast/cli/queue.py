@@ -8,7 +8,7 @@ import typer
 
 from holdfast.cli import verb
 from holdfast.cli.asking import Ca, Data, Json, Place, TokenFile, Url, ask
-from holdfast.cli.columns import print_json, print_record, when
+from holdfast.cli.columns import print_json, print_record, print_table, when
 from holdfast.core.values import Kind
 
 app = verb(no_args_is_help=True, help="How much waits, and kinds of work that are stopped for a while.")
@@ -19,7 +19,7 @@ Which = Annotated[Kind, typer.Argument(metavar="KIND", help="AI or QUANTUM.")]
 def show(
     data: Data = None, url: Url = None, token_file: TokenFile = None, ca: Ca = None, as_json: Json = False
 ) -> None:
-    """How deep the queue is, what is leased, which kinds are paused."""
+    """How deep the queue is, what waits and for how long, what is leased, which kinds are paused."""
     found = ask(Place(data, url, token_file, ca), "queue.show")
     print_json(found) if as_json else _print(found)
 
@@ -46,9 +46,17 @@ def resume(kind: Which, data: Data = None, url: Url = None, token_file: TokenFil
     print(f"{kind.value}{was}")
 
 
+def _age(found: dict[str, Any], kind: str) -> str | None:
+    """How long the oldest job that could be given now has waited."""
+    since_ms = found["oldest_ms"].get(kind)
+    return None if since_ms is None else f"{max(0, found['time_ms'] - since_ms) / 1000:.0f} s"
+
+
 def _print(found: dict[str, Any]) -> None:
     leased = [f"{count} {kind}" for kind, count in sorted(found["by_kind"].items())]
-    print_record({"depth": found["depth"], "leased": leased or 0})
+    print_record({"depth": found["depth"], "leased": leased or 0, "retrying": found["retrying"]})
+    rows = [(kind, count, _age(found, kind)) for kind, count in sorted(found["waiting"].items())]
+    print_table(("KIND", "WAITING", "OLDEST"), rows)
     for kind, paused in sorted(found["paused"].items()):
         why = f": {paused['reason']}" if paused["reason"] else ""
         print(f"{kind} is paused since {when(paused['since_ms'])}{why}")

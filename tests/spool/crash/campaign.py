@@ -66,12 +66,13 @@ EVERY_DAY = {
 }
 
 COMMON, SOME, CLOSE_TO_THE_CAP = "EBAHLCXRKTUFN", "EBHCXF", "EAHCRTOFN"
-TWO, THREE, NEAR = tuple(words(COMMON, 2)), tuple(words(COMMON, 3)), tuple(words(CLOSE_TO_THE_CAP, 2))
+TWO, NEAR, FAULTS = tuple(words(COMMON, 2)), tuple(words(CLOSE_TO_THE_CAP, 2)), tuple(words(SOME, 2))
+THREE = (*TWO, *words("EBAHCXRTFN", 3), *LONGER, *TWO_SESSIONS)
 TORN = tuple(words("EBXF", 2))
 
 IN_FULL = {
-    "plain": Plan((*THREE, *LONGER, *TWO_SESSIONS), tuple(words(SOME, 2)), TORN),
-    "segments": Plan((*THREE, *LONGER, *TWO_SESSIONS), TWO, TORN),
+    "plain": Plan(THREE, FAULTS, tuple(words("EBXF", 3))),
+    "segments": Plan(THREE, FAULTS, tuple(words("EBXF", 3))),
     "one-segment": Plan((*TWO, *LONGER), tuple(words(SOME, 1)), TORN),
     "always-near-window": Plan((*TWO, *LONGER), tuple(words(SOME, 1)), TORN),
     "capped": Plan((*NEAR, *AT_THE_CAP, "oEEEBB", "oEFANO"), ("oO", "oOA"), ("oO",)),

@@ -9,14 +9,14 @@ from tests.spool.crash.explore import AFTER_A_FAULT, FIRST, KILL, SECOND
 
 PLANS = IN_FULL if FULL else EVERY_DAY
 STATES = {
-    "plain": counts(22_400, 400_000),
-    "segments": counts(13_200, 300_000),
-    "one-segment": counts(4_200, 40_000),
-    "always-near-window": counts(6_300, 50_000),
-    "capped": counts(3_900, 60_000),
-    "capped-segments": counts(1_600, 40_000),
-    "full-disk": counts(2_000, 60_000),
-    "full-disk-segments": counts(2_100, 50_000),
+    "plain": counts(22_400, 420_000),
+    "segments": counts(13_200, 240_000),
+    "one-segment": counts(4_200, 56_000),
+    "always-near-window": counts(6_300, 92_000),
+    "capped": counts(3_900, 91_000),
+    "capped-segments": counts(1_600, 45_000),
+    "full-disk": counts(2_000, 42_000),
+    "full-disk-segments": counts(2_100, 30_000),
 }
 """From at least so many states a spool is opened and held to what was promised: different bytes on the disk, or the
 same ones that a sync covers in one and not in the other. Each counts once for a way of opening it."""

@@ -8,6 +8,7 @@ import typer
 
 from holdfast.cli.asking import Asked, Ca, Data, Json, Place, TokenFile, Url, ask, run
 from holdfast.cli.columns import print_json, print_record, print_table, when
+from holdfast.cli.holding import print_held
 from holdfast.core.provider.record import ProviderStatus
 from holdfast.core.values import Kind
 
@@ -63,15 +64,24 @@ def _line(shown: dict[str, Any]) -> tuple[object, ...]:
 def show(
     provider: Id, data: Data = None, url: Url = None, token_file: TokenFile = None, ca: Ca = None, as_json: Json = False
 ) -> None:
-    """One provider as it is now."""
-    found = ask(Place(data, url, token_file, ca), "aicf.getProvider", provider_id=provider)
+    """One provider as it is now, and what it has in hand."""
+
+    async def look(node: Asked) -> tuple[Any, Any]:
+        found = await node.call("aicf.getProvider", provider_id=provider)
+        return found, await node.call("aicf.listJobs", provider_id=provider, limit=PAGE)
+
+    found, held = run(Place(data, url, token_file, ca), look)
     if as_json:
-        print_json(found)
+        print_json({**found, "jobs": held["jobs"]})
         return
     record = dict(found["provider"]) | {"stake_min": found["stake_min"], "why_not": found["why_not"]}
     for name in TIMES:
         record[name.removesuffix("_ms")] = when(record.pop(name) or None)
     print_record(record)
+    if held["jobs"]:
+        print_held(held["jobs"])
+    if held["next_cursor"] is not None:
+        print(f"and more: holdfast job list --provider {provider} --cursor {held['next_cursor']}")
 
 
 def why_not(

@@ -125,6 +125,14 @@ class Line(msgspec.Struct):
         """How many of those that are ready stand before this place."""
         return sum(group.places.before(place) for group in self.groups.values())
 
+    def oldest_ms(self) -> dict[Kind, int]:
+        """When the oldest job of each kind that is ready was admitted."""
+        found: dict[Kind, int] = {}
+        for ask, group in self.groups.items():
+            at_ms = int.from_bytes(group.ages.blocks[0][0][AGE_AT:ID_AT], "big")
+            found[ask.kind] = min(at_ms, found.get(ask.kind, at_ms))
+        return found
+
     def _stand(self, job: Job) -> None:
         ask, place = self.ask_of(job), place_of(job)
         group = self.groups.get(ask)

@@ -48,7 +48,7 @@ class JobRequeued(Event, frozen=True, tag=57):
 
 def requeue_key(id_: TaskId, number: int) -> bytes:
     """ENG-005: a job is put back once for each time it failed, however late somebody asks again."""
-    return b"r" + H(REQUEUE_TAG, id_, number)
+    return b"w" + H(REQUEUE_TAG, id_, number)
 
 
 def requeue(state: Admitting, command: Requeue, now_ms: int) -> Decided | Refused:

@@ -16,7 +16,6 @@ from holdfast.core.counting import DECLINED, LOST, OTHER
 from holdfast.core.job.record import LIVE, JobState
 from holdfast.core.provider.record import ProviderStatus
 from holdfast.core.provider.sla import Severity
-from holdfast.core.queue.line import AGE_AT, ID_AT
 from holdfast.core.state import State
 from holdfast.core.tally import Spread
 from holdfast.core.values import Kind
@@ -83,7 +82,7 @@ def _gauges(state: State, now_ms: int) -> Iterator[Metric]:
         "kind",
         ((kind.value, line.waiting.get(kind, 0)) for kind in Kind),
     )
-    oldest = oldest_ms(state)
+    oldest = line.oldest_ms()
     yield _labelled(
         "holdfast_queue_oldest_seconds",
         "Age of the oldest job that could be given now, 0 where there is none.",
@@ -93,15 +92,6 @@ def _gauges(state: State, now_ms: int) -> Iterator[Metric]:
     says = "1 while jobs of a kind are given to nobody."
     yield _labelled("holdfast_queue_paused", says, "kind", ((kind, kind in state.paused) for kind in _KINDS))
     yield GaugeMetricFamily("holdfast_leases_active", "Leases that live.", value=len(state.leases.by_id))
-
-
-def oldest_ms(state: State) -> dict[Kind, int]:
-    """When the oldest job of each kind that is ready was admitted."""
-    found: dict[Kind, int] = {}
-    for ask, group in state.queue.line.groups.items():
-        at_ms = int.from_bytes(group.ages.blocks[0][0][AGE_AT:ID_AT], "big")
-        found[ask.kind] = min(at_ms, found.get(ask.kind, at_ms))
-    return found
 
 
 def _providers(state: State) -> Iterator[Metric]:

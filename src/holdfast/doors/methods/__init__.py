@@ -5,10 +5,25 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.doors.desk import Method
-from holdfast.doors.methods import availability, chain, evidence, jobs, keys, money, node, providers, queue, quotes, results, retention
+from holdfast.doors.methods import (
+    aicf,
+    availability,
+    chain,
+    evidence,
+    jobs,
+    keys,
+    money,
+    node,
+    providers,
+    queue,
+    quotes,
+    results,
+    retention,
+)
 
 METHODS: Final[dict[str, Method]] = {
     **jobs.METHODS,
+    **aicf.METHODS,
     **queue.METHODS,
     **quotes.METHODS,
     **results.METHODS,

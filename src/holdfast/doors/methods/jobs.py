@@ -10,6 +10,7 @@ import msgspec
 from holdfast.core.act import Act
 from holdfast.core.canon import H
 from holdfast.core.canon import decode as decode_canonical
+from holdfast.core.job.quorum import Vote
 from holdfast.core.job.record import Job, JobState, earliest_read_height
 from holdfast.core.key import Role
 from holdfast.core.lease.record import Lease
@@ -18,6 +19,7 @@ from holdfast.core.queue import acts
 from holdfast.core.queue.decide import prepare
 from holdfast.core.refusal import Refused
 from holdfast.core.result.record import Result
+from holdfast.core.state import State
 from holdfast.core.values import AccountId, Amount, Digest, EventNo, Height, Kind, LeaseId, ProviderId, TaskId
 from holdfast.doors.desk import REQUESTERS, Desk, Method, Visitor
 from holdfast.doors.methods.money import Done, done
@@ -93,14 +95,14 @@ class ReplicaShown(msgspec.Struct, frozen=True):
     task_id: TaskId
     state: JobState
     reason: str
-    provider_id: ProviderId | None
-    lease_id: LeaseId | None
-    digest: Digest | None
-    """What was handed in; it counts once the replica is COMPLETED."""
-    size: int
     attempts: int
     charged: int | None
     payee: AccountId | None
+    provider_id: ProviderId | None = None
+    lease_id: LeaseId | None = None
+    digest: Digest | None = None
+    """What was handed in; it counts once the replica is COMPLETED."""
+    size: int = 0
 
 
 class JobShown(msgspec.Struct, frozen=True):
@@ -173,26 +175,30 @@ async def _job(desk: Desk, _: Visitor, asked: OneJob) -> JobShown | Refused:
     expires = expires_height(found, desk.source.policy)
     attempts = await read.attempts(desk.source, found.id)
     result = await read.result(desk.source, found.id)
-    replicas = [await _replica(desk, index, each) for index, each in enumerate(await read.replicas(desk.source, found))]
+    replicas = await _replicas(desk, found) if found.quorum_m else []
     return JobShown(found, payload, attempts, result, earliest_read_height(found), expires, replicas)
 
 
-async def _replica(desk: Desk, index: int, job: Job) -> ReplicaShown:
-    leases = await read.attempts(desk.source, job.id)
-    last = leases[-1] if leases else None
-    return ReplicaShown(
-        index,
-        job.id,
-        job.state,
-        job.reason,
-        last and last.provider_id,
-        last and last.id,
-        last and last.submitted,
-        last.submitted_size if last is not None else 0,
-        job.attempts,
-        job.charged,
-        job.payee,
-    )
+async def _replicas(desk: Desk, parent: Job) -> list[ReplicaShown]:
+    """What was counted is in memory while it can change; what ended otherwise, in the rows of the leases."""
+    votes = await desk.source.ask(lambda state: _votes(state, parent.id))
+    shown = []
+    for index, job in enumerate(await read.replicas(desk.source, parent)):
+        told = (index, job.id, job.state, job.reason, job.attempts, job.charged, job.payee)
+        if (vote := votes.get(index)) is not None:
+            had = (vote.provider_id, vote.lease_id, vote.digest, vote.size)
+            shown.append(ReplicaShown(*told, *had))
+        elif leases := await read.attempts(desk.source, job.id):
+            last = leases[-1]
+            shown.append(ReplicaShown(*told, last.provider_id, last.id, last.submitted, last.submitted_size))
+        else:
+            shown.append(ReplicaShown(*told))
+    return shown
+
+
+def _votes(state: State, parent: TaskId) -> dict[int, Vote]:
+    quorum = state.quorums.get(parent)
+    return {vote.index: vote for vote in quorum.votes} if quorum is not None else {}
 
 
 async def _jobs(desk: Desk, _: Visitor, asked: ManyJobs) -> read.Listing | Refused:

@@ -13,7 +13,7 @@ from holdfast.core.queue.pauses import Paused, PauseKind, ResumeKind
 from holdfast.core.queue.requeue import Requeue
 from holdfast.core.refusal import Refused
 from holdfast.core.state import State
-from holdfast.core.values import Kind, TaskId
+from holdfast.core.values import EventNo, Kind, TaskId
 from holdfast.doors.desk import OPERATORS, OWNERS, Desk, Method, Visitor
 from holdfast.doors.methods.jobs import OneJob
 from holdfast.doors.methods.money import Done, act, done
@@ -47,6 +47,14 @@ class QueueShown(msgspec.Struct, frozen=True):
     by_kind: dict[str, int]
     """Leases that live, by kind."""
     paused: dict[str, Paused]
+    waiting: dict[str, int] = {}
+    """Jobs that wait, by kind,"""
+    oldest_ms: dict[str, int] = {}
+    """when the oldest of those that could be given now was admitted,"""
+    retrying: int = 0
+    """and how many wait for a retry."""
+    as_of: EventNo = EventNo(0)
+    time_ms: int = 0
 
 
 class ManyDeadLetters(msgspec.Struct, frozen=True):
@@ -62,7 +70,12 @@ async def _show(desk: Desk, _: Visitor, __: Nothing) -> QueueShown:
     def now(state: State) -> QueueShown:
         leases = state.leases.by_job
         kinds = Counter(state.queue.jobs[TaskId(id_)].kind.value for id_ in leases)
-        return QueueShown(state.queue.depth, len(leases), dict(kinds), dict(state.paused))
+        line = state.queue.line
+        waiting = {kind.value: line.waiting.get(kind, 0) for kind in Kind}
+        oldest = {kind.value: at_ms for kind, at_ms in line.oldest_ms().items()}
+        retrying = sum(map(len, line.later.buckets.values()))
+        told = (waiting, oldest, retrying, state.last_event, desk.source.standing().tip.time_ms)
+        return QueueShown(state.queue.depth, len(leases), dict(kinds), dict(state.paused), *told)
 
     return await desk.source.ask(now)
 

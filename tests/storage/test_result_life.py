@@ -1,0 +1,231 @@
+"""Whatever happens to results, in whichever order and on every store: what the source promises holds after each step."""
+
+from __future__ import annotations
+
+import tempfile
+from itertools import count
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+from tests.core.fleet import sent
+from tests.core.ways import ALICE
+from tests.counts import counts
+from tests.storage.resultlife import QuickLife, ResultLife
+from tests.storage.resultlaws import broken
+from tests.storage.stores import JOURNALS, TABLES, Place
+
+from holdfast.core.chain.blocks import finalized
+from holdfast.core.lease.acts import Reap
+from holdfast.core.lease.record import Lease
+from holdfast.core.match.decide import Match
+from holdfast.core.retention.books import Pass
+from holdfast.core.values import TaskId
+
+picks = st.integers(0, 30)
+outputs = st.sampled_from([b"a", b"b", b"a large answer " * 3, b"another large one " * 40])
+"""Some are shared, some are kept hot, some are pinned."""
+DAY_MS = 24 * 3_600_000
+PASSES = [(Pass.HOT,), (Pass.WARM,), (Pass.INDEX,), (Pass.HOT, Pass.WARM, Pass.INDEX)]
+RESULTS_MAX = 12
+
+
+class ResultMachine(RuleBasedStateMachine):
+    """One owner, two providers, a requester, an archive, and a collector that is never alone."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.life, self.nonce = self.new_life(), 0
+
+    def new_life(self) -> ResultLife:
+        raise NotImplementedError
+
+    # ------------------------------------------------------------------------------------ results come
+
+    @rule(fee=st.integers(1, 20))
+    def enqueue(self, fee: int) -> None:
+        if self._has_room():
+            self.nonce += 1
+            self.life.enqueued(self.nonce, fee)
+            self.life.ask(Match())
+
+    @rule(pick=picks, output=outputs, is_good=st.sampled_from([True, True, True, False]))
+    def prove(self, pick: int, output: bytes, is_good: bool) -> None:
+        """Accepted or refused; what was handed in before and has no verdict gets this one."""
+        if (lease := self._lease(pick)) is not None:
+            if lease.submitted is None:
+                self.life.run(self.life.hand_in(lease, output))
+            self.life.run(self.life.judged(lease, is_good=is_good))
+
+    @rule(pick=picks, output=outputs)
+    def hand_in(self, pick: int, output: bytes) -> None:
+        """Again, with other bytes, it is equivocation, and the first one counts."""
+        if (lease := self._lease(pick)) is not None:
+            first = lease.submitted
+            self.life.run(self.life.hand_in(lease, output))
+            assert first is None or lease.submitted == first
+
+    @rule(outputs=st.lists(outputs, min_size=1, max_size=3), seals=st.integers(0, 2))
+    def finish(self, outputs: list[bytes], seals: int) -> None:
+        for output in outputs:
+            if self._has_room():
+                self.nonce += 1
+                self.life.run(self.life.finish(self.nonce, output))
+        self.seal(seals)
+
+    @rule(pick=picks, is_same=st.booleans())
+    @precondition(lambda self: self.life.model.done)
+    def prove_again(self, pick: int, is_same: bool) -> None:
+        """RES-001: the same proof is answered as the first time, any other one is in conflict; nothing changes."""
+        life = self.life
+        submission = life.said[self._task(pick)][0]
+        envelope = submission.envelope
+        if not is_same:
+            body = envelope.body.replace(life.model.done[self._task(pick)].digest, bytes(32))
+            envelope = type(envelope)(envelope.type, envelope.method, body, envelope.signature)
+        before = life.state.last_event
+        assert life.late(envelope, submission) == ("repeat" if is_same else "ProofConflict")
+        assert life.state.last_event == before
+
+    # ------------------------------------------------------------------------------------ blocks come and go
+
+    @rule(times=st.integers(1, 3))
+    def seal(self, times: int) -> None:
+        for _ in range(times):
+            self.life.run(self.life.seal_one())
+
+    @rule()
+    def let_all_be_final(self) -> None:
+        self.seal(12)
+
+    @rule(by=st.integers(0, 6))
+    def roll_back(self, by: int) -> None:
+        """Of any depth, down to what is final and one below it."""
+        self.life.run(self.life.go_back(max(0, self.life.model.open_height - 1 - by)))
+
+    @rule(pick=picks, tx=st.integers(1, 2), by=st.integers(0, 2))
+    @precondition(lambda self: self.life.model.done)
+    def consume(self, pick: int, tx: int, by: int) -> None:
+        """RES-005, and sometimes a reorg right after it."""
+        life, task = self.life, self._task(pick)
+        status, used = life.model.status(task), life.model.done[task].used
+        name, said = life.told("cap.consumeResult", task, nonce=tx)
+        if status == "RESOLVED":
+            assert (name, said["is_repeat"]) == ("", False)
+            life.model.use(task, tx, said["event"])
+        elif used is not None:
+            assert name == ("" if used.tx == tx else "AlreadyConsumed")
+            assert name or said["is_repeat"]
+        else:
+            assert name == "NoResultYet"
+        if by:
+            self.roll_back(by - 1)
+
+    # ------------------------------------------------------------------------------------ bytes go
+
+    @rule(days=st.sampled_from([1, 3]), passes=st.sampled_from(PASSES))
+    def collect_later(self, days: int, passes: tuple[Pass, ...]) -> None:
+        self.wait(days * DAY_MS)
+        self.let_all_be_final()
+        self.life.collect(passes)
+
+    @rule(passes=st.sampled_from(PASSES))
+    def collect(self, passes: tuple[Pass, ...]) -> None:
+        self.life.collect(passes)
+
+    @rule(passes=st.sampled_from(PASSES), at=st.integers(1, 4), by=st.integers(1, 6))
+    def collect_during_a_reorg(self, passes: tuple[Pass, ...], at: int, by: int) -> None:
+        life = self.life
+        life.collect(passes, at, lambda: life.go_back(max(0, life.model.open_height - 1 - by)))
+
+    @rule(passes=st.sampled_from(PASSES), at=st.integers(1, 4), output=outputs)
+    def collect_while_the_same_bytes_come(self, passes: tuple[Pass, ...], at: int, output: bytes) -> None:
+        life, self.nonce = self.life, self.nonce + 1
+        life.collect(passes, at, (lambda: life.finish(self.nonce, output)) if self._has_room() else None)
+
+    @rule(passes=st.sampled_from(PASSES), at=st.integers(1, 4), from_snapshot=st.booleans())
+    def collect_and_die(self, passes: tuple[Pass, ...], at: int, from_snapshot: bool) -> None:
+        if not self.life.collect(passes, at, dies=True):
+            self.crash(1_000, from_snapshot)
+
+    @rule()
+    def archive(self) -> None:
+        self.life.archive()
+
+    @rule(pick=picks)
+    @precondition(lambda self: self.life.model.done)
+    def lose_bytes(self, pick: int) -> None:
+        self.life.lose(self._task(pick))
+
+    # ------------------------------------------------------------------------------------ the world
+
+    @rule(jump=st.sampled_from([1_000, 60_000, 7 * 3_600_000]))
+    def wait(self, jump: int) -> None:
+        self.life.now_ms += jump
+        while self.life.do(Reap()):
+            pass
+
+    @rule()
+    def store(self) -> None:
+        self.life.store()
+
+    @rule(outage_ms=st.sampled_from([0, 90_000]), from_snapshot=st.booleans())
+    def crash(self, outage_ms: int, from_snapshot: bool) -> None:
+        self.life.crash(outage_ms, from_snapshot=from_snapshot)
+
+    # ------------------------------------------------------------------------------------ what always holds
+
+    @invariant()
+    def the_promises_hold(self) -> None:
+        if hasattr(self, "life"):
+            if found := broken(self.life):
+                open("/tmp/hf-resproof/broken","a").write(repr((found, broken(self.life)))+"\n")
+            assert found == []
+
+    def teardown(self) -> None:
+        if hasattr(self, "life"):
+            self.life.close()
+
+    def _has_room(self) -> bool:
+        waiting = len(self.life.state.queue.jobs) - len(self.life.state.results)
+        return len(self.life.model.done) + waiting < RESULTS_MAX and self.life.state.ledger.accounts[ALICE].available > 20
+
+    def _lease(self, pick: int) -> Lease | None:
+        live = list(self.life.state.leases.by_id.values())
+        return live[pick % len(live)] if live else None
+
+    def _task(self, pick: int) -> TaskId:
+        """The newest ones first."""
+        done = list(self.life.model.done)
+        return done[-1 - pick % len(done)]
+
+
+def lived(store: str, place: Place, examples: int, steps: int) -> None:
+    numbers = count(1)
+
+    class Stored(ResultMachine):
+        def new_life(self) -> ResultLife:
+            folder = place.folder / str(next(numbers))
+            folder.mkdir()
+            own = Place(folder, place.server)
+            kind = QuickLife if store == "simulated" else ResultLife
+            return kind(JOURNALS[store](own), TABLES[store](own), folder)
+
+    told = settings(
+        max_examples=examples, stateful_step_count=steps, deadline=None, suppress_health_check=list(HealthCheck)
+    )
+    run_state_machine_as_test(Stored, settings=told)
+
+
+@pytest.mark.rule("RES-001", "RES-002", "RES-004", "RES-005", "RES-006", "RET-001", "RET-002", "RET-004", "ESC-001")
+def test_what_is_promised_of_results_holds_after_every_step(place: Place) -> None:
+    lived("simulated", place, counts(40, 1_500), counts(40, 80))
+
+
+@pytest.mark.rule("RES-001", "RES-002", "RES-005", "RES-006", "RET-001", "RET-002", "RET-003", "ENG-003", "ENG-004")
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_it_holds_on_a_real_store_and_all_that_is_stored_agrees(store: str, place: Place) -> None:
+    lived(store, place, counts(6, 100), counts(30, 60))

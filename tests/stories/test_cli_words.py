@@ -1,0 +1,117 @@
+"""Every command says what it does, and one that speaks to a node says what to do when there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import typer
+from tests.postgres.server import free_port
+from typer.testing import CliRunner
+
+from holdfast.cli import VERBS, app, asking
+
+UNAVAILABLE = 75
+ROOT: Any = typer.main.get_command(app)
+WORDS = {
+    "id_": "ab" * 32,
+    "task_id": "ab" * 32,
+    "provider": "ab" * 32,
+    "kind": "AI",
+    "max_fee": "5",
+    "amount": "5",
+    "share": "0",
+    "height": "1",
+    "first": "1",
+    "second": "2",
+    "channel": "c",
+    "session": "s",
+    "owner": "alice",
+    "payee": "bob",
+    "to": "out",
+}
+"""Something for every argument that must be given."""
+MORE = {
+    "job enqueue": ("--model", "m", "--prompt", "p"),
+    "job quote": ("ab" * 32,),
+    "job dead-letter requeue": ("ab" * 32,),
+    "chain rollback": ("--blocks", "1", "--yes"),
+    "evidence assign": ("c", "somebody"),
+    "evidence dead-letter show": ("1",),
+    "evidence dead-letter release": ("1", "--note", "seen"),
+    **dict.fromkeys(("provider allow", "provider deny", "provider unlist"), ("--region", "eu")),
+}
+"""What some need besides or instead."""
+OFFLINE = {"chain verify"}
+"""They look at files first."""
+
+SAYS = {"agent": "agent run"}
+"""A group that does one thing unless told otherwise says what that does."""
+
+
+def commands(found: Any = ROOT, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """Every command and every group of commands, by its words."""
+    yield " ".join(path), found
+    if isinstance(found, click.Group) or hasattr(found, "list_commands"):
+        context = click.Context(found)
+        for name in found.list_commands(context):
+            yield from commands(found.get_command(context, name), (*path, name))
+
+
+ALL = dict(commands())
+LEAVES = {words: found for words, found in ALL.items() if not hasattr(found, "list_commands")}
+ASKERS = {
+    words: found
+    for words, found in LEAVES.items()
+    if {"data", "url"} <= {each.name for each in found.params} and words not in OFFLINE
+}
+
+
+def said(*words: object) -> tuple[int, str]:
+    done = CliRunner().invoke(app, [*map(str, words)], prog_name="holdfast")
+    return done.exit_code, done.output
+
+
+def needed(words: str) -> tuple[str, ...]:
+    """Arguments and options without which a command does not start."""
+    if words in MORE and words != "job enqueue":
+        return MORE[words]
+    told: list[str] = list(MORE.get(words, ()))
+    for each in LEAVES[words].params:
+        if each.required:
+            told += [WORDS[each.name]] if each.param_type_name == "argument" else [each.opts[0], WORDS[each.name]]
+    return tuple(told)
+
+
+@pytest.mark.rule("RPC-001")
+@pytest.mark.parametrize("words", ALL)
+def test_every_command_says_what_it_does_and_what_each_of_its_words_means(words: str) -> None:
+    code, out = said(*words.split(), "--help")
+    assert (code, "Usage: holdfast" in out) == (0, True)
+    found = ALL[SAYS.get(words, words)]
+    assert (found.help or "").strip(), "it has no sentence"
+    for each in found.params:
+        assert getattr(each, "help", None), f"{each.name} is not explained"
+
+
+def test_all_verbs_and_many_commands_were_looked_at() -> None:
+    assert {words.split()[0] for words in LEAVES} == set(VERBS)
+    assert len(ASKERS) > 50
+
+
+@pytest.mark.rule("RPC-001", "SEC-001")
+@pytest.mark.parametrize("words", ASKERS)
+def test_a_command_that_finds_no_node_says_so_in_a_sentence_with_a_hint(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking, "PATIENCE_S", 0.0)
+    monkeypatch.chdir(tmp_path)
+    for place in (("--data", tmp_path / "data"), ("--url", f"http://127.0.0.1:{free_port()}")):
+        code, out = said(*words.split(), *needed(words), *place)
+        assert code == UNAVAILABLE, out
+        assert "holdfast up" in out
+        assert "Traceback" not in out
+    assert not (tmp_path / "data").exists(), "asking makes nothing"

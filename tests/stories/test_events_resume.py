@@ -1,0 +1,117 @@
+"""Whoever follows a node's events over the network misses nothing and sees nothing twice, though it is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tests.stories.node import QUIET_CHAIN
+from tests.stories.telling import Told, told
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
+
+from holdfast.client import Client
+
+pytestmark = pytest.mark.rule("EVT-001")
+LIVES = 3
+JOBS = 6
+"""That are admitted in each life of the node."""
+WITHIN_S = 20.0
+TYPES = ("jobAdmitted", "jobCancelled")
+Seen = tuple[int, str]
+
+
+async def streamed(node: Told, token: str, after: int, types: str) -> AsyncIterator[Seen]:
+    """Server-sent events until the node is gone; the id of a comment moves the cursor, too."""
+    asked = {"after": str(after)} | ({"types": types} if types else {})
+    headers = {"authorization": f"Bearer {token}"}
+    async with (
+        httpx.AsyncClient(timeout=WITHIN_S) as client,
+        client.stream("GET", f"{node.url}/events", params=asked, headers=headers) as response,
+    ):
+        number = after
+        async for line in response.aiter_lines():
+            name, _, value = line.partition(": ")
+            if name == "id":
+                number = int(value)
+            elif name == "data" and "number" in (said := json.loads(value)):
+                yield number, said["type"]
+
+
+async def socketed(node: Told, token: str, after: int, types: str) -> AsyncIterator[Seen]:
+    """The same over a WebSocket."""
+    url, headers = f"{node.url.replace('http', 'ws')}/ws", {"authorization": f"Bearer {token}"}
+    async with connect(url, additional_headers=headers) as wire:
+        params: dict[str, Any] = {"after": after} | ({"types": types.split(",")} if types else {})
+        asked = {"jsonrpc": "2.0", "id": 1, "method": "events.subscribe", "params": params}
+        await wire.send(json.dumps(asked))
+        async for raw in wire:
+            said = json.loads(raw)
+            if said.get("method") == "event":
+                yield said["params"]["number"], said["params"]["type"]
+
+
+async def live(node: Told, life: int, seen: list[Seen], way: Any, token: str, types: str) -> None:
+    """Follow from the last number that was seen, in the midst of work, until the node is killed."""
+    async with asyncio.timeout(WITHIN_S):
+        following = asyncio.create_task(follow(node, seen, way, token, types))
+        async with Client(node.node.data) as client:
+            for number in range(JOBS):
+                payload = {"kind": "AI", "spec": {"model": "m", "prompt": f"{life}/{number}"}}
+                receipt = await client.call("cap.enqueue", payload=payload, max_fee=1, caller="alice")
+                if number % 2:
+                    await client.call("cap.cancel", task_id=receipt["task_id"])
+        while len(seen) < (life + 1) * JOBS:  # it is cut off in the middle, at whatever it has come to
+            await asyncio.sleep(0.001)
+        await node.node.kill()
+        await following
+
+
+async def follow(node: Told, seen: list[Seen], way: Any, token: str, types: str) -> None:
+    try:
+        async for each in way(node, token, seen[-1][0] if seen else 0, types):
+            seen.append(each)
+    except (httpx.HTTPError, ConnectionClosed):
+        pass
+
+
+@pytest.mark.parametrize("types", ["", ",".join(TYPES)])
+@pytest.mark.parametrize("way", [streamed, socketed])
+async def test_a_follower_of_a_node_that_is_killed_again_and_again_sees_each_event_once(
+    way: Any, types: str, tmp_path: Path
+) -> None:
+    seen: list[Seen] = []
+    async with told(tmp_path, chain=QUIET_CHAIN) as node:
+        await node.say("account", "mint", "alice", 1_000)
+        token = (await node.say("key", "new", "--role", "auditor")).out.strip()
+        for life in range(LIVES):
+            await live(node, life, seen, way, token, types)
+            await node.node.up()
+        async with Client(node.node.data) as client:
+            last = (await client.call("node.status"))["event"]
+            history = [each async for each in _upto(client, last)]
+        rest = asyncio.create_task(follow(node, seen, way, token, types))
+        wanted = [number for number, name in history if not types or name in ("JobAdmitted", "JobCancelled")]
+        async with asyncio.timeout(WITHIN_S):
+            while len(seen) < len(wanted):
+                await asyncio.sleep(0.001)
+        await node.node.kill()
+        await rest
+    assert [number for number, _ in seen] == wanted
+    if types:
+        assert [name for _, name in seen].count("jobAdmitted") == LIVES * JOBS
+    else:
+        assert wanted == list(range(1, last + 1)), "numbers have no gaps"
+
+
+async def _upto(client: Client, last: int) -> AsyncIterator[Seen]:
+    """All of history, as the local socket tells it."""
+    async for event in client.follow(0):
+        yield event["number"], event["type"]
+        if event["number"] >= last:
+            return

@@ -1,0 +1,157 @@
+"""Three providers, of whom one lies: two of three agree and are paid, three of three never do, and anybody can tell."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.stories.agent import AgentProcess, free_ports
+from tests.stories.telling import Told, told
+
+from holdfast.client import Client
+from holdfast.core.canon import canonical
+from holdfast.core.proof.envelope import packed_nullifier, quorum_body
+from holdfast.core.result import result_digest
+
+PATIENCE_S = 60.0
+SLEEP_MS = 1_500
+"""The honest ones take their time, so that the liar is the first."""
+SETTINGS = {
+    "HOLDFAST_GRPC__ENABLED": "true",
+    "HOLDFAST_POLICY__RESULT__SERVE_BYTES": "true",
+    "HOLDFAST_POLICY__PROVIDER__HEARTBEAT_MS": "1000",
+}
+CHAIN = {"HOLDFAST_POLICY__CHAIN__BLOCK_MS": "200", "HOLDFAST_POLICY__CHAIN__IDLE_BLOCK_MS": "1000"}
+
+
+class Liar(AgentProcess):
+    """Another program that speaks the same language."""
+
+    program = (sys.executable, "-m", "tests.stories.liar")
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[Told]:
+    (port,) = free_ports(1)
+    agents = [AgentProcess(tmp_path / "oak", "oak", port), AgentProcess(tmp_path / "ash", "ash", port)]
+    agents.append(Liar(tmp_path / "fir", "fir", port))
+    async with told(tmp_path, SETTINGS | {"HOLDFAST_GRPC__PORT": str(port)}, CHAIN) as running:
+        try:
+            for agent in agents:
+                agent.up()
+            await staked(running, len(agents))
+            yield running
+        finally:
+            for agent in agents:
+                agent.end()
+
+
+async def staked(node: Told, count: int) -> None:
+    async with Client(node.node.data, PATIENCE_S) as client, asyncio.timeout(PATIENCE_S):
+        while len(found := await providers(client)) < count:
+            await asyncio.sleep(0.05)
+    for each in found.values():
+        said = await node.say("provider", "stake", each["id"], 10_000, "--mint")
+        assert said.code == 0, said.err
+    assert (await node.say("account", "mint", "alice", 1_000)).code == 0
+
+
+async def providers(client: Client) -> dict[str, Any]:
+    """By what people call them."""
+    found = (await client.call("aicf.listProviders"))["providers"]
+    return {each["provider"]["name"]: each["provider"] for each in found}
+
+
+async def enqueued(node: Told, quorum: str, prompt: str) -> str:
+    spec = {"model": "sleep", "prompt": prompt, "params": {"ms": SLEEP_MS}}
+    words = ("job", "enqueue", "--caller", "alice", "--file", "-", "--quorum", quorum, "--max-fee", 100)
+    return (await node.say(*words, stdin=json.dumps({"kind": "AI", "spec": spec}))).field("task_id")
+
+
+async def ended(client: Client, task: str) -> Any:
+    async with asyncio.timeout(PATIENCE_S):
+        while (shown := await client.job(task))["job"]["ended_ms"] is None:
+            await asyncio.sleep(0.05)
+    return shown
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.rule("LEA-009", "PRF-002", "ESC-001", "MAT-006")
+async def test_two_honest_providers_outvote_one_that_lies_and_alone_they_are_paid(node: Told) -> None:
+    task = await enqueued(node, "2/3", "what is true?")
+    async with Client(node.node.data, PATIENCE_S) as client:
+        await client.wait(task)
+        assert await client.result(task) == canonical("what is true?")
+        shown, known = await client.job(task), await providers(client)
+        accounts = {name: await client.account(name) for name in known}
+    right = result_digest(canonical("what is true?")).hex()
+    by_id = {each["provider_id"]: each for each in shown["replicas"]}
+    assert by_id.keys() == {each["id"] for each in known.values()}, "on distinct providers"
+    assert {name: by_id[known[name]["id"]]["digest"] == right for name in known} == {
+        "oak": True,
+        "ash": True,
+        "fir": False,
+    }
+    assert {name: by_id[known[name]["id"]]["charged"] for name in known} == {"oak": 3, "ash": 3, "fir": None}
+    paid = {name: each["available"] + each["pending"] for name, each in accounts.items()}
+    assert paid == {"oak": 3, "ash": 3, "fir": 0}
+    assert known["fir"]["health_ppm"] < known["oak"]["health_ppm"] == 1_000_000
+    assert known["fir"]["slashed"] == 0
+    assert shown["result"]["proof_nullifier"] == recomputed(task, shown)
+    listed = (await node.say("job", "show", task)).out
+    assert "replicas, of which 2 of 3 must agree" in listed
+    assert all(id_ in listed for id_ in by_id)
+    await only_asked_for_are_listed(node, task)
+    audited = await node.say("audit", "match")
+    assert audited.code == 0, audited.err
+
+
+def recomputed(task: str, shown: dict[str, Any]) -> str:
+    """PRF-001: from what anybody is shown."""
+    job, digest = shown["job"], shown["result"]["result_digest"]
+    agreeing = [each for each in shown["replicas"] if each["state"] == "COMPLETED" and each["digest"] == digest]
+    votes = [(each["index"], bytes.fromhex(each["lease_id"]), bytes.fromhex(each["provider_id"])) for each in agreeing]
+    told_ = (job["quorum_n"], job["quorum_m"], bytes.fromhex(digest), shown["result"]["result_size"])
+    body = quorum_body(bytes.fromhex(task), *told_, votes)
+    return packed_nullifier(1, 0, body).hex()
+
+
+async def only_asked_for_are_listed(node: Told, task: str) -> None:
+    assert [row["id"] for row in (await node.say("job", "list", "--json")).json["rows"]] == [task]
+    rows = (await node.say("job", "list", "--replicas", "--json")).json["rows"]
+    assert [row["parent"] for row in rows] == ["", task, task, task]
+    replica = (await node.say("job", "show", rows[1]["id"])).out
+    assert f"replica_of  {task}" in replica
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.rule("LEA-009", "RTY-001")
+async def test_where_all_must_agree_and_one_lies_the_job_fails_and_the_money_comes_back(node: Told) -> None:
+    task = await enqueued(node, "3/3", "what is true?")
+    async with Client(node.node.data, PATIENCE_S) as client:
+        shown = await ended(client, task)
+        account = await client.account("alice")
+    assert (shown["job"]["state"], shown["job"]["reason"]) == ("FAILED", "QUORUM_LOST")
+    assert account["available"] + account["pending"] == 1_000
+    dead = (await node.say("job", "dead-letter", "list")).out
+    assert task in dead
+    assert "QUORUM_LOST" in dead
+
+
+@pytest.mark.rule("LEA-009", "JOB-003")
+async def test_a_quorum_that_says_nothing_is_refused_with_its_path(tmp_path: Path) -> None:
+    async with told(tmp_path) as running:
+        ask = ("job", "enqueue", "--caller", "alice", "--model", "echo", "--prompt", "hi", "--quorum")
+        for quorum, says in {
+            "1/2": "payload.quorum.n: 1 of 2",
+            "4/3": "payload.quorum.n: 4 of 3",
+            "2": "--quorum",
+        }.items():
+            said = await running.say(*ask, quorum)
+            assert said.code == 2
+            assert says in said.err
