@@ -8,7 +8,7 @@ import os
 import platform
 from pathlib import Path
 
-from bench import chain, doors, engine, match, measure, place, plot, queue, spool, stream, way
+from bench import chain, doors, engine, idle, match, measure, place, plot, queue, results, spool, stream, way
 
 PROGRAMS = {
     "engine": engine.run,
@@ -17,8 +17,10 @@ PROGRAMS = {
     "way": way.run,
     "queue": queue.run,
     "match": match.run,
+    "results": results.run,
     "spool": spool.run,
     "stream": stream.run,
+    "idle": idle.run,
 }
 PLOTS = Path(__file__).parent.parent / "docs" / "plots"
 

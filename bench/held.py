@@ -40,7 +40,7 @@ async def held(store: Store, rounds: int, scale: float) -> Table:
             for name, hand in zip(names, hands, strict=True)
         }
 
-    async with _snapshot(store.server.dsn(ROLE, OTHER)):
+    async with held_snapshot(store.server.dsn(ROLE, OTHER)):
         figures = await interleave((of_engine, of_hand), rounds)
     for engine in engines:
         await close_engine(engine)
@@ -60,7 +60,7 @@ async def held(store: Store, rounds: int, scale: float) -> Table:
 
 
 @asynccontextmanager
-async def _snapshot(dsn: str) -> AsyncIterator[None]:
+async def held_snapshot(dsn: str) -> AsyncIterator[None]:
     connection = await asyncpg.connect(dsn)
     try:
         async with connection.transaction(isolation="repeatable_read", readonly=True):

@@ -36,6 +36,17 @@ async def restart(spot: Spot, snapshots: str) -> Mapping[str, float]:
     return found
 
 
+async def waiting(spot: Spot, snapshots: str) -> Mapping[str, float]:
+    """The same with jobs that wait."""
+    before, began = memory_bytes(), time.perf_counter()
+    engine = await open_engine(spot, snapshots)
+    took = time.perf_counter() - began
+    gc.collect()
+    found = {"seconds": took, "entries": len(engine.state.queue.jobs), "bytes": memory_bytes() - before}
+    await close_engine(engine)
+    return found
+
+
 async def yardstick(spot: Spot, _: str) -> Mapping[str, float]:
     """What it takes to read as many rows from the projected table into a dictionary."""
     before, began = memory_bytes(), time.perf_counter()
@@ -108,5 +119,5 @@ def _peak() -> int:
 
 
 if __name__ == "__main__":
-    work = {"restart": restart, "yardstick": yardstick, "pauses": pauses}[sys.argv[1]]
+    work = {"restart": restart, "waiting": waiting, "yardstick": yardstick, "pauses": pauses}[sys.argv[1]]
     print(json.dumps(asyncio.run(work(Spot.of_environ(Path(sys.argv[2])), sys.argv[3]))))

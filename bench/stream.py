@@ -28,7 +28,7 @@ from holdfast.agent.tongue import Hello
 from holdfast.spool.record import Encoder
 
 CHANNELS = (1, 8, 64)
-IDLE = 1_000
+IDLE, WARM = 1_000, 20
 BARE, BARE_EACH = "bare receiver, batched, 8 channels", "bare receiver, one a message, 8 channels"
 SETTINGS = {
     "HOLDFAST_GRPC__ENABLED": "true",
@@ -126,10 +126,11 @@ async def sender(stack: AsyncExitStack, port: int, protocol: str, channels: int,
 
 
 async def streams(store: Store, rounds: int, events: int) -> list[Table]:
-    """Rates, then latency, then memory, on one node."""
+    """Memory of a node that has just begun, then rates and latency."""
     spot = store.spot("stream")
     async with AsyncExitStack() as stack:
         port, pid = await stack.enter_async_context(node_on(spot))
+        idle = await _idle(store, port, pid)
         bare = await stack.enter_async_context(bare_on(spot.folder / "bare"))
         names: dict[str, tuple[Sending, int]] = {}
         for protocol, each, title in (("bare", events, BARE), ("retrovue", events // 100, BARE_EACH)):
@@ -140,7 +141,7 @@ async def streams(store: Store, rounds: int, events: int) -> list[Table]:
                 names[f"{kind}, {count} channel{'' if count == 1 else 's'}"] = made, each
         rate = await _rates(store, names, rounds)
         late = await _latency(store, names["batched, 8 channels"][0], names[BARE][0], rounds, max(50, events // 300))
-        return [rate, late, await _idle(store, port, pid)]
+        return [rate, late, idle]
 
 
 async def _rates(store: Store, names: Mapping[str, tuple[Sending, int]], rounds: int) -> Table:
@@ -184,9 +185,10 @@ async def _latency(store: Store, ours: Sending, bare: Sending, rounds: int, even
 
 async def _idle(store: Store, port: int, pid: int) -> Table:
     """A thousand channels that have sent one record each and are quiet."""
-    dial, talks = Dial(f"127.0.0.1:{port}", None), list[LegacyTalk]()
-    before = memory_kib(pid)
-    for number in range(IDLE):
+    dial, talks, before = Dial(f"127.0.0.1:{port}", None), list[LegacyTalk](), 0
+    for number in range(IDLE + WARM):
+        if number == WARM:
+            before = memory_kib(pid)
         talk, channel = LegacyTalk(dial), f"idle-{number}"
         await talk.greet(Hello(channel, "s", 1, 0))
         line = Encoder(channel, "s", number.to_bytes(16, "big")).line(1, 1_771_000_000_123, '"SEGMENT_END"', b"{}")
@@ -206,7 +208,5 @@ async def _idle(store: Store, port: int, pid: int) -> Table:
         ["a channel with an open stream"],
         None,
     )
-    found.notes.append(
-        "what the process grew by while they connected, after the rates above; no thread for any of them"
-    )
+    found.notes.append("what the process grew by while they connected, each with a record; no thread for any of them")
     return found

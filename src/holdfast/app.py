@@ -159,6 +159,7 @@ class Node:
         # What was loaded lives long: without this the collector would walk it again and again and stop the loop.
         gc.collect()
         gc.freeze()
+        gc.set_threshold(50_000)  # rows on their way to the tables are many and in no cycle: look for those seldom
         await self._adopt()
         self.desk.source, self.desk.submit, self.desk.hand_on = self.engine, self.engine.submit, None
         await self.door.open()

@@ -33,6 +33,8 @@ class Done(msgspec.Struct):
     used: Use | None = None
     is_lost: bool = False
     """A disk lost the bytes when nobody else here had them any more."""
+    is_off_disk: bool = False
+    """A disk lost the bytes: where an archive has them, the store need not put them back."""
 
 
 class Use(msgspec.Struct):
@@ -85,17 +87,17 @@ class Model:
         gone = [entry for block in self.blocks[to + 1 :] for entry in block] + self.open
         for entry in gone:
             done = self.done[entry.task]
-            if entry.what is USE and done.used is not None and done.used.event == entry.event:
-                if not (done.earliest <= to + 1 and heights[entry.task] <= to):
-                    done.used = None
+            is_counting = done.used is not None and done.used.event == entry.event
+            if is_counting and not (done.earliest <= to + 1 and heights[entry.task] <= to):
+                done.used = None
         del self.blocks[to + 1 :], self.sealed_ms[to + 1 :]
         self.open = gone
 
     def lose(self, digest: Digest, hot: set[TaskId]) -> None:
         """The disk has lost these bytes; `hot` are the results that the store has the bytes of."""
         for task, done in self.done.items():
-            if done.digest == digest and task not in hot:
-                done.is_lost = True
+            if done.digest == digest:
+                done.is_off_disk, done.is_lost = True, done.is_lost or task not in hot
 
     # ------------------------------------------------------------------------------------ what then is so
 
@@ -119,8 +121,9 @@ class Model:
     def may_be_pruned(self, task: TaskId, now_ms: int) -> bool:
         """Its block is final and old enough, and an archive has the bytes; or a disk lost the last copy."""
         done, height = self.done[task], self.height(task)
-        is_old = height <= self.watermark and now_ms - self.sealed_ms[height] >= self._warm_days * DAY_MS
-        return done.is_lost or (is_old and done.digest in self.archived)
+        is_candidate = height <= self.watermark and done.digest in self.archived
+        is_old = is_candidate and now_ms - self.sealed_ms[height] >= self._warm_days * DAY_MS
+        return is_old or done.is_lost or (is_candidate and done.is_off_disk)
 
     def numbers(self) -> list[EventNo]:
         return [entry.event for block in [*self.blocks, self.open] for entry in block]

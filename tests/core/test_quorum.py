@@ -12,6 +12,7 @@ from tests.core.ways import ALICE, Way
 from holdfast.core import law
 from holdfast.core.chain.acts import RollBack
 from holdfast.core.escrow.books import broken_laws as broken_money
+from holdfast.core.event import Tip
 from holdfast.core.job.quorum import replica_id, share_of
 from holdfast.core.job.record import JobState
 from holdfast.core.job.spec import Asked, read_payload
@@ -25,7 +26,7 @@ from holdfast.core.queue.acts import Cancel, Enqueue, RaiseFee
 from holdfast.core.queue.decide import prepare
 from holdfast.core.queue.requeue import Requeue
 from holdfast.core.refusal import Refused
-from holdfast.core.state import State, digest
+from holdfast.core.state import State, digest, restore, snapshot
 from holdfast.core.values import Amount, Height, TaskId, Tier
 
 pytestmark = pytest.mark.rule("LEA-009")
@@ -37,11 +38,13 @@ def balance(way: Way, owner: str) -> tuple[int, int, int]:
 
 
 def is_whole(way: Way) -> bool:
-    """The money of all is where the rules say, and a fold comes to the same."""
+    """The money of all is where the rules say, and a fold and a snapshot come to the same."""
     again = State(way.state.policy)
     for event in way.events:
         law.apply(again, event)
-    return broken_money(way.state.ledger) == [] and digest(again) == digest(way.state)
+    copy, _ = restore(snapshot(way.state, Tip(last=way.state.last_event)), way.state.policy)
+    is_same = digest(again) == digest(copy) == digest(way.state) and copy.quorums == way.state.quorums
+    return is_same and broken_money(way.state.ledger) == []
 
 
 # ------------------------------------------------------------------------------------------------ asking for it
@@ -143,6 +146,19 @@ def test_who_has_delivered_a_replica_gets_no_other_and_who_failed_may_try_again(
     given_back(way, other.id)
     tried_again(way, other.id)
     assert way.lease_of(other.id).provider_id == failed != delivered
+
+
+@pytest.mark.rule("MAT-002", "MAT-004")
+def test_a_replica_waits_rather_than_go_to_who_has_delivered_another() -> None:
+    way = fleet(1, slots=8)
+    job = asked(way, 2, 2)
+    (given,) = way.match()
+    assert isinstance(given, JobAssigned)
+    vote(way, given.job_id)
+    assert way.match() == ()
+    waiting = next(each for each in replicas(way, job) if each.state is JobState.QUEUED)
+    (provider,) = way.state.providers.values()
+    assert why_not(way.state, provider, waiting, way.now_ms) == "has another replica of this job"
 
 
 @pytest.mark.rule("PRI-003")

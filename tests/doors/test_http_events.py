@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.core.blocks import SEAL, final_after
 from tests.core.books import some_id
 from tests.doors.http_house import WITHIN_S, House, bearer, name_of, opened, until
 from tests.simulated.world import World
@@ -383,3 +384,24 @@ async def test_followers_have_a_limit() -> None:
 def test_every_event_has_one_public_name() -> None:
     names = [topic_of(kind) for kind in law.EVENTS]
     assert len(set(names)) == len(names)
+
+
+@pytest.mark.rule("SEC-001")
+@pytest.mark.parametrize("is_history", [False, True])
+async def test_a_requester_follows_its_own_jobs_also_when_they_are_history(is_history: bool) -> None:
+    async with opened(World(final_after(0))) as house:
+        alice, bob = await house.token(Role.REQUESTER), await house.token(Role.REQUESTER, account=AccountId("bob"))
+        await house.mint(*range(10))
+        asked = {"payload": {"kind": "AI", "spec": {"model": "m", "prompt": "hi"}}, "max_fee": 5, "nonce": 1}
+        task = (await house.call("cap.enqueue", alice, **asked)).json()["result"]["task_id"]
+        await house.call("cap.cancel", alice, task_id=task)
+        if is_history:
+            await house.engine.submit(SEAL)
+            await house.engine.projector.drain()
+            assert house.engine.state.queue.jobs == {}
+        await house.mint(90, owner="bob")
+        async with stream(house, alice, "?after=0&types=jobAdmitted,jobCancelled,Minted") as events:
+            names = [name for _, name in await events.events(12)]
+        assert names == ["Minted"] * 10 + ["jobAdmitted", "jobCancelled"]
+        async with stream(house, bob, "?after=0") as events:
+            assert [name for _, name in await events.events(2)] == ["KeyMade", "Minted"]

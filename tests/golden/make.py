@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.core.books import some_id
+from tests.golden.later import Later
 from tests.golden.work import Worked
 from tests.simulated.journal import SimulatedJournal
 from tests.simulated.world import DEVELOPMENT, SimulatedFiles, World
@@ -73,11 +74,12 @@ async def make(files: Files) -> Manifest:
         await engine.start()
         await _live(engine.submit, commands)
         await engine.stop()
-    world.clock.wall += 1_000_000
-    engine = world.engine(owner="owner-at-work")
-    await engine.start()
-    await Worked(world, engine).live()
-    await engine.stop()
+    for owner, life in (("owner-at-work", Worked), ("owner-of-later", Later)):
+        world.clock.wall += 1_000_000_000  # beyond all that the one before lived through
+        engine = world.engine(owner=owner)
+        await engine.start()
+        await life(world, engine).live()
+        await engine.stop()
     length, chapters_module.BATCHES_MAX = chapters_module.BATCHES_MAX, BATCHES_A_CHAPTER  # type: ignore[misc]
     try:
         done = await export(LongJournal(SimulatedJournal(world.disk), SimulatedFiles()), files, DEVELOPMENT)

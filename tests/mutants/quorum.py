@@ -8,7 +8,7 @@ from tests.mutants.mutant import Mutant
 
 NAMES, REPLICAS = "core/job/quorum.py", "core/queue/replicas.py"
 LENT, VOTES, LINE = "core/lease/quorum.py", "core/proof/votes.py", "core/queue/apply.py"
-TESTS, HISTORIES = "tests/core/test_quorum.py", "tests/core/test_quorum_histories.py"
+TESTS: Final = "tests/core/test_quorum.py"
 
 QUORUM: Final = [
     Mutant(
@@ -51,7 +51,7 @@ QUORUM: Final = [
         LENT,
         "(*live, *(vote.provider_id for vote in quorum.votes))",
         "live",
-        f"{HISTORIES} -k TestQuorums",
+        f"{TESTS} -k rather_than",
     ),
     Mutant(
         "two that end in one look are each looked at alone",
@@ -100,7 +100,7 @@ QUORUM: Final = [
         "core/state.py",
         '    Part("quorums", dict[TaskId, Quorum]),\n',
         "",
-        f"{HISTORIES} -k TestQuorums",
+        f"{TESTS} -k nth_equal",
     ),
     Mutant(
         "the bytes of a vote may go before the others have voted",

@@ -8,7 +8,7 @@ from tests.mutants.mutant import Mutant
 
 CUSTODY, DELIVERY, LEGACY, BACKLOG = "agent/custody.py", "agent/delivery.py", "agent/legacy.py", "agent/backlog.py"
 DECIDED, SIMULATED = "tests/agent/test_custody.py", "tests/agent/test_custody_simulated.py -k whatever"
-SHIPPED = "tests/agent/test_shipping.py"
+SHIPPED, RUNS = "tests/agent/test_shipping.py", "tests/doors/test_evidence_runs.py"
 
 SENDING: Final = [
     Mutant(
@@ -16,7 +16,7 @@ SENDING: Final = [
         CUSTODY,
         "        if acked > self.ceiling:\n",
         "        if acked > 2**64:\n",
-        f"{SHIPPED} -k above_what_was_sent",
+        f"{DECIDED} -k not_sent_is_refused",
     ),
     Mutant(
         "what an earlier stream has sent is forgotten",
@@ -64,7 +64,7 @@ SENDING: Final = [
         "what v0.1 cannot say is left out",
         LEGACY,
         "            if isinstance(message, str):  # it is never passed over in silence\n",
-        "            if isinstance(message, str):\n                continue\n            if isinstance(message, str):\n",
+        "            if isinstance(message, str):\n                continue\n            if not message:\n",
         f"{SHIPPED} -k never_passed_over",
     ),
     Mutant(
@@ -73,5 +73,19 @@ SENDING: Final = [
         "            old = self.waiting[0]\n",
         "            old = self.waiting[-1]\n",
         f"{SHIPPED} -k oldest_first",
+    ),
+    Mutant(
+        "of many records only the beginnings are compared",
+        "doors/runs.py",
+        "        and list(map(_sequence, found)) == list(range(first, first + len(lines)))\n",
+        "",
+        RUNS,
+    ),
+    Mutant(
+        "what asks for something is stored like what does not",
+        "doors/runs.py",
+        "        and types.isdisjoint(not_plain)\n",
+        "",
+        RUNS,
     ),
 ]

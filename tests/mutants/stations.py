@@ -105,7 +105,7 @@ STATIONS: Final = [
     Mutant(
         "the queue takes one job too many",
         MAY_QUEUE,
-        "    if depth >= policy.queue_depth_max:\n",
+        "    if depth + more > policy.queue_depth_max:\n",
         "    if depth > policy.queue_depth_max:\n",
         f"{QUEUE_TESTS} -k full_queue",
     ),

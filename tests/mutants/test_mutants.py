@@ -17,6 +17,7 @@ from tests.mutants.matching import MATCHING
 from tests.mutants.mutant import Mutant
 from tests.mutants.providers import PROVIDERS
 from tests.mutants.quorum import QUORUM
+from tests.mutants.results import RESULTS
 from tests.mutants.retention import RETENTION
 from tests.mutants.sending import SENDING
 from tests.mutants.stations import STATIONS
@@ -45,8 +46,8 @@ MUTANTS = [
     Mutant(
         "apply after answer: the next command does not see this one",
         LOOP,
-        "            self._apply(event)\n",
-        "            asyncio.get_running_loop().call_soon(self._apply, event)\n",
+        "        self._apply(decided.events)\n",
+        "        asyncio.get_running_loop().call_soon(self._apply, decided.events)\n",
         "tests/engine/test_loop.py",
     ),
     Mutant(
@@ -287,6 +288,7 @@ MUTANTS = [
     ),
     *STATIONS,
     *RETENTION,
+    *RESULTS,
     *SENDING,
     *LEASES,
     *MATCHING,

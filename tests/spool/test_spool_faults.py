@@ -189,3 +189,17 @@ def test_in_mode_os_a_file_is_synced_before_the_next_segment_is_begun(tmp_path: 
     record = json.loads(after.read_bytes().splitlines()[0])
     assert record["durable"] == record["sequence"] - 1 == before.read_bytes().count(b"\n")
     spool.close()
+
+
+@pytest.mark.rule("SP-007")
+def test_an_opening_that_failed_after_its_lock_keeps_nobody_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(handle: int, path: Path) -> bool:
+        raise OSError(errno.EIO, "the disk says no", str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("holdfast.spool.disk._is_still", failing)
+        with pytest.raises(Unavailable):
+            Spool.open(CHANNEL, SESSION, root=tmp_path, threads=False)
+    opened(tmp_path).close()

@@ -1,4 +1,4 @@
-"""What the source promises of results, asked of a life: its invariants, money, and that bytes verify or say they went."""
+"""What the source promises of results, asked of a life: invariants, money, and bytes that verify or say they went."""
 
 from __future__ import annotations
 
@@ -47,9 +47,8 @@ def _whole(life: ResultLife) -> dict[str, bool]:
         "who asked paid for what came, once": account.available + account.held + account.pending == MINTED - charged,
         "the log has a leaf for every result on the chain": state.chain.log.size == len(model.done),
         "only what the model knows has a record": set(state.results) <= set(model.done),
-        "only what counts is marked as used": {
-            task for task, done in model.done.items() if done.used is not None
-        } >= set(state.consumptions),
+        "only what counts is marked as used": {task for task, done in model.done.items() if done.used is not None}
+        >= set(state.consumptions),
     }
 
 

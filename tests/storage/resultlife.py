@@ -29,13 +29,12 @@ from holdfast.core.lease.record import Lease
 from holdfast.core.match.decide import Match
 from holdfast.core.policy import ChainPolicy, ResultPolicy, RetryPolicy
 from holdfast.core.proof.acts import Judge, Submit
-from holdfast.core.proof.envelope import Envelope
 from holdfast.core.queue.decide import prepare
 from holdfast.core.refusal import Refused
 from holdfast.core.result import result_digest
 from holdfast.core.retention.books import Pass, until
 from holdfast.core.state import State, digest
-from holdfast.core.values import Digest, Height, TaskId, Tier
+from holdfast.core.values import Digest, Height, LeaseId, TaskId, Tier
 from holdfast.doors.desk import Desk
 from holdfast.duties.collector import Collector
 from holdfast.engine import snapshot
@@ -99,8 +98,10 @@ class ResultLife(Way):
         self._loop = asyncio.new_event_loop()
         self.model = Model(DEPTH, HOT_BLOCKS, INLINE_BYTES, WARM_DAYS)
         self._heights: dict[TaskId, int] = {}
-        self.said: dict[TaskId, list[Submit]] = {}
-        """What was handed in for each result, the proof that counts first."""
+        self._said: dict[LeaseId, Submit] = {}
+        """What was handed in for each lease the first time."""
+        self.proofs: dict[TaskId, Submit] = {}
+        """Those that were accepted."""
         self._start()
         super().__init__(self.engine.state)
         self.ask(AdoptPolicy(SHORT))
@@ -225,10 +226,10 @@ class ResultLife(Way):
         if asks:
             await self.blobs.size(result_digest(output))
         submission = Submit(lease.id, lease.provider_id, sent(self, lease.job_id, output))
-        taken = not isinstance(await self._ask(submission), Refused)
-        if taken:
-            self.said.setdefault(lease.job_id, []).append(submission)
-        return taken
+        if isinstance(await self._ask(submission), Refused):
+            return False
+        self._said.setdefault(lease.id, submission)
+        return True
 
     async def judged(self, lease: Lease, *, is_good: bool = True) -> None:
         """The verdict as a verifier gives it, with the bytes where they are kept hot, pinned where they are large."""
@@ -248,6 +249,7 @@ class ResultLife(Way):
             assert (result.result_digest, result_digest(output)) == (digest_, digest_)
             charged = min(job.max_fee, job.units * price)
             told = (output, digest_, result.proof_nullifier, charged, self._heights[job.id] + 1)
+            self.proofs[job.id] = self._said[lease.id]
             self.model.accept(job.id, Done(result.event, *told))
 
     async def finish(self, nonce: int, output: bytes) -> None:
@@ -278,9 +280,9 @@ class ResultLife(Way):
         if not isinstance(outcome, Refused) and to < head:
             self.model.roll_back(to)
 
-    def late(self, envelope: Envelope, lease: Lease) -> str:
+    def late(self, submission: Submit) -> str:
         """What the node says to a proof for a lease that is over."""
-        outcome = self.run(self.engine.submit(Submit(lease.id, lease.provider_id, envelope)))
+        outcome = self.run(self.engine.submit(submission))
         return outcome.name if isinstance(outcome, Refused) else "repeat" if outcome.is_repeat else "taken"
 
     def collect(self, passes: tuple[Pass, ...], at: int = 0, before: Any = None, *, dies: bool = False) -> bool:

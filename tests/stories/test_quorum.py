@@ -10,13 +10,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.core.ways import ALICE
+from tests.doors.results import SERVING
+from tests.storage.stores import Place
 from tests.stories.agent import AgentProcess, free_ports
 from tests.stories.telling import Told, told
+from tests.stories.test_results import Story
 
 from holdfast.client import Client
 from holdfast.core.canon import canonical
+from holdfast.core.job.quorum import replica_id
+from holdfast.core.match.decide import Match
 from holdfast.core.proof.envelope import packed_nullifier, quorum_body
+from holdfast.core.queue.acts import Enqueue
+from holdfast.core.queue.decide import prepare
 from holdfast.core.result import result_digest
+from holdfast.core.values import TaskId, Tier
+from holdfast.engine import read
 
 PATIENCE_S = 60.0
 SLEEP_MS = 1_500
@@ -141,6 +151,47 @@ async def test_where_all_must_agree_and_one_lies_the_job_fails_and_the_money_com
     dead = (await node.say("job", "dead-letter", "list")).out
     assert task in dead
     assert "QUORUM_LOST" in dead
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+@pytest.mark.rule("LEA-009", "ENG-003", "ENG-004", "RES-006")
+async def test_either_store_has_the_job_its_replica_and_its_pay_over_a_restart_and_a_reorg(
+    store: str, place: Place
+) -> None:
+    story = Story(place, store, SERVING)
+    await story.engine.start()
+    try:
+        await story.prepare()
+        task = await one_of_one(story)
+        replica = replica_id(task, 0)
+        await story.seal()
+        await story.restart()
+        await story.back(1)
+        await story.seal(14)
+        await story.engine.projector.drain()
+        assert story.engine.state.queue.jobs == {}
+        job, row = await read.job(story.engine, task), await read.job(story.engine, replica)
+        assert job is not None
+        assert row is not None
+        assert (job.quorum_n, job.quorum_m, job.charged, job.settled_height) == (1, 1, 2, 2)
+        assert (row.parent, row.parent_event, row.charged, row.settled_height) == (task, job.event, 2, 2)
+        assert await read.spec(story.engine, row) == await read.spec(story.engine, job)
+        listed = await read.page(story.engine, "job", {"parent": b""}, 0, 10)
+        assert [each.id for each in listed.rows] == [task]
+        await story.adds_up()
+    finally:
+        await story.end()
+
+
+async def one_of_one(story: Story) -> TaskId:
+    payload = {"kind": "AI", "spec": {"model": "echo", "prompt": "hi"}, "quorum": {"n": 1, "m": 1}}
+    command = prepare(story.engine.policy, ALICE, Tier.FREE, payload, 100, 77)
+    assert isinstance(command, Enqueue)
+    await story.do(command)
+    await story.do(Match())
+    task = next(job.id for job in story.engine.state.queue.jobs.values() if job.quorum_m)
+    await story.finish(story.proof(replica_id(task, 0)))
+    return task
 
 
 @pytest.mark.rule("LEA-009", "JOB-003")

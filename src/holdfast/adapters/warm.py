@@ -170,15 +170,11 @@ class WarmFolder:
         """What earlier processes renamed is durable after this; what this one renames is when it is held."""
         if not self._is_settled:
             self._sweep()
-            handle = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                _sync_everything(handle)
-            finally:
-                os.close(handle)
+            _sync_all_below(self._path)
             self._is_settled = True
 
     def _sweep_away(self, digests: Sequence[Digest]) -> list[Digest]:
-        """Folders are not synced: a machine that dies may bring a file back, which is bytes too many, not too few."""
+        """One sync for all that went: an event is going to say that they are gone, and then nobody looks again."""
         spared, soon, root, gone = [], time.monotonic() - ASKED_S, str(self._path), 0
         for digest in digests:
             if self._asked.get(digest, soon) > soon:
@@ -188,6 +184,8 @@ class WarmFolder:
             with suppress(FileNotFoundError):
                 gone += os.stat(name).st_size  # noqa: PTH116 - thousands at a time
                 os.unlink(name)  # noqa: PTH108
+        if len(spared) < len(digests):
+            _sync_all_below(self._path)
         self._grow(-gone)
         return spared
 
@@ -311,6 +309,16 @@ def _hashed(name: str, digest: Digest) -> int | None:
     except OSError:
         return None
     return size if hasher.digest() == digest else None
+
+
+def _sync_all_below(folder: Path) -> None:
+    """Names that came and went in any folder below; one call, however many there are."""
+    with suppress(FileNotFoundError):  # nothing was ever kept here
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            _sync_everything(handle)
+        finally:
+            os.close(handle)
 
 
 def _sync_everything(handle: int) -> None:

@@ -22,7 +22,8 @@ def H(tag: str, *fields: bytes | int) -> Digest:  # noqa: N802 - the specificati
         if isinstance(field, int):
             parts.append(b"\0\0\0\x08" + field.to_bytes(8, "big"))
         else:
-            parts += (_LENGTHS[len(field)] if len(field) < 256 else len(field).to_bytes(4, "big"), field)
+            n = len(field)
+            parts += (_LENGTHS[n] if n < 256 else n.to_bytes(4, "big"), field)
     return Digest(sha3_256(b"".join(parts)).digest())
 
 
@@ -47,11 +48,20 @@ class Domain(NamedTuple):
 
     def make(self, *fields: bytes | int) -> Digest:
         """A new id, under the newest tag."""
-        return H(f"{self.name}.v{self.versions[-1]}", *fields)
+        return H(_versioned(self.name, self.versions[-1]), *fields)
+
+    def make_at(self, version: int, *fields: bytes | int) -> Digest:
+        """The same under the tag of one version."""
+        return H(_versioned(self.name, version), *fields)
 
     def recognise(self, digest: bytes, *fields: bytes | int) -> int | None:
         """The live version under which these fields have this id, None where they have not."""
-        return next((v for v in reversed(self.versions) if H(f"{self.name}.v{v}", *fields) == digest), None)
+        return next((v for v in reversed(self.versions) if self.make_at(v, *fields) == digest), None)
+
+
+@lru_cache(maxsize=64)
+def _versioned(name: str, version: int) -> str:
+    return f"{name}.v{version}"
 
 
 def live_versions(height: int, upgrade_height: int, grace_blocks: int) -> tuple[int, ...]:
@@ -85,6 +95,16 @@ def canonical(value: object) -> bytes:
         _blame(value, "", DEPTH_MAX)
         raise
     return b"".join(out)
+
+
+def packed_int(value: int) -> bytes:
+    """The canonical bytes of one integer, for whoever puts a row of known shape together by hand."""
+    return _HEADS[0][value] if 0 <= value < 0x100 else _integer(value)
+
+
+def packed_bytes(value: bytes) -> bytes:
+    """The same of a byte string."""
+    return _head(2, len(value)) + value
 
 
 _HEADS: Final = tuple(
@@ -248,15 +268,25 @@ def _decode_head(raw: bytes, at: int) -> tuple[int, int, int]:
     return major, argument, at + 1 + size
 
 
+def decode_part(raw: bytes, at: int) -> tuple[object, int]:
+    """A value inside an array or a map that begins at `at`, and where it ends."""
+    return _decode(raw, at, DEPTH_MAX - 1)
+
+
 def _decode(raw: bytes, at: int, depth: int) -> tuple[object, int]:
-    major, n, start = _decode_head(raw, at)
+    first = raw[at] if at < len(raw) else _BEYOND
+    n = first & 31
+    if n < 24:  # one byte says it all: so begin nearly all values, and no function is called for it
+        major, start = first >> 5, at + 1
+    else:
+        major, n, start = _decode_head(raw, at)
     if major == 0:
         return n, start
     if major == 1:
         return -1 - n, start
-    if major in (2, 3):
+    if major < 4:
         return _decode_string(raw, start, n, is_text=major == 3)
-    if major in (4, 5):
+    if major < 6:
         if depth == 0:
             _bad(at, f"nested deeper than {DEPTH_MAX}")
         if n > len(raw) - start:
@@ -268,6 +298,8 @@ def _decode(raw: bytes, at: int, depth: int) -> tuple[object, int]:
 
 
 _SIMPLE: Final = {20: False, 21: True, 22: None}
+_BEYOND: Final = 31
+"""Stands for a first byte that is not there: no short form, so that its head is read, and missed, with care."""
 
 
 def _decode_string(raw: bytes, start: int, n: int, *, is_text: bool) -> tuple[str | bytes, int]:

@@ -52,7 +52,12 @@ class Claims(msgspec.Struct, gc=False):
 
     def take_fresh(self) -> list[tuple[bytes, Claim]]:
         """The new claims as the tables keep them, once."""
-        taken = [(key, Claim(number, _checksum(event))) for key in self.fresh for number, event in (self.recent[key],)]
+        taken, last = list[tuple[bytes, Claim]](), None
+        for key in self.fresh:
+            number, event = self.recent[key]
+            if event is not last:  # an event that claims two ids claims them one after the other: it is packed once
+                last, claim = event, Claim(number, _checksum(event))
+            taken.append((key, claim))
         self.fresh.clear()
         return taken
 

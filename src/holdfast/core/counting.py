@@ -72,7 +72,7 @@ def _closed(state: Counted, event: LeaseClosed) -> None:
 
 def _accepted(state: Counted, event: ProofAccepted) -> None:
     _done(state, event.lease_id, event.ended_ms)
-    _ended(state, event.task_id, JobState.COMPLETED)
+    _ended(state, event.task_id, _COMPLETED)
 
 
 def _done(state: Counted, lease_id: LeaseId, ended_ms: int) -> None:
@@ -82,8 +82,13 @@ def _done(state: Counted, lease_id: LeaseId, ended_ms: int) -> None:
         state.tally.works[state.queue.jobs[lease.job_id].kind].add(ended_ms - lease.t_start_ms)
 
 
-def _ended(state: Counted, id_: TaskId, how: JobState) -> None:
-    state.tally.count(how.value, state.queue.jobs[id_].kind)
+def _ended(state: Counted, id_: TaskId, how: str) -> None:
+    state.tally.count(how, state.queue.jobs[id_].kind)
+
+
+_COMPLETED, _EXPIRED, _FAILED, _CANCELLED = (
+    state.value for state in (JobState.COMPLETED, JobState.EXPIRED, JobState.FAILED, JobState.CANCELLED)
+)
 
 
 def _slashed(state: Counted, event: ProviderSlashed) -> None:
@@ -101,9 +106,9 @@ COUNTED: Final[dict[type[Event], Callable[[Any, Any], None]]] = {
     ProofAccepted: _accepted,
     ProofRefused: lambda state, _: state.tally.count("refused"),
     CompletionIgnored: lambda state, _: state.tally.count("ignored"),
-    JobExpired: lambda state, event: _ended(state, event.id, JobState.EXPIRED),
-    JobFailed: lambda state, event: _ended(state, event.id, JobState.FAILED),
-    JobCancelled: lambda state, event: _ended(state, event.id, JobState.CANCELLED),
+    JobExpired: lambda state, event: _ended(state, event.id, _EXPIRED),
+    JobFailed: lambda state, event: _ended(state, event.id, _FAILED),
+    JobCancelled: lambda state, event: _ended(state, event.id, _CANCELLED),
     ProviderSlashed: _slashed,
     HeartbeatMissed: lambda state, _: state.tally.count("missed"),
 }

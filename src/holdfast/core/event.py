@@ -44,9 +44,14 @@ class Payload(msgspec.Struct, frozen=True, array_like=True, gc=False):
     inline: bytes | None = None
 
 
-def enclose(raw: bytes, inline_bytes_max: int) -> tuple[Payload, tuple[Attachment, ...]]:
+def digest_of(raw: bytes) -> Digest:
+    """What a payload is known by."""
+    return H(PAYLOAD_TAG, raw)
+
+
+def enclose(raw: bytes, inline_bytes_max: int, digest: Digest | None = None) -> tuple[Payload, tuple[Attachment, ...]]:
     """The payload as the event names it, and the row to store beside the batch where it is too large (ENG-007)."""
-    digest = H(PAYLOAD_TAG, raw)
+    digest = digest or digest_of(raw)
     if len(raw) <= inline_bytes_max:
         return Payload(digest, len(raw), raw), ()
     return Payload(digest, len(raw)), (Attachment(digest, raw),)

@@ -327,12 +327,17 @@ def claim_key(state: State, command: Command) -> bytes | None:
 def apply(state: State, event: Event) -> None:
     """Give the event the next number and let it take effect: the only way state changes (ENG-001)."""
     state.last_event = EventNo(state.last_event + 1)
-    if (count := COUNTED.get(type(event))) is not None:
+    count, effect, tx = _EFFECTS[type(event)]
+    if count is not None:
         count(state, event)
-    _APPLY[type(event)](state, event)
-    if (found := TRANSACTIONS.get(type(event))) is not None:
-        kind, subject, about = found
+    effect(state, event)
+    if tx is not None:
+        kind, subject, about = tx
         link.include(state, kind, subject(event), about(event))
+
+
+_EFFECTS: Final = {each: (COUNTED.get(each), effect, TRANSACTIONS.get(each)) for each, effect in _APPLY.items()}
+"""The three tables as one: every event is looked up here."""
 
 
 def pack(tip: Tip, epoch: Epoch, events: list[Event], time_ms: int) -> Batch:

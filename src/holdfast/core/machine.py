@@ -15,7 +15,8 @@ Life = Mapping[S, Mapping[A, S]]
 
 def step(life: Life[S, A], state: S, act: A) -> S | None:
     """The state after `act`, or None where the table has no such arrow."""
-    return life.get(state, {}).get(act)
+    arrows = life.get(state)
+    return arrows.get(act) if arrows else None
 
 
 def why_not_step(life: Life[S, A], state: S, act: A) -> str | None:

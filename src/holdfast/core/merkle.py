@@ -167,11 +167,11 @@ class Frontier(msgspec.Struct, gc=False):
 
     def append(self, leaf_hash: Digest) -> None:
         """Add the hash of the next leaf: it merges with every full subtree it completes."""
-        carried, size = leaf_hash, self.size
+        carried, size, peaks = leaf_hash, self.size, self.peaks
         while size & 1:
-            carried = node_hash(self.peaks.pop(), carried)
+            carried = Digest(sha256(b"\x01" + peaks.pop() + carried).digest())  # `node_hash`, written out
             size >>= 1
-        self.peaks.append(carried)
+        peaks.append(carried)
         self.size += 1
 
     def root(self) -> Digest:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Final
 
 from holdfast.core.policy import PriorityPolicy
@@ -24,9 +25,12 @@ def key(max_fee: int, size_bytes: int, tier: Tier, enqueue_ts_ms: int, policy: P
 
 
 def _tier(tier: Tier, policy: PriorityPolicy) -> int:
-    per_mille = {
-        Tier.FREE: policy.tier_free_per_mille,
-        Tier.PRO: policy.tier_pro_per_mille,
-        Tier.PREMIUM: policy.tier_premium_per_mille,
-    }
-    return per_mille[tier] * N // 1_000
+    per_mille: int = _PER_MILLE[tier](policy)
+    return per_mille * N // 1_000
+
+
+_PER_MILLE: Final = {
+    Tier.FREE: attrgetter("tier_free_per_mille"),
+    Tier.PRO: attrgetter("tier_pro_per_mille"),
+    Tier.PREMIUM: attrgetter("tier_premium_per_mille"),
+}

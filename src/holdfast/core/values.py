@@ -39,6 +39,10 @@ class Kind(StrEnum):
     QUANTUM = "QUANTUM"
 
 
+KIND_NAMES: Final = {kind: kind.value for kind in Kind}
+"""As plain text: an enum's `value` is a call, and the hot way asks for it often."""
+
+
 class Tier(StrEnum):
     """What a requester has subscribed to."""
 

@@ -9,15 +9,17 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from holdfast.core.refusal import Refused, Unavailable
 from holdfast.core.values import EventNo
 from holdfast.doors.desk import LOCAL, Desk, Visitor
+from holdfast.doors.http.topics import HIDDEN
 from holdfast.doors.jsonrpc import answer, failure
 from holdfast.doors.shapes import plain, read_params
+from holdfast.engine.tail import Recorded
 
 LINE_BYTES_MAX: Final = 4 << 20
 CONNECTIONS_MAX: Final = 256
@@ -129,12 +131,19 @@ class _Visit:
             await self._say(failure(id_, no))
             return
         async for recorded in tail.follow(asked.after):
-            body = plain(recorded) | {"type": type(recorded.event).__name__}
-            await self._say(msgspec.json.encode({"jsonrpc": "2.0", "method": "event", "params": body}))
+            told = {"jsonrpc": "2.0", "method": "event", "params": _shown(recorded)}
+            await self._say(msgspec.json.encode(told))
 
     async def _say(self, raw: bytes) -> None:
         self._writer.write(raw + b"\n")
         await self._writer.drain()
+
+
+def _shown(recorded: Recorded) -> dict[str, Any]:
+    """RPC-002: result bytes do not pass through here either, nor do secrets; what is hidden is hidden everywhere."""
+    told: dict[str, Any] = plain(recorded) | {"type": type(recorded.event).__name__}
+    told["event"] = {name: value for name, value in told["event"].items() if name not in HIDDEN}
+    return told
 
 
 def _on_behalf_of(line: bytes) -> Visitor:

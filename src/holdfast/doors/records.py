@@ -21,6 +21,7 @@ from holdfast.core.lease.acts import FailLease
 from holdfast.core.proof.envelope import Envelope
 from holdfast.core.values import Digest, LeaseId, ProviderId
 from holdfast.doors.completing import is_signed
+from holdfast.doors.runs import last_type_of
 from holdfast.spool import record
 from holdfast.wire.acts import to_sign_failure
 
@@ -104,6 +105,15 @@ No = tuple[str, str]
 
 def examine(who: From, verify: Verify, first: int, lines: Sequence[bytes]) -> Examined:
     """Check lines that should begin with the sequence `first`, and read what they ask for. It may take a while."""
+    if len(lines) <= RECORDS_MAX and sum(map(len, lines)) + len(lines) <= RECORDS_BYTES_MAX:
+        last_type = last_type_of((who.channel, who.session), first, lines, NOT_PLAIN)
+        if last_type is not None and max(map(len, lines)) <= LINE_BYTES_MAX:
+            return Examined(list(lines), ending=ENDINGS.get(last_type, Ending.NONE))
+    return examine_each(who, verify, first, lines)
+
+
+def examine_each(who: From, verify: Verify, first: int, lines: Sequence[bytes]) -> Examined:
+    """The same one by one, for whatever is not plain."""
     found, size = Examined(), 0
     some = list(lines[:RECORDS_MAX])
     are_ours = record.are_next(some, record.head_of(who.channel, who.session), first)
@@ -213,6 +223,9 @@ _ASKS: Final[dict[str, Callable[[From, Verify, msgspec.Raw], Envelope | FailLeas
     COMPLETED: _completed,
     FAILED: _failed,
 }
+
+NOT_PLAIN: Final = frozenset({*_ASKS, STAND_IN})
+"""Types of records that are looked at one by one."""
 
 
 # ------------------------------------------------------------------------------------------------ storing

@@ -217,17 +217,18 @@ class Engine:
         if decided.since is not None:
             return Accepted(decided.since, is_repeat=True)
         fact, number = decided.events[decided.preface], EventNo(state.last_event + 1 + decided.preface)
-        for event in decided.events:
-            self._apply(event)
-        batch.events.extend(decided.events)
-        batch.attachments.extend(decided.attachments)
+        self._apply(decided.events)
+        batch.events += decided.events
+        if decided.attachments:
+            batch.attachments += decided.attachments
         self._wake.set()
         self.stirred()
         return Accepted(number, fact=fact)
 
-    def _apply(self, event: Event) -> None:
+    def _apply(self, events: Iterable[Event]) -> None:
         try:
-            law.apply(self.state, event)
+            for event in events:
+                law.apply(self.state, event)
         except Exception as fault:  # half-applied memory is worth nothing
             self._fail(
                 fault if isinstance(fault, Corrupt) else Corrupt("ENG-001", f"{event!r} could not be applied: {fault}")

@@ -212,14 +212,14 @@ class RealDisk:
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _MODE_FILE)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if _is_still(handle, path):
+                    return Handle(handle)
             except BlockingIOError:
                 os.close(handle)
                 return None
-            except OSError:
+            except OSError:  # a lock that is held by a forgotten handle would keep us out until the process ends
                 os.close(handle)
                 raise
-            if _is_still(handle, path):
-                return Handle(handle)
             os.close(handle)  # its last holder unlinked it; what we hold is nobody's lock
 
     def unlock(self, handle: Handle) -> None:

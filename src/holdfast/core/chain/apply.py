@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
-from holdfast.core.canon import canonical
+from holdfast.core.canon import canonical, packed_bytes, packed_int
 from holdfast.core.chain.acts import BlockSealed, BlocksFinal, BlockUndone, Reincluded, Released
 from holdfast.core.chain.blocks import (
     BlockStatus,
@@ -30,8 +30,15 @@ from holdfast.core.values import ChainId, EventNo, Height, TaskId
 
 
 def tx_leaf(kind: TxKind, number: EventNo, subject: bytes, about: bytes) -> bytes:
-    """A transaction as a light client sees it: its kind, its event, whom it concerns, and a digest of the rest."""
-    return canonical([kind.value, number, subject, about])
+    """A transaction as a light client sees it: its kind, its event, whom it concerns, and a digest of the rest.
+
+    It is `canonical([kind, number, subject, about])`, put together by hand because every job passes here twice.
+    """
+    return _FOUR[kind] + packed_int(number) + packed_bytes(subject) + packed_bytes(about)
+
+
+_FOUR: Final = {kind: b"\x84" + canonical(kind.value) for kind in TxKind}
+"""The beginning of an array of four whose first is the kind."""
 
 
 def include(state: Linked, kind: TxKind, subject: bytes, about: bytes) -> None:

@@ -23,7 +23,7 @@ def packed_task_id(
     chain_id: ChainId, height: Height, tx_hash: bytes, caller: bytes, payload: bytes, version: int = 1
 ) -> TaskId:
     """The same of a payload that is canonical bytes already."""
-    return TaskId(TASK.at((version,)).make(chain_id, height, tx_hash, caller, payload))
+    return TaskId(TASK.make_at(version, chain_id, height, tx_hash, caller, payload))
 
 
 def version_of(id_: TaskId, chain_id: ChainId, height: Height, tx_hash: bytes, caller: bytes, payload: object) -> int:

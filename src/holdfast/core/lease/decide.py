@@ -158,7 +158,7 @@ def failed(state: Leasing, lease: Lease, status: LeaseStatus, reason: str, now_m
     if job.failures + 1 >= policy.retry.failures_max:
         over = JobFailed(job.id, ATTEMPTS_EXHAUSTED, now_ms)
         return closed, *blame, *quorum.given_up(state, lease, job, over, now_ms)
-    if why := _why_ended(state, quorum.whole(state, job), now_ms + wait_ms):
+    if why := why_ended(state, quorum.whole(state, job), now_ms + wait_ms):
         return closed, *blame, *quorum.given_up(state, lease, job, JobExpired(job.id, why, now_ms), now_ms)
     return closed, *blame
 
@@ -180,7 +180,7 @@ def why_over(state: Leasing, job: Job, now_ms: int) -> str | None:
     job = quorum.whole(state, job)
     if job.state not in LIVE or _is_handed_in(state, job):
         return None
-    return _why_ended(state, job, now_ms)
+    return why_ended(state, job, now_ms)
 
 
 def _is_handed_in(state: Leasing, job: Job) -> bool:
@@ -190,11 +190,11 @@ def _is_handed_in(state: Leasing, job: Job) -> bool:
     return lease is not None and lease.submitted is not None
 
 
-def _why_ended(state: Leasing, job: Job, at_ms: int) -> str | None:
+def why_ended(state: Leasing, job: Job, at_ms: int) -> str | None:
+    """TTL-001: which of a job's times is over at this moment, whatever runs."""
     relative_ms = job.relative_expires_ms
-    checks = (
-        (at_ms >= job.expires_ms, TTL_OVER),
-        (relative_ms is not None and at_ms >= relative_ms, RELATIVE_TTL_OVER),
-        (0 < job.expires_height < state.open_height, RESULT_TTL_OVER),
-    )
-    return next((why for is_over, why in checks if is_over), None)
+    if at_ms >= job.expires_ms:
+        return TTL_OVER
+    if relative_ms is not None and at_ms >= relative_ms:
+        return RELATIVE_TTL_OVER
+    return RESULT_TTL_OVER if 0 < job.expires_height < state.open_height else None

@@ -129,7 +129,7 @@ def due_ms(lease: Lease) -> int:
 
 def lease_ms(kind: Kind, policy: LeasePolicy) -> int:
     """LEA-002: T."""
-    return {Kind.AI: policy.ai_ms, Kind.QUANTUM: policy.quantum_ms}[kind]
+    return policy.ai_ms if kind is Kind.AI else policy.quantum_ms
 
 
 def is_live(lease: Lease, now_ms: int) -> bool:

@@ -59,7 +59,12 @@ class _Demand:
         self.may = 0
         self.once = tick.holders.setdefault(ask.parent, set()) if ask.parent else None
         """LEA-009: who took a replica of this job in this tick takes no other; None where the jobs are no replicas."""
-        self.best: Callable[[bytes], Taker | None] = CHOOSERS[tick.order](self, tick.seed).best
+        self.best: Callable[[bytes], Taker | None] = self._first
+        """Who takes a job; found out when the first is asked for, since most groups of many are not reached."""
+
+    def _first(self, job_id: bytes) -> Taker | None:
+        self.best = CHOOSERS[self._tick.order](self, self._tick.seed).best
+        return self.best(job_id)
 
     def seats(self) -> Iterator[Seat]:
         ask = self._ask

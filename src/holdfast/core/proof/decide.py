@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from holdfast.core import claim, retry
 from holdfast.core.event import Decided, Event
-from holdfast.core.job.record import Job, earliest_read_height, ends_ms
+from holdfast.core.job.record import Job, earliest_read_height
 from holdfast.core.lease.acts import CompletionSubmitted, JobExpired, JobFailed, LeaseClosed
-from holdfast.core.lease.decide import ATTEMPTS_EXHAUSTED, TTL_OVER, failed, why_not_held
+from holdfast.core.lease.decide import ATTEMPTS_EXHAUSTED, failed, why_ended, why_not_held
 from holdfast.core.lease.quorum import given_up, whole
 from holdfast.core.lease.record import Lease, LeaseStatus, Leasing, is_live
 from holdfast.core.proof import votes
@@ -29,7 +29,7 @@ from holdfast.core.proof.envelope import Body, Envelope, link_of, pack, read_bod
 from holdfast.core.proof.following import praise, sentence
 from holdfast.core.proof.linking import TYPES, conflict, newest_nullifier, why_not_linked, with_output
 from holdfast.core.refusal import Refused
-from holdfast.core.values import Amount, Digest, Height
+from holdfast.core.values import KIND_NAMES, Amount, Digest, Height
 
 
 def submit(state: Leasing, command: Submit, now_ms: int) -> Decided | Refused:
@@ -119,10 +119,10 @@ def _unblamed(state: Leasing, lease: Lease, job: Job, trouble: Trouble, now_ms: 
     over: JobFailed | JobExpired | None = None
     if trouble is Trouble.NO_VERIFIER:
         over = JobFailed(job.id, trouble, now_ms)
-    elif job.attempts >= retrying.failures_max:
+    elif job.attempts >= retrying.failures_max * (1 + job.requeues):  # each requeueing allows as many again
         over = JobFailed(job.id, ATTEMPTS_EXHAUSTED, now_ms)
-    elif now_ms + wait_ms >= ends_ms(whole(state, job)):
-        over = JobExpired(job.id, TTL_OVER, now_ms)
+    elif why := why_ended(state, whole(state, job), now_ms + wait_ms):
+        over = JobExpired(job.id, why, now_ms)
     return (closed,) if over is None else (closed, *given_up(state, lease, job, over, now_ms))
 
 
@@ -133,7 +133,7 @@ def _accepted(state: Leasing, lease: Lease, job: Job, envelope: Envelope, reason
     charged = Amount(min(job.max_fee, job.units * lease.price))
     names = (job.id, lease.id, lease.provider_id, nullifier, lease.submitted, lease.submitted_size)
     expires_at = Height(job.height + state.policy.result.result_ttl_blocks)
-    whose = (link_of(envelope), job.caller, job.kind.value, earliest_read_height(job), None, state.open_height)
+    whose = (link_of(envelope), job.caller, KIND_NAMES[job.kind], earliest_read_height(job), None, state.open_height)
     return ProofAccepted(*names, payee, charged, now_ms, expires_at, envelope.method, reasons, None, *whose)
 
 

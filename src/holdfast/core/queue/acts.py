@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -37,6 +38,8 @@ class Enqueue(msgspec.Struct, frozen=True, gc=False):
     quorum_m: int = 0
     replica_proof: str = ""
     """How each replica is proved, where it asks for some (LEA-009)."""
+    digest: Digest | None = None
+    """Of the payload, where whoever asks has computed it (`event.digest_of`)."""
 
 
 class Cancel(msgspec.Struct, frozen=True, gc=False):
@@ -102,7 +105,12 @@ class FeeRaised(Event, frozen=True, tag=52):
 
 def enqueue_key(asked: Enqueue | JobAdmitted) -> bytes:
     """JOB-002: the same tx, caller and payload are the same job, whatever the height."""
-    return b"t" + H(ENQUEUE_TAG, asked.tx_hash, asked.caller.encode(), asked.request_hash)
+    return _enqueue_key(asked.tx_hash, asked.caller, asked.request_hash)
+
+
+@lru_cache(maxsize=256)  # asked for three times of each job: before, in and after the decision
+def _enqueue_key(tx_hash: Digest, caller: AccountId, request_hash: Digest) -> bytes:
+    return b"t" + H(ENQUEUE_TAG, tx_hash, caller.encode(), request_hash)
 
 
 def job_key(id_: TaskId) -> bytes:

@@ -7,7 +7,7 @@ from typing import Final
 from holdfast.core import priority
 from holdfast.core.canon import H, live_versions
 from holdfast.core.escrow.books import AMOUNT_MAX
-from holdfast.core.event import Decided, enclose
+from holdfast.core.event import Decided, digest_of, enclose
 from holdfast.core.job.ids import packed_task_id, request_hash, tx_hash
 from holdfast.core.job.record import JOB_LIFE, LIVE, Job, JobAct
 from holdfast.core.job.spec import read_payload
@@ -51,6 +51,7 @@ def prepare(
         asked.quorum_n,
         asked.quorum_m,
         asked.replica_proof,
+        digest_of(asked.raw),
     )
 
 
@@ -79,7 +80,7 @@ def enqueue(state: Admitting, command: Enqueue, now_ms: int) -> Decided | Refuse
     if no := why_not_room(state, command.caller, more) or why_not_paid(state, command.caller, command.max_fee):
         return no
     policy = state.policy
-    payload, attachments = enclose(command.payload, policy.engine.inline_payload_bytes_max)
+    payload, attachments = enclose(command.payload, policy.engine.inline_payload_bytes_max, command.digest)
     rank = priority.key(command.max_fee, payload.size, command.tier, now_ms, policy.priority)
     who = (command.caller, command.tier, command.kind)
     event = JobAdmitted(
@@ -104,6 +105,8 @@ def enqueue(state: Admitting, command: Enqueue, now_ms: int) -> Decided | Refuse
         command.quorum_n,
         command.quorum_m,
     )
+    if not event.quorum_m:
+        return Decided((event,), attachments)
     return Decided((event, *admitted(event.id, event.quorum_m, command.replica_proof)), attachments)
 
 
@@ -120,7 +123,7 @@ def expires_height(state: Admitting) -> Height:
 
 def ttl_ms(policy: Policy, kind: Kind) -> int:
     """TTL-001: how long a job of this kind may take where its requester does not say."""
-    return {Kind.AI: policy.ttl.ai_ms, Kind.QUANTUM: policy.ttl.quantum_ms}[kind]
+    return policy.ttl.ai_ms if kind is Kind.AI else policy.ttl.quantum_ms
 
 
 def _known_before(state: Admitting, command: Enqueue, now_ms: int) -> Decided | Refused | None:

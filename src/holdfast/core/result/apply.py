@@ -24,7 +24,7 @@ from holdfast.core.queue import apply as queue
 from holdfast.core.queue import replicas
 from holdfast.core.result import consume
 from holdfast.core.result.record import Leaf, Resolving, Result, ResultStatus, leaf_of
-from holdfast.core.values import Height, TaskId
+from holdfast.core.values import KIND_NAMES, Height, TaskId
 
 
 def apply_accepted(state: Resolving, event: ProofAccepted) -> None:
@@ -81,7 +81,7 @@ def resolve(state: Resolving, task_id: TaskId) -> None:
     add_result(state, raw)
     state.touched["leaf"][result.leaf_index] = Leaf(result.leaf_index, result.height_resolved, raw)
     state.touched["result"][result.event] = result
-    count(state, "resolved", job.kind.value)
+    count(state, "resolved", KIND_NAMES[job.kind])
 
 
 def count(state: Resolving, what: str, kind: str) -> None:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from holdfast.core.canon import canonical
+from holdfast.core.canon import packed_int
 from holdfast.core.chain.blocks import Linked
 from holdfast.core.lease.record import Leasing
 from holdfast.core.values import AccountId, Digest, EventNo, Height, Kind, ProviderId, TaskId
@@ -92,7 +92,7 @@ def leaf_of(result: Result) -> bytes:
     """
     commitment = _NULL if result.da_commitment is None else _BYTES_32 + result.da_commitment
     digests = (_ARRAY_6, result.task_id, _BYTES_32, result.proof_nullifier, _BYTES_32, result.result_digest)
-    return b"".join((*digests, canonical(result.result_size), commitment, canonical(result.height_resolved)))
+    return b"".join((*digests, packed_int(result.result_size), commitment, packed_int(result.height_resolved)))
 
 
 _BYTES_32, _NULL = b"\x58\x20", b"\xf6"

@@ -14,9 +14,10 @@ from typing import Final
 import msgspec
 
 from holdfast.core.refusal import Corrupt, Refused, Unavailable
-from holdfast.core.values import EventNo
+from holdfast.core.values import AccountId, EventNo, TaskId
 from holdfast.doors.desk import Desk
-from holdfast.doors.http.topics import Wanted, shown, topic_of
+from holdfast.doors.http.topics import JOB_OF, Wanted, shown, topic_of
+from holdfast.engine import read
 from holdfast.engine.tail import Recorded
 
 KEPT: Final = 2_048
@@ -34,17 +35,25 @@ _encode = msgspec.json.Encoder().encode
 class Frame:
     """One event under one name, encoded when the first viewer needs it."""
 
-    __slots__ = ("_also", "_json", "_recorded", "_stream", "number", "topic")
+    __slots__ = ("_also", "_json", "_recorded", "_stream", "caller", "number", "topic")
 
     def __init__(self, recorded: Recorded, topic: str = "") -> None:
         self._recorded, self.number = recorded, recorded.number
         self.topic = topic or topic_of(type(recorded.event), recorded.event)
         self._json = self._stream = b""
         self._also: Frame | None = None
+        self.caller: AccountId | None = None
+        """Whose job it is about, once somebody has asked."""
+
+    @property
+    def job_id(self) -> TaskId | None:
+        """The job whose caller may see this."""
+        field = JOB_OF.get(type(self._recorded.event))
+        return None if field is None else getattr(self._recorded.event, field)
 
     def for_(self, wanted: Wanted) -> Frame | None:
         """As this viewer sees it: under its other name, where it has one and that was asked for."""
-        topic = wanted.topic(self._recorded.event)
+        topic = wanted.topic(self._recorded.event, self.caller)
         if topic is None or topic == self.topic:
             return None if topic is None else self
         if self._also is None:
@@ -130,7 +139,7 @@ class Broadcast:
         while viewer.bye is None:
             viewer.wake.clear()
             frames = await self._behind(viewer)
-            if frames:
+            if frames and (not viewer.wanted.is_own_alone or await self._know_callers(viewer, frames)):
                 viewer.after = frames[-1].number
                 if mine := [seen for frame in frames if (seen := frame.for_(viewer.wanted)) is not None]:
                     viewer.is_beat_due = False
@@ -153,6 +162,19 @@ class Broadcast:
         except (Unavailable, Corrupt) as fault:
             viewer.end(Refused(fault.rule, fault.says, fault.hint, type(fault).__name__))
             return ()
+
+    async def _know_callers(self, viewer: Viewer, frames: Sequence[Frame]) -> bool:
+        """Learn whose jobs these are about: from memory, or from the tables where a job is history."""
+        try:
+            for frame in frames:
+                if frame.caller is None and (id_ := frame.job_id) is not None:
+                    source = self._desk.source
+                    job = source.state.queue.jobs.get(id_) or await read.job(source, id_)
+                    frame.caller = AccountId("") if job is None else job.caller
+        except (Unavailable, Corrupt) as fault:
+            viewer.end(Refused(fault.rule, fault.says, fault.hint, type(fault).__name__))
+            return False
+        return True
 
     async def _older(self, viewer: Viewer) -> list[Frame]:
         """From the journal, until the events kept in memory are reached."""

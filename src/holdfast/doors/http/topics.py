@@ -141,6 +141,15 @@ HIDDEN: Final = frozenset({"secret", "output"})
 """Fields that leave the node under no circumstances: secrets, not even as a hash, and result bytes (RPC-002)."""
 ACCOUNTS: Final = ("account", "owner", "caller", "payee")
 """Fields that name whose event it is."""
+JOB_OF: Final[dict[type[Event], str]] = {
+    lease.JobAssigned: "job_id",
+    lease.JobExpired: "id",
+    lease.JobFailed: "id",
+    queue.JobCancelled: "id",
+    queue.FeeRaised: "id",
+    requeue.JobRequeued: "id",
+}
+"""Events that are those of the caller of a job which this field names."""
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -154,19 +163,26 @@ class Wanted(msgspec.Struct, frozen=True):
     is_public: bool = False
     """The same, but for what is no business of the public."""
 
-    def topic(self, event: Event) -> str | None:
-        """The name under which this one sees the event; None where it does not."""
+    @property
+    def is_own_alone(self) -> bool:
+        """Whether it matters whose job an event is about."""
+        return self.account is not None and not self.is_all
+
+    def topic(self, event: Event, caller: AccountId | None = None) -> str | None:
+        """The name under which this one sees the event, which is of this caller's job; None where it does not."""
         asked = self.topics
         name = topic_of(type(event), event)
         if asked is not None and name not in asked:
             name = ALSO.get(type(event), "")
             if name not in asked:
                 return None
-        is_shown = self.is_all or (self.is_public and type(event) not in INNER) or self._concerns(event)
+        is_shown = self.is_all or (self.is_public and type(event) not in INNER) or self._concerns(event, caller)
         return name if is_shown else None
 
-    def _concerns(self, event: Event) -> bool:
-        return self.account is not None and any(getattr(event, name, None) == self.account for name in ACCOUNTS)
+    def _concerns(self, event: Event, caller: AccountId | None) -> bool:
+        if self.account is None:
+            return False
+        return caller == self.account or any(getattr(event, name, None) == self.account for name in ACCOUNTS)
 
 
 def topic_of(kind: type[Event], event: Event | None = None) -> str:
@@ -195,7 +211,7 @@ def shown(recorded: Recorded, topic: str) -> dict[str, Any]:
 
 
 def wanted(visitor: Visitor, topics: Iterable[str] | None, *, is_public: bool) -> Wanted | Refused:
-    """What this visitor may see of these topics: operators and auditors all, a requester what names its account."""
+    """What this visitor may see of these topics: operators and auditors all, a requester what is its own."""
     asked = None if topics is None else frozenset(topics)
     known = names()
     if asked is not None and (strange := sorted(asked - set(known))):

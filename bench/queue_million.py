@@ -1,0 +1,115 @@
+"""What a million jobs cost: a restart with as many waiting, and whole lives with as many finished ones kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tests.postgres.server import ROLE
+
+from bench import queue_ours as ours
+from bench.measure import Table, at_least, at_most, interleave, ratios_of, table
+from bench.million import reborn
+from bench.ours import close_engine
+from bench.stores import Spot, Store
+from holdfast.adapters.files import Folder
+from holdfast.engine import snapshot
+
+LOT = 1_000
+OTHER = "held_jobs"
+"""A database of its own: a snapshot keeps a whole one from being cleaned."""
+
+
+async def fill_waiting(spot: Spot, count: int) -> None:
+    """`count` jobs that wait, and a snapshot of them."""
+    engine = await ours.opened(spot, providers=0)
+    for _ in range(0, count, LOT):
+        await ours.enqueued(engine, ours.asked(engine, min(LOT, count)))
+    await close_engine(engine)
+    journal, _ = spot.open()
+    await snapshot.make(Folder(spot.folder / "snapshots"), journal, ours.roomy())
+    await journal.close()
+
+
+async def restarts(store: Store, rounds: int, count: int) -> list[Table]:
+    """Time and memory of a start with `count` waiting jobs, from the journal alone and from a snapshot."""
+    spot = store.spot("waiting")
+    await fill_waiting(spot, count)
+    contestants = {"start from the journal alone": "none", "start from a snapshot": "snapshots"}
+    memory: dict[str, list[float]] = {name: [] for name in contestants}
+
+    async def turn(_: int) -> Mapping[str, float]:
+        found = {}
+        for name, snapshots in contestants.items():
+            report = reborn("waiting", spot, snapshots)
+            assert report["entries"] >= count
+            found[name] = report["seconds"]
+            memory[name].append(report["bytes"] / report["entries"])
+        return found
+
+    figures = await interleave((turn,), rounds)
+    order, many = list(contestants), f"{count:,}".replace(",", " ")
+    time = table(
+        store.named("queue-restart"), f"Start with {many} waiting jobs, {store.title}", "s", figures, order, None
+    )
+    time.goals += [at_most(name, figures[name], 3 * count / 1_000_000, " s") for name in order]
+    title = f"Memory with {many} waiting jobs, {store.title}"
+    space = table(store.named("queue-memory"), title, "bytes/job", memory, order, None)
+    space.goals += [at_most(name, memory[name], 1_000, " bytes") for name in order]
+    return [time, space]
+
+
+async def kept(store: Store, rounds: int, count: int) -> Table:
+    """Whole lives in an empty store and in one that keeps `count` finished jobs."""
+    old = await ours.opened(store.spot("kept/old"))
+    for _ in range(0, count, 10 * LOT):
+        await ours.lived(old, ours.asked(old, 10 * LOT), LOT)
+    await ours.rested(old)
+    empty, full, many = "in an empty store", f"with {count:,} finished jobs kept".replace(",", " "), 5 * LOT
+
+    async def in_old(_: int) -> Mapping[str, float]:
+        rate = await ours.lived(old, ours.asked(old, many), LOT)
+        await ours.rested(old)
+        return {full: rate}
+
+    async def in_new(number: int) -> Mapping[str, float]:
+        new = await ours.opened(store.spot(f"kept/new{number}"))
+        rate = await ours.lived(new, ours.asked(new, many), LOT)
+        await close_engine(new)
+        return {empty: rate}
+
+    figures = await interleave((in_new, in_old), rounds)
+    await close_engine(old)
+    title = f"Whole lives with history kept, {store.title}"
+    found = table(store.named("queue-kept"), title, "jobs/s", figures, [empty, full], empty)
+    found.goals.append(at_least("kept to empty", ratios_of(figures[full], figures[empty]), 0.95))
+    return found
+
+
+async def held(store: Store, rounds: int, many: int) -> Table:
+    """Whole lives on PostgreSQL beside a snapshot that is older than all of them."""
+    from bench.held import held_snapshot  # noqa: PLC0415 - needs an extra
+
+    assert store.server is not None
+    store.server.psql(f"CREATE DATABASE {OTHER}", database="postgres")
+    store.server.psql(f"GRANT CREATE ON DATABASE {OTHER} TO {ROLE}", database=OTHER)
+    engines = {
+        "without": await ours.opened(store.spot("held/without")),
+        "beside a held snapshot": await ours.opened(store.spot("held/with", OTHER)),
+    }
+
+    async def turn(number: int) -> Mapping[str, float]:
+        found = {}
+        for name, engine in sorted(engines.items(), reverse=bool(number % 2)):
+            found[name] = await ours.lived(engine, ours.asked(engine, many), LOT)
+            await ours.rested(engine)
+        return found
+
+    async with held_snapshot(store.server.dsn(ROLE, OTHER)):
+        figures = await interleave((turn,), rounds)
+    for engine in engines.values():
+        await close_engine(engine)
+    order = list(engines)
+    title = f"Whole lives beside a held snapshot, {store.title}"
+    found = table(store.named("queue-held"), title, "jobs/s", figures, order, order[0])
+    found.goals.append(at_least("held to not held", ratios_of(figures[order[1]], figures[order[0]]), 0.9))
+    return found

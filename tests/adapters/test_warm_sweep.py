@@ -1,0 +1,59 @@
+"""Bytes that are swept away are durably gone before anybody says so, by one sync for all of them."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+import holdfast.adapters.warm as warm_module
+from holdfast.adapters.warm import WarmFolder, place_of
+from holdfast.core.refusal import Unavailable
+from holdfast.core.result import result_digest
+
+pytestmark = pytest.mark.rule("RET-002")
+RAWS = [bytes([n]) * 100 for n in range(5)]
+DIGESTS = [result_digest(raw) for raw in RAWS]
+
+
+async def filled(folder: Path) -> WarmFolder:
+    warm = WarmFolder(folder)
+    for raw in RAWS:
+        incoming = await warm.receive()
+        await incoming.write(raw)
+        await incoming.keep()
+    return warm
+
+
+async def test_one_sync_after_all_of_them_went(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    warm, left = await filled(tmp_path / "warm"), list[int]()
+
+    def look(_: int) -> None:
+        left.append(sum(place_of(tmp_path / "warm", each).exists() for each in DIGESTS))
+
+    monkeypatch.setattr(warm_module, "_sync_everything", look)
+    assert await warm.sweep(DIGESTS) == []
+    assert left == [0]
+    await warm.size(DIGESTS[0])  # somebody is going to rely on it
+    assert await warm.sweep(DIGESTS[:1]) == DIGESTS[:1]
+    assert left == [0]
+
+
+async def test_where_it_cannot_be_made_durable_nobody_is_told_that_they_are_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warm = await filled(tmp_path / "warm")
+
+    def fail(_: int) -> None:
+        raise OSError(errno.EIO, "simulated")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(warm_module, "_sync_everything", fail)
+        with pytest.raises(Unavailable, match="TIER-001"):
+            await warm.sweep(DIGESTS)
+    assert await warm.sweep(DIGESTS) == []
+
+
+async def test_a_folder_that_never_was_has_nothing_to_sweep(tmp_path: Path) -> None:
+    assert await WarmFolder(tmp_path / "warm").sweep(DIGESTS) == []

@@ -1,0 +1,223 @@
+"""Two owners that race for one queue on PostgreSQL: each can be held just before it writes, and cut off meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from random import Random
+from typing import Any, Final
+
+import msgspec
+from tests.core.blocks import SEAL
+from tests.core.books import some_id
+from tests.core.fleet import CAPABILITIES, PATIENT
+from tests.core.ways import YEAR_MS, public
+from tests.postgres.server import Address
+from tests.simulated.world import DEVELOPMENT, SimulatedFiles, ended
+
+from holdfast.adapters.clock import MachineClock
+from holdfast.adapters.postgres.journal import PostgresJournal
+from holdfast.adapters.postgres.tables import PostgresTables
+from holdfast.core.adopt import AdoptPolicy
+from holdfast.core.chain.acts import Release
+from holdfast.core.chain.decide import is_releasing
+from holdfast.core.escrow.acts import Mint
+from holdfast.core.event import Attachment, Batch
+from holdfast.core.law import Command
+from holdfast.core.lease.acts import DeclineLease, FailLease
+from holdfast.core.lease.record import Lease
+from holdfast.core.policy import ChainPolicy, LeasePolicy, QuotaPolicy, RetryPolicy
+from holdfast.core.proof.acts import Judge, Submit
+from holdfast.core.proof.envelope import Envelope, body_of
+from holdfast.core.provider.acts import Beat, Register, Stake
+from holdfast.core.provider.record import provider_id
+from holdfast.core.refusal import Fenced, Unavailable
+from holdfast.core.result import result_digest
+from holdfast.core.values import AccountId, Amount
+from holdfast.duties.dispatcher import Dispatcher
+from holdfast.engine.loop import Engine
+from holdfast.engine.outcome import Phase
+
+ALICE: Final = AccountId("alice")
+PROVIDERS: Final = 5
+LOT: Final = 64
+BRISK: Final = msgspec.structs.replace(
+    DEVELOPMENT,
+    chain=ChainPolicy(finality_depth=2),
+    lease=LeasePolicy(ack_timeout_ms=180_000, decline_cooldown_ms=0),
+    retry=RetryPolicy(base_ai_ms=1, base_quantum_ms=1, cap_ms=20, failures_max=1_000),
+    provider=msgspec.structs.replace(PATIENT, provider_fail_decay_ppm=0),
+    quota=QuotaPolicy(leases_per_provider_max=50, ai_units_per_epoch=10**9, quantum_units_per_epoch=10**9),
+)
+"""Leases outlive every pause, who fails is forgiven, and what failed is tried again at once."""
+
+
+class BriskClock(MachineClock):
+    """Real time, but nobody waits long before trying again."""
+
+    async def sleep(self, ms: int) -> None:
+        await super().sleep(min(ms, 20))
+
+
+class Gate:
+    """Where a node stands still when it is held; what it was about to write is remembered."""
+
+    def __init__(self) -> None:
+        self._open = asyncio.Event()
+        self._open.set()
+        self.held: Batch | None = None
+        self.is_reached = asyncio.Event()
+
+    def close(self) -> None:
+        self.held = None
+        self.is_reached.clear()
+        self._open.clear()
+
+    def open(self) -> None:
+        self._open.set()
+
+    async def __call__(self, batch: Batch | None = None) -> None:
+        if not self._open.is_set() and batch is not None:
+            self.held = batch
+            self.is_reached.set()
+        await self._open.wait()
+
+
+class GatedJournal(PostgresJournal):
+    """The real one, behind a gate."""
+
+    def __init__(self, address: Address, gate: Gate) -> None:
+        super().__init__(*address, patience_s=0.02)
+        self._gate = gate
+
+    async def own(self) -> Any:
+        await self._gate()
+        return await super().own()
+
+    async def append(self, batch: Batch, attachments: Sequence[Attachment]) -> None:
+        await self._gate(batch)
+        await super().append(batch, attachments)
+
+    async def lose_the_lock(self) -> None:
+        """What a pooler between node and server might do: the connection is there, its lock is not."""
+        assert self._owned is not None
+        await self._owned.connection.execute("SELECT pg_advisory_unlock_all()")
+
+    @property
+    def backend(self) -> int | None:
+        return self._owned.connection.get_server_pid() if self._owned is not None else None
+
+
+class GatedTables(PostgresTables):
+    """The real ones, behind the same gate: a paused node writes nothing at all."""
+
+    def __init__(self, address: Address, gate: Gate) -> None:
+        super().__init__(*address, patience_s=0.02)
+        self._gate = gate
+
+    async def open(self) -> Any:
+        await self._gate()
+        return await super().open()
+
+    async def write(self, *args: Any) -> None:
+        await self._gate()
+        await super().write(*args)
+
+    @property
+    def backend(self) -> int | None:
+        is_there = self._writer is not None and not self._writer.is_closed()
+        return self._writer.get_server_pid() if is_there and self._writer is not None else None
+
+
+class Rival:
+    """A node that owns whenever it can: it dispatches while it does, and where it was replaced it begins anew."""
+
+    def __init__(self, name: str, address: Address) -> None:
+        self.name, self._address = name, address
+        self.gate = Gate()
+        self.fenced = 0
+        self._random = Random(name)
+        self._new()
+
+    def _new(self) -> None:
+        self.journal, self.tables = GatedJournal(self._address, self.gate), GatedTables(self._address, self.gate)
+        self.engine = Engine(self.journal, self.tables, SimulatedFiles(), BriskClock(), BRISK, self.name)
+
+    @property
+    def is_owner(self) -> bool:
+        """As far as it knows."""
+        return self.engine.phase is Phase.RUNNING
+
+    @property
+    def backends(self) -> list[int]:
+        return [pid for pid in (self.journal.backend, self.tables.backend) if pid is not None]
+
+    async def live(self) -> None:
+        """For ever: stand by, own, be replaced."""
+        while True:
+            with suppress(Unavailable):
+                await self._stand_by()
+                await self._own()
+            await ended(self.engine)
+            self._new()
+
+    async def _stand_by(self) -> None:
+        while True:
+            try:
+                return await self.engine.start()
+            except Unavailable:
+                await asyncio.sleep(0.01)
+
+    async def _own(self) -> None:
+        """Fenced is for good, for this incarnation; anything less the engine deals with itself."""
+        duties = [asyncio.create_task(each) for each in (Dispatcher(self.engine).run(), self._work())]
+        try:
+            await self.engine.wait_ended()
+        finally:
+            self.fenced += isinstance(self.engine.fault, Fenced)
+            while not all(duty.done() for duty in duties):  # one that is woken in this very turn does not hear it
+                for duty in duties:
+                    duty.cancel()
+                await asyncio.sleep(0)
+
+    # ------------------------------------------------------------------------------------ what its providers do
+
+    async def _work(self) -> None:
+        """They hand in, decline and fail; now and then a block is sealed, so that seeds change."""
+        while True:
+            await asyncio.sleep(0.002)
+            leases = [each for each in self.engine.state.leases.by_id.values() if each.submitted is None][:LOT]
+            commands = [command for lease in leases for command in self._deed(lease)]
+            if self._random.random() < 0.05:
+                commands.append(SEAL)
+            if is_releasing(self.engine.state):
+                commands.append(Release())
+            with suppress(Unavailable):
+                await self.engine.submit_many(commands)
+
+    def _deed(self, lease: Lease) -> Iterator[Command]:
+        chance = self._random.random()
+        if chance < 0.1:
+            yield DeclineLease(lease.id, lease.provider_id)
+        elif chance < 0.2:
+            yield FailLease(lease.id, lease.provider_id, "broken")
+        else:
+            body = body_of(lease.job_id, lease.id, lease.provider_id, result_digest(b"out"), 3, {"ms": 5})
+            yield Submit(lease.id, lease.provider_id, Envelope(1, "attested", body, b"s" * 64))
+            yield Judge(lease.id, True)
+
+
+async def furnished(engine: Engine, jobs: int) -> None:
+    """A requester with money and providers with room, all of it once, whoever asks again."""
+    commands: list[Command] = [AdoptPolicy(BRISK), Mint(some_id(1), ALICE, Amount(jobs * 200))]
+    for number in range(1, PROVIDERS + 1):
+        account, id_ = AccountId(f"provider-{number}"), provider_id(public(number))
+        told = (f"p{number}", account, CAPABILITIES, "eu", 3, 20, engine.now_ms() + YEAR_MS)
+        commands += [
+            Register(public(number), *told),
+            Mint(some_id(10 + number), account, Amount(100_000)),
+            Stake(id_, Amount(60_000), some_id(20 + number)),
+            Beat(id_, 20),
+        ]
+    await engine.submit_many(commands)

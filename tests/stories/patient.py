@@ -1,0 +1,37 @@
+"""`holdfast agent` that also runs circuits: each is the path of a file, and it is done when that file is there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import msgspec
+
+from holdfast.agent.executors import BUILT_IN, Cancel, Registry, Where
+from holdfast.cli import main
+from holdfast.core.canon import canonical
+from holdfast.core.job.spec import Payload
+from holdfast.core.values import Kind
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """As long as it takes, so that a story decides when work is under way and when it is done."""
+
+    where: Where = Where.THREAD
+
+    @property
+    def capability(self) -> dict[str, Any]:
+        return {"gates": ["h"], "depth_max": 10, "width_max": 10}
+
+    def run(self, payload: Payload, cancel: Cancel) -> bytes:
+        awaited = Path(payload.spec["circuit"])
+        while not awaited.exists() and not cancel.wait(0.02):
+            pass
+        return canonical({"counts": {"00": payload.spec["shots"]}})
+
+
+if __name__ == "__main__":
+    both = Registry({**BUILT_IN, (Kind.QUANTUM, "circuit"): Waiting()})
+    with patch("holdfast.cli.agent.built_in", return_value=both):
+        main()
