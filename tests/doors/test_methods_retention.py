@@ -9,6 +9,7 @@ import pytest
 from tests.core.blocks import verify
 from tests.doors.visitors import ALICE, AUDITOR, OPERATOR, Node
 from tests.duties.retained import House, policy
+from tests.simulated.world import SimulatedClock
 
 from holdfast.core.da import commitment_of
 from holdfast.core.da.commit import Pinned, Sample, why_not_sample
@@ -169,7 +170,7 @@ async def test_prometheus_sees_what_was_let_go_what_rests_where_and_how_long_it_
     home = doors.home
     await home.resolve(b"small")
     await home.resolve(LARGE, seals=13)
-    tally = Tally(doors.desk)
+    tally = Tally(doors.desk, SimulatedClock())
     await home.collector.look()
     await home.resolve(b"hot")
     await home.collector.look()

@@ -79,8 +79,8 @@ LEASES: Final = [
     Mutant(
         "a retry may begin after the job's time",
         LEASE,
-        "if why := _why_ended(state, quorum.whole(state, job), now_ms + wait_ms):",
-        "if why := _why_ended(state, quorum.whole(state, job), now_ms):",
+        "if why := why_ended(state, quorum.whole(state, job), now_ms + wait_ms):",
+        "if why := why_ended(state, quorum.whole(state, job), now_ms):",
         f"{RETRIES} -k would_start",
     ),
     Mutant(

@@ -33,6 +33,7 @@ outputs = st.sampled_from([b"a", b"b", b"a large answer " * 3, b"another large o
 """Some are shared, some are kept hot, some are pinned."""
 DAY_MS = 24 * 3_600_000
 PASSES = [(Pass.HOT,), (Pass.WARM,), (Pass.INDEX,), (Pass.HOT, Pass.WARM, Pass.INDEX)]
+BESIDE = ["nothing", "newer", "proof", "death"]
 RESULTS_MAX = 12
 
 
@@ -145,11 +146,23 @@ class ResultMachine(RuleBasedStateMachine):
 
     # ------------------------------------------------------------------------------------ bytes go
 
-    @rule(days=st.sampled_from([1, 3]), passes=st.sampled_from(PASSES))
-    def collect_later(self, days: int, passes: tuple[Pass, ...]) -> None:
+    @rule(pick=picks, days=st.sampled_from([1, 3]), beside=st.sampled_from(BESIDE), at=st.integers(1, 3))
+    def let_old_ones_go(self, pick: int, days: int, beside: str, at: int) -> None:
+        """What is final, old and archived; a newer result has the same bytes, or something happens when they go."""
+        life = self.life
+        self.archive()
+        self.seal(1)
         self.wait(days * DAY_MS)
+        if beside == "newer" and life.model.done:
+            self.finish([life.model.done[self._task(pick)].output], 1)
         self.let_all_be_final()
-        self.life.collect(passes)
+        life.collect((Pass.HOT,))
+        if beside == "proof" and life.model.done:
+            self.collect_while_the_same_bytes_come((Pass.WARM,), at, life.model.done[self._task(pick)].output)
+        elif beside == "death":
+            self.collect_and_die((Pass.WARM,), at, from_snapshot=False)
+        else:
+            self.collect((Pass.WARM, Pass.INDEX))
 
     @rule(passes=st.sampled_from(PASSES))
     def collect(self, passes: tuple[Pass, ...]) -> None:

@@ -32,9 +32,8 @@ from holdfast.engine.outcome import Accepted
 REQUESTERS: Final = 48
 AHEAD_MAX: Final = 400
 """So many jobs wait at a time: the race is about a queue that is never empty and never just one tick long."""
-
-
 STILL_S: Final = 60.0
+"""When nothing has happened for so long, nothing will."""
 
 
 class Race:
@@ -43,7 +42,6 @@ class Race:
     def __init__(self, address: Address, admin: Any, jobs: int) -> None:
         self.rivals = [Rival("one", address), Rival("two", address)]
         self._admin, self._random = admin, Random(11)
-        self._schema = address.schema
         self._waiting = iter(range(jobs))
         self.jobs = jobs
         self.confirmed: set[int] = set()

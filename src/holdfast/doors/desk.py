@@ -60,7 +60,6 @@ class Desk:
         self.shelf = Shelf()
 
 
-
 class Collecting(Protocol):
     """Whoever lets results' bytes go (RET-002), and how that goes."""
 

@@ -12,7 +12,7 @@ from holdfast.engine.resultproof import Leaf
 
 
 def read(values: object, where: str) -> Sample | None:
-    """The shares in a proof as `holdfast result da-proof` prints it; None where it has none; Corrupt where it is bad."""
+    """The shares in a proof as `holdfast result da-proof` prints it; None where there are none; Corrupt where bad."""
     shown = values.get("da") if isinstance(values, Mapping) else None
     if shown is None:
         return None

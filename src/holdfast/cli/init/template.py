@@ -162,7 +162,7 @@ SECTIONS: Final = (
             Leaf("offence_window_ms", "another invalid proof within it is a major offence"),
             Leaf("unstake_lock_blocks", "stake comes back after so many blocks"),
             Leaf("unstake_cooldown_ms", "and so long"),
-            Leaf("quorum_minority_decay_ppm", "what another answer than the others' costs in health, where n of m agree"),
+            Leaf("quorum_minority_decay_ppm", "what another answer costs in health, where n of m agree"),
             Leaf("quorum_minority_slashes", "and whether it costs a part of the stake, too"),
         ),
     ),

@@ -119,7 +119,9 @@ def _unblamed(state: Leasing, lease: Lease, job: Job, trouble: Trouble, now_ms: 
     over: JobFailed | JobExpired | None = None
     if trouble is Trouble.NO_VERIFIER:
         over = JobFailed(job.id, trouble, now_ms)
-    elif job.attempts >= retrying.failures_max * (1 + job.requeues):  # each requeueing allows as many again
+    elif job.attempts >= retrying.failures_max * (
+        1 + whole(state, job).requeues
+    ):  # each requeueing allows as many again
         over = JobFailed(job.id, ATTEMPTS_EXHAUSTED, now_ms)
     elif why := why_ended(state, whole(state, job), now_ms + wait_ms):
         over = JobExpired(job.id, why, now_ms)
