@@ -283,7 +283,7 @@ def stub_of(channel: Channel) -> Any:
 
 
 async def test_the_node_tells_how_it_stands_and_its_head() -> None:
-    fields = {"version": "0.2.0", "network": "development", "chain_id": 1337, "role": "owner", "phase": "running"}
+    fields = {"version": "0.3.0", "network": "development", "chain_id": 1337, "role": "owner", "phase": "running"}
     counts = {"event": 2**64 - 1, "batch": 7, "epoch": 2}
     service = node(SimpleNamespace(**fields, **counts, accounts=5), Head(9, b"\x07" * 32, 1_700_000_000_000))
     async with opened(services=[service]) as door, dialled(door) as channel:

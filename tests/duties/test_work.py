@@ -97,6 +97,19 @@ async def test_a_dispatcher_with_nothing_to_give_writes_nothing(engine: Engine) 
     assert (engine.durable, dispatcher.ticks) == (before, 0)
 
 
+@pytest.mark.rule("MAT-007")
+@pytest.mark.parametrize("turns", range(5))
+async def test_a_dispatcher_hears_that_it_is_cancelled_in_the_turn_it_is_stirred(engine: Engine, turns: int) -> None:
+    duty = asyncio.create_task(Dispatcher(engine).run())
+    await asyncio.sleep(0)
+    engine.stirred()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    duty.cancel()
+    ended, _ = await asyncio.wait({duty}, timeout=2)
+    assert ended and duty.cancelled()
+
+
 @pytest.mark.rule("LEA-003", "LEA-005")
 async def test_the_reaper_ends_what_is_over_and_the_job_is_leased_again_after_its_delay(
     world: World, engine: Engine

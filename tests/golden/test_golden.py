@@ -26,6 +26,7 @@ from holdfast.engine.transfer import Manifest, import_, read_manifest
 KNOWN: Final = {
     "v0.1.0": "07665c9d81ca43582a842beed0d940c57d6dd6133ad7f27262b044f4b26aa730",
     "v0.2.0": "355f495cc7ec10c13fa1d3445b6b3457b775606376bffc8a9854e1b299281cb3",
+    "v0.3.0": "0a4b6d48a8cab6bdcd68c4bec64b1108d0b2f3ca84b0fb49e3e55123b0fca94f",
 }
 """The state of each golden journal, written down here when it was made."""
 BYTES_MAX: Final = 60_000

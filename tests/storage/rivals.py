@@ -176,10 +176,9 @@ class Rival:
             await self.engine.wait_ended()
         finally:
             self.fenced += isinstance(self.engine.fault, Fenced)
-            while not all(duty.done() for duty in duties):  # one that is woken in this very turn does not hear it
-                for duty in duties:
-                    duty.cancel()
-                await asyncio.sleep(0)
+            for duty in duties:
+                duty.cancel()
+            await asyncio.gather(*duties, return_exceptions=True)
 
     # ------------------------------------------------------------------------------------ what its providers do
 

@@ -42,8 +42,9 @@ class Dispatcher:
     async def run(self) -> None:
         every_s = self._engine.policy.match.dispatch_interval_ms / 1000
         while True:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._stirred.wait(), every_s)
+            with suppress(TimeoutError):  # not wait_for: on Python 3.11 it drops a cancelling that comes with the stir
+                async with asyncio.timeout(every_s):
+                    await self._stirred.wait()
             self._stirred.clear()
             try:
                 await self.look()

@@ -120,7 +120,8 @@ class Projector:
                 await self._work.wait()
                 if not self._hurry.is_set():
                     with suppress(TimeoutError):
-                        await asyncio.wait_for(self._hurry.wait(), FLUSH_MS / 1000)
+                        async with asyncio.timeout(FLUSH_MS / 1000):
+                            await self._hurry.wait()
                 self._work.clear()
                 self._hurry.clear()
                 await self._flush()
