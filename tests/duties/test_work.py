@@ -107,7 +107,8 @@ async def test_a_dispatcher_hears_that_it_is_cancelled_in_the_turn_it_is_stirred
         await asyncio.sleep(0)
     duty.cancel()
     ended, _ = await asyncio.wait({duty}, timeout=2)
-    assert ended and duty.cancelled()
+    assert ended
+    assert duty.cancelled()
 
 
 @pytest.mark.rule("LEA-003", "LEA-005")

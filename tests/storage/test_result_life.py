@@ -258,7 +258,7 @@ def lived(store: str, place: Place, examples: int, steps: int) -> None:
 
 @pytest.mark.rule("RES-001", "RES-002", "RES-004", "RES-005", "RES-006", "RET-001", "RET-002", "RET-004", "ESC-001")
 def test_what_is_promised_of_results_holds_after_every_step(place: Place) -> None:
-    lived("simulated", place, counts(30, 1_500), counts(40, 80))
+    lived("simulated", place, counts(20, 1_500), counts(40, 80))
 
 
 @pytest.mark.rule("RES-001", "RES-002", "RES-005", "RES-006", "RET-001", "RET-002", "RET-003", "ENG-003", "ENG-004")
