@@ -58,6 +58,7 @@ ANSWERS: Final = {
     "AckAhead": Answer(-32047, 409, "OUT_OF_RANGE", 1),
     "AckGap": Answer(-32048, 409, "OUT_OF_RANGE", 1),
     "NotFinal": Answer(-32049, 409, "FAILED_PRECONDITION", 1),
+    "NotSpoken": Answer(-32053, 409, "FAILED_PRECONDITION", 1),
     # who asks, and how much
     "Unauthorized": Answer(-32020, 401, "UNAUTHENTICATED", 77),
     "KeyExpired": Answer(-32021, 401, "UNAUTHENTICATED", 77),
