@@ -240,6 +240,8 @@ class HandStream:
     def __init__(self, hand: Hand, call: Any) -> None:
         self.hand, self.call, self.nonce, self.count = hand, call, b"", 0
         self.welcome: Any = None
+        self._early: list[Any] = []
+        """What came while an answer was awaited: the node offers work whenever it has some."""
 
     async def open(self, **told: Any) -> None:
         self.nonce = (await self.read("challenge")).challenge.nonce
@@ -256,6 +258,9 @@ class HandStream:
         return message
 
     async def any(self) -> Any:
+        return self._early.pop(0) if self._early else await self._next()
+
+    async def _next(self) -> Any:
         async with asyncio.timeout(PATIENCE_S):
             message = await self.call.read()
         assert message is not EOF, "the stream has ended"
@@ -270,7 +275,10 @@ class HandStream:
 
     async def act(self, *said: Act, **told: Any) -> list[pb.ActOutcome]:
         await self.call.write(self.signed(*said, **told))
-        done = (await self.read("acts_done")).acts_done
+        while (message := await self._next()).WhichOneof("message") == "offer":
+            self._early.append(message)
+        assert message.WhichOneof("message") == "acts_done", message
+        done = message.acts_done
         assert done.count == self.count
         return list(done.outcomes)
 

@@ -173,7 +173,7 @@ async def test_a_sync_that_hangs_holds_up_its_callers_and_nobody_else(data: Path
             writer.close()
         assert not mint.done()
         gate.unlink()
-        assert await mint == {"event": 3, "is_repeat": False}
+        assert await mint == {"event": 4, "is_repeat": False}
         await client.close()
         assert await node.stop() == 0
     finally:

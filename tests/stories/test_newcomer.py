@@ -92,7 +92,7 @@ def test_the_readme_leads_from_nothing_to_a_chain_that_is_verified_without_a_nod
     lines = [json.loads(line) for line in told.splitlines() if line.startswith("{")]
     assert [line["type"] for line in lines] == ["OwnershipTaken", "FeeRaised"]
     assert lines[1]["event"]["id"] == task
-    assert streamed.count("event: JobAdmitted") == 2
+    assert streamed.count("event: jobAdmitted") == 2
     assert f"back in the open block: JobCancelled {task}" in back
     assert f"the refund of job {task}: done again in the open block" in back
     assert "HEIGHT  STATUS" in back

@@ -42,13 +42,16 @@ async def replay(
     if floor := await journal.floor():
         says = f"batches 1 to {floor} were deleted from the archive, a replay begins at the first"
         return Refused("CHN-006", says, "bring the chapters back, or replay an export that has them")
-    done, state, tip = Replayed(), State(policy), Tip()
+    asked, done, state, tip = policy.chain_id, Replayed(), State(policy), Tip()
     end = (await journal.tip()).number
     async for batch in journal.read(BatchNo(0), end):
         tip = _fold(state, tip, batch, verify, done)
         drop_images(state)
         if progress is not None:
             progress(tip)
+    if state.policy.chain_id != asked:  # the journal says which policy counted; whoever asks for another is told
+        says = f"the journal is of chain {state.policy.chain_id}, not {asked}"
+        raise Corrupt("CHN-006", says, "chain_id must be the one the chain was begun with")
     head = state.chain.head
     done.events, done.batches, done.height, done.hash = tip.last, tip.number, head.height, head.hash
     return done

@@ -68,11 +68,11 @@ EVERY_DAY = {
 COMMON, SOME, CLOSE_TO_THE_CAP = "EBAHLCXRKTUFN", "EBHCXF", "EAHCRTOFN"
 TWO, NEAR, FAULTS = tuple(words(COMMON, 2)), tuple(words(CLOSE_TO_THE_CAP, 2)), tuple(words(SOME, 2))
 THREE = (*TWO, *words("EBAHCXRTFN", 3), *LONGER, *TWO_SESSIONS)
-TORN = tuple(words("EBXF", 2))
+TORN = tuple(words("EBXF", 3))
 
 IN_FULL = {
-    "plain": Plan(THREE, FAULTS, tuple(words("EBXF", 3))),
-    "segments": Plan(THREE, FAULTS, tuple(words("EBXF", 3))),
+    "plain": Plan(THREE, FAULTS, TORN),
+    "segments": Plan(THREE, FAULTS, TORN),
     "one-segment": Plan((*TWO, *LONGER), tuple(words(SOME, 1)), TORN),
     "always-near-window": Plan((*TWO, *LONGER), tuple(words(SOME, 1)), TORN),
     "capped": Plan((*NEAR, *AT_THE_CAP, "oEEEBB", "oEFANO"), ("oO", "oOA"), ("oO",)),
