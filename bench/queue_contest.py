@@ -72,10 +72,10 @@ async def contest(store: Store, rounds: int, many: int) -> Table:
         commands_, began = ours.asked(engine, many), time.perf_counter()
         for at in range(0, many, 1_000):
             await ours.enqueued(engine, commands_[at : at + 1_000])
-        bulk, began = many / (time.perf_counter() - began), time.perf_counter()
-        drained = await ours.drained(engine) / (time.perf_counter() - began)
+        bulk = many / (time.perf_counter() - began)
+        done, took = await ours.drained(engine)
         await ours.rested(engine)
-        return _named(OURS, {"one": single, "bulk": bulk, "drain": drained})
+        return _named(OURS, {"one": single, "bulk": bulk, "drain": done / took})
 
     turns: list[Turn] = [of_ours, *(_turn(store, name, many) for name in peers)]
     figures = await interleave(turns, rounds)

@@ -190,11 +190,10 @@ def segments_of(disk: Disk, place: Place) -> list[Segment]:
         named = parse(entry.name)
         if named is None or named.session != place.session or named.kind != SPOOL or named.is_temp:
             continue
-        path = place.folder / entry.name
         if named.number is None:
-            plain.append(Segment(path, _first_in(disk, place, path), is_plain=True))
+            plain.append(Segment(place.plain, _first_in(disk, place, place.plain), is_plain=True))
         else:
-            numbered.append(Segment(path, named.number, is_plain=False))
+            numbered.append(Segment(place.segment(named.number), named.number, is_plain=False))
     return plain + sorted(numbered, key=lambda segment: segment.first)
 
 

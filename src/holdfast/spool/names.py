@@ -63,6 +63,12 @@ def parse(name: str) -> Named | None:
     return Named(found["session"], found["kind"], None if number is None else int(number), bool(found["temp"]))
 
 
+@lru_cache(maxsize=1_024)
+def _in(folder: Path, name: str) -> Path:
+    """The same few paths are asked for at every ack and every look at the cap, and joining them is slow."""
+    return folder / name
+
+
 class Place(msgspec.Struct, frozen=True, gc=False):
     """Where one session's files are."""
 
@@ -72,35 +78,36 @@ class Place(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def plain(self) -> Path:
-        return self.folder / f"{self.session}{SPOOL}"
+        return _in(self.folder, f"{self.session}{SPOOL}")
 
     def segment(self, first: int) -> Path:
-        return self.folder / f"{self.session}@{first:020d}{SPOOL}"
+        return _in(self.folder, f"{self.session}@{first:020d}{SPOOL}")
 
     def quarantine(self, first: int, crc: int) -> Path:
-        return self.folder / f"{self.session}@{first:020d}-{crc:08x}{QUARANTINE}"
+        return _in(self.folder, f"{self.session}@{first:020d}-{crc:08x}{QUARANTINE}")
 
     @property
     def ack(self) -> Path:
-        return self.folder / f"{self.session}{ACK}"
+        return _in(self.folder, f"{self.session}{ACK}")
 
     @property
     def final(self) -> Path:
-        return self.folder / f"{self.session}{FINAL}"
+        return _in(self.folder, f"{self.session}{FINAL}")
 
     @property
     def released(self) -> Path:
-        return self.folder / f"{self.session}{RELEASED}"
+        return _in(self.folder, f"{self.session}{RELEASED}")
 
     @property
     def lock(self) -> Path:
-        return self.folder / f"{self.session}{LOCK}"
+        return _in(self.folder, f"{self.session}{LOCK}")
 
     @property
     def reserve(self) -> Path:
-        return self.folder / f"{self.session}{RESERVE}"
+        return _in(self.folder, f"{self.session}{RESERVE}")
 
 
+@lru_cache(maxsize=1_024)
 def temp_of(path: Path) -> Path:
     return path.with_name(path.name + TEMP)
 

@@ -50,13 +50,15 @@ class Plan(NamedTuple):
 SHORT = tuple(words("EBHT", 2))
 LONGER = ("oBHC", "oBHX", "oBAL", "oBHF", "oBHCE", "oBHCK")
 """Whole acks, late acks, compaction and what follows them."""
-TWO_SESSIONS = ("oEN", "oEFAN", "oEFN", "oBHNE")
+TWO_SESSIONS = ("oEN", "oEFAN", "oEFN", "oENE")
 """One that is kept, one that may go, one that is finished and not delivered, one beside which another is written."""
 AT_THE_CAP = ("oBBO", "oOA", "oON", "oOAEE")
 
 EVERY_DAY = {
-    "plain": Plan((*SHORT, *LONGER, *TWO_SESSIONS), ("o", "oE", "oBHC", "oEN"), ("oE", "oB")),
-    "segments": Plan((*SHORT, *LONGER, *TWO_SESSIONS), ("o", "oE", "oB", "oEFAN"), ("oE", "oB")),
+    "plain": Plan((*SHORT, *LONGER, *TWO_SESSIONS), ("o", "oE", "oBHC"), ("oE", "oB")),
+    "segments": Plan(
+        (*words("EHT", 2), "oB", "oBE", "oTB", *LONGER, *TWO_SESSIONS[:3]), ("o", "oE", "oEFAN"), ("oE", "oB")
+    ),
     "one-segment": Plan(("o", "oE", "oB", "oBT", "oTE", "oBHX"), ("oE",), ("oE",)),
     "always-near-window": Plan(("o", "oE", "oBB", "oBT"), ("oE",), ("oE",)),
     "capped": Plan((*AT_THE_CAP, "oEEEBB", "oEFANE"), ("oOA",)),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from time import process_time
-
 import pytest
 from tests.counts import FULL, counts
 from tests.spool.crash.campaign import EVERY_DAY, IN_FULL, SETUPS, explored
@@ -34,10 +32,8 @@ def test_there_are_as_many_states_as_we_say() -> None:
 @pytest.mark.rule("SP-RET-001", "SP-RET-002", "SP-RET-003", "SP-CRASH-001", "SP-CRASH-002", "SP-CRASH-003")
 @pytest.mark.parametrize("name", SETUPS)
 def test_no_crash_and_no_failing_disk_breaks_a_promise(name: str) -> None:
-    begun = process_time()
     explorer = explored(SETUPS[name], PLANS[name])
     print(f"{name}: {len(explorer.judged)} states, {explorer.checks} checks, {dict(explorer.kinds)}")
-    print(f"{process_time() - begun:.0f} s of processor time")
     assert explorer.judged == explorer.states, "a state was counted and not opened"
     assert len(explorer.judged) >= STATES[name]
     assert all(explorer.kinds[kind] for kind in (FIRST, SECOND, KILL, AFTER_A_FAULT))
