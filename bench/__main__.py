@@ -8,7 +8,22 @@ import os
 import platform
 from pathlib import Path
 
-from bench import chain, doors, engine, idle, match, measure, place, plot, queue, results, spool, stream, way
+from bench import (
+    chain,
+    doors,
+    engine,
+    idle,
+    match,
+    measure,
+    place,
+    plot,
+    queue,
+    queue_million,
+    results,
+    spool,
+    stream,
+    way,
+)
 
 PROGRAMS = {
     "engine": engine.run,
@@ -16,6 +31,7 @@ PROGRAMS = {
     "doors": doors.run,
     "way": way.run,
     "queue": queue.run,
+    "queue-million": queue_million.run,
     "match": match.run,
     "results": results.run,
     "spool": spool.run,

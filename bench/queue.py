@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from statistics import median, quantiles
 
-from bench import queue_million as million
 from bench import queue_ours as ours
 from bench.measure import Table, at_least, at_most, interleave, ratios_of, show, table
 from bench.ours import close_engine
@@ -21,8 +20,6 @@ from holdfast.duties.dispatcher import Dispatcher
 from holdfast.engine.loop import Engine
 
 LOT = 1_000
-MILLION, KEPT = 1_000_000, 50_000
-"""Jobs that wait at a restart; finished ones that are kept: GOALS says a million, which would take an hour to make."""
 CALLERS = (1, 16, 64)
 HAND = "hand-written SQL, lots of 1000"
 OURS = "Holdfast, lots of 1000"
@@ -47,10 +44,6 @@ async def run(folder: Path, *, is_quick: bool) -> list[Table]:
             for measured in (lives, receipts, leased, contest):
                 found = await measured(store, rounds, many)
                 add(found)
-            add(*await million.restarts(store, min(rounds, 3), 5_000 if is_quick else MILLION))
-            add(await million.kept(store, rounds, 10_000 if is_quick else KEPT))
-            if store.server is not None:
-                add(await million.held(store, rounds, many))
     return tables
 
 

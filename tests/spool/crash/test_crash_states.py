@@ -9,8 +9,8 @@ from tests.spool.crash.explore import AFTER_A_FAULT, FIRST, KILL, SECOND
 
 PLANS = IN_FULL if FULL else EVERY_DAY
 STATES = {
-    "plain": counts(22_400, 380_000),
-    "segments": counts(13_200, 164_000),
+    "plain": counts(22_200, 380_000),
+    "segments": counts(10_200, 164_000),
     "one-segment": counts(4_200, 127_000),
     "always-near-window": counts(6_300, 193_000),
     "capped": counts(3_900, 92_000),
