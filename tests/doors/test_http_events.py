@@ -59,6 +59,11 @@ class Stream:
     async def events(self, count: int) -> list[tuple[int, str]]:
         return [(await self.event())[:2] for _ in range(count)]
 
+    async def take(self, seen: list[int]) -> None:
+        """Every event's number, as it comes, until the stream ends."""
+        while True:
+            seen.append((await self.event())[0])
+
 
 @asynccontextmanager
 async def stream(house: House, token: str | None = None, query: str = "", **headers: str) -> AsyncIterator[Stream]:
@@ -271,24 +276,28 @@ async def test_on_a_streams_connection_there_is_nothing_more_to_ask(house: House
 async def test_a_client_that_takes_nothing_is_dropped_and_the_others_do_not_notice() -> None:
     async with opened(slow_ms=200, send_bytes_max=1_024) as house:
         token = await house.token()
-        slow = socket.socket()
-        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
-        slow.connect(("127.0.0.1", house.door.port))
-        ask = f"GET /events?after=0 HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\n\r\n"
-        slow.sendall(ask.encode())
-        async with stream(house, token, "?after=0") as quick:
-            await until(lambda: house.door.tally.subscribers() == 2)
-            await house.engine.submit(Mint(some_id(0), AccountId("alice"), Amount(10**9)))
-            ids = count(1)
-            async with asyncio.timeout(WITHIN_S):
-                while not house.door.tally.dropped:
-                    many = [Reserve(some_id(next(ids)), AccountId("alice"), Amount(1), bytes(4_000)) for _ in range(50)]
-                    await house.engine.submit_many(many)
-                    await asyncio.sleep(0.01)
-            last = house.engine.durable.last
-            assert [each for each, _ in await quick.events(last)] == list(range(1, last + 1))
-        assert house.door.tally.dropped == {"slow": 1}
-        slow.close()
+        with socket.socket() as slow:
+            slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            slow.connect(("127.0.0.1", house.door.port))
+            ask = f"GET /events?after=0 HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\n\r\n"
+            slow.sendall(ask.encode())
+            async with stream(house, token, "?after=0") as quick:
+                await until(lambda: house.door.tally.subscribers() == 2)
+                await house.engine.submit(Mint(some_id(0), AccountId("alice"), Amount(10**9)))
+                seen: list[int] = []
+                taking = asyncio.create_task(quick.take(seen))
+                ids = count(1)
+                async with asyncio.timeout(WITHIN_S):
+                    while not house.door.tally.dropped:
+                        new = (some_id(next(ids)) for _ in range(50))
+                        many = [Reserve(one, AccountId("alice"), Amount(1), bytes(4_000)) for one in new]
+                        await house.engine.submit_many(many)
+                        last = house.engine.durable.last
+                        await until(lambda last=last: len(seen) >= last or taking.done())
+                taking.cancel()
+                await asyncio.gather(taking, return_exceptions=True)
+                assert seen == list(range(1, last + 1))
+            assert house.door.tally.dropped == {"slow": 1}
 
 
 async def test_a_viewer_goes_on_when_a_standby_becomes_the_owner(monkeypatch: pytest.MonkeyPatch) -> None:
