@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from tests.core.ways import BEGIN_MS, Way, public
 
 from holdfast.core import law, retry
+from holdfast.core.act import Act
 from holdfast.core.clock import NoteTime, TimeNoted
-from holdfast.core.event import OwnershipTaken
+from holdfast.core.event import Decided, OwnershipTaken
 from holdfast.core.job.record import JobState
 from holdfast.core.lease.acts import AckLease, DeclineLease, FailLease, LeaseClosed, Reap, RenewLease
 from holdfast.core.lease.record import Lease, LeaseStatus
 from holdfast.core.provider.record import provider_id
-from holdfast.core.queue.acts import Cancel
+from holdfast.core.queue.acts import Cancel, JobCancelled
 from holdfast.core.refusal import Refused
 from holdfast.core.values import Epoch, ProviderId, TaskId
 
@@ -161,6 +164,17 @@ def test_cancelling_takes_the_work_from_whoever_has_it() -> None:
     assert way.state.queue.jobs[job].state is JobState.CANCELLED
     assert not way.state.leases.by_id
     assert way.state.providers[lease.provider_id].leases == 0
+
+
+@pytest.mark.rule("JOB-008", "SEC-001")
+@pytest.mark.parametrize("command", [Cancel, lambda job: Act("local", "cap.cancel", Cancel(job))])
+def test_the_answer_to_a_cancelling_is_the_cancelling_whatever_stands_before_it(
+    command: Callable[[TaskId], law.Command],
+) -> None:
+    way, job, _ = leased()
+    decided = law.decide(way.state, command(job), way.now_ms)
+    assert isinstance(decided, Decided)
+    assert decided.events[decided.preface] == JobCancelled(job, "CANCELLED", way.now_ms)
 
 
 # ------------------------------------------------------------------------------------------------ the node's outages

@@ -133,7 +133,7 @@ STATIONS: Final = [
     Mutant(
         "a privileged act leaves no name",
         "core/law.py",
-        "    return Decided((signed, *decided.events), decided.attachments, preface=1)\n",
+        "    return Decided((signed, *decided.events), decided.attachments, preface=1 + decided.preface)\n",
         "    return decided\n",
         "tests/core/test_job_life.py -k stands_before",
     ),

@@ -305,7 +305,7 @@ def _by_name(act: Act, decided: Decided | Refused) -> Decided | Refused:
     if isinstance(decided, Refused) or not decided.events:
         return decided
     signed = ActDone(act.actor, act.method, len(decided.events))
-    return Decided((signed, *decided.events), decided.attachments, preface=1)
+    return Decided((signed, *decided.events), decided.attachments, preface=1 + decided.preface)
 
 
 EVENTS: Final = tuple(_APPLY)
