@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
-# Tests run on every core; full counts are switched on by make test-all.
+# Stories wait as much as they compute: three at a time keep two cores busy. Full counts are switched on by make test-all.
 PYTEST := $(BIN)/python -m pytest
 
 .PHONY: help setup demo test test-all check format lint types contracts stubs bench clean
@@ -24,10 +24,10 @@ demo: setup      ## less than a minute: an agent and the node are killed, and ev
 	$(BIN)/holdfast demo
 
 test: setup      ## the tests, reduced counts
-	$(PYTEST) -n 2
+	$(PYTEST) -n 3
 
 test-all: setup  ## the tests, full counts
-	HOLDFAST_FULL=1 $(PYTEST) -n 2
+	HOLDFAST_FULL=1 $(PYTEST) -n 3
 
 format: setup    ## rewrite the code in the house style
 	$(BIN)/ruff format .

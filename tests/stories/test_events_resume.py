@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.counts import FULL
 from tests.stories.node import QUIET_CHAIN
 from tests.stories.telling import Told, told
 from websockets.asyncio.client import connect
@@ -55,6 +56,9 @@ async def socketed(node: Told, token: str, after: int, types: str) -> AsyncItera
                 yield said["params"]["number"], said["params"]["type"]
 
 
+WAYS = [(way, types) for way in (streamed, socketed) for types in ("", "jobAdmitted,jobCancelled")]
+
+
 async def follow(node: Told, seen: list[Seen], way: Any, token: str, types: str) -> None:
     """As a client does: whatever happens, come back with the last number that was seen."""
     while True:
@@ -84,8 +88,7 @@ async def until(is_so: Callable[[], bool]) -> None:
             await asyncio.sleep(0.001)
 
 
-@pytest.mark.parametrize("types", ["", "jobAdmitted,jobCancelled"])
-@pytest.mark.parametrize("way", [streamed, socketed])
+@pytest.mark.parametrize(("way", "types"), WAYS if FULL else WAYS[::3])
 async def test_a_follower_of_a_node_that_is_killed_again_and_again_sees_each_event_once(
     way: Any, types: str, tmp_path: Path
 ) -> None:

@@ -32,7 +32,7 @@ from holdfast.engine.headers import read_values
 from holdfast.ports import Journal
 
 PATIENCE_S = 60.0
-JOBS = counts(200, 1_000)
+JOBS = counts(120, 1_000)
 PROVIDERS = ("oak", "ash", "fir")
 QUICK = {
     "HOLDFAST_POLICY__CHAIN__BLOCK_MS": "200",
