@@ -27,7 +27,7 @@ from tests.stories.outbox import OutboxProcess
 
 from holdfast.client import Client
 
-SECONDS = counts(12, 300)
+SECONDS = counts(20, 300)
 """On each store; with the full counts there are two."""
 CHANNELS = 8
 SEED = 20261116
