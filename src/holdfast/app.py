@@ -7,16 +7,15 @@ import gc
 import secrets
 import signal
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import structlog
 
+from holdfast.adapters.apart import apart
 from holdfast.adapters.clock import MachineClock
 from holdfast.adapters.files import Folder
 from holdfast.adapters.keys.agentkeys import AgentKeys
@@ -47,6 +46,7 @@ from holdfast.duties.proposer import Proposer
 from holdfast.duties.reaper import Reaper
 from holdfast.duties.scribe import Scribe
 from holdfast.duties.sexton import Sexton
+from holdfast.duties.tireless import Duty, tireless
 from holdfast.duties.verifier import Verifier
 from holdfast.duties.weeder import Weeder
 from holdfast.engine import snapshot
@@ -67,7 +67,6 @@ if TYPE_CHECKING:
     from holdfast.doors.grpc.door import GrpcDoor
     from holdfast.doors.http.door import HttpDoor
 
-T = TypeVar("T")
 LOOK_AGAIN_S: Final = 0.2
 NODE_KEY: Final = "keys/node.pem"
 """Signs the blocks that this node proposes."""
@@ -89,7 +88,8 @@ class Node:
         store, self.tables = stores(config)
         self.journal = LongJournal(store, Folder(config.data / "archive"))
         socket = (config.data / SOCKET).absolute()
-        parts = (self.journal, self.tables, Folder(config.data / "snapshots"), MachineClock(), config.policy)
+        self.snapshots = Folder(config.data / "snapshots")
+        parts = (self.journal, self.tables, self.snapshots, MachineClock(), config.policy)
         self.engine = Engine(*parts, config.node, str(socket))
         self.follower = Follower(*parts)
         self.desk = Desk(self.engine, self.engine.submit)
@@ -105,6 +105,9 @@ class Node:
 
     async def start(self) -> None:
         """Become the owner; or, as a standby, follow the one there is."""
+        if self.side_door is not None and await self.side_door.is_answered():
+            says = f"another node answers at {self.side_door.path}"
+            raise Unavailable("ENG-006", says, "give every node a name of its own: --node NAME")
         try:
             await self.engine.start()
         except Fenced:
@@ -124,6 +127,9 @@ class Node:
 
     async def stop(self) -> None:
         """Let nobody in, finish what was asked, commit, project, close."""
+        if self._ending is not None and self._cells is None:  # not the owner yet: it is not to become it now
+            self._ending.cancel()
+            await asyncio.gather(self._ending, return_exceptions=True)
         for door in (self.http, self.grpc, self.side_door, self.door):
             if door is not None:
                 await door.close()
@@ -132,9 +138,6 @@ class Node:
         await asyncio.gather(*self._duties, return_exceptions=True)
         if self._cells is not None:
             await self._cells.close()
-        if self._ending is not None and self.desk.source is self.follower:
-            self._ending.cancel()
-            await asyncio.gather(self._ending, return_exceptions=True)
         await self.engine.stop()
         await self.tables.close()
         await self.journal.close()
@@ -144,15 +147,18 @@ class Node:
         told = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, told.set)
-        await self.start()
-        assert self._ending is not None
-        stopping = asyncio.create_task(told.wait())
-        await asyncio.wait({stopping, self._ending}, return_when=asyncio.FIRST_COMPLETED)
+        stopping, starting = asyncio.create_task(told.wait()), asyncio.create_task(self.start())
+        await asyncio.wait({stopping, starting}, return_when=asyncio.FIRST_COMPLETED)
+        if starting.done() and starting.exception() is None and self._ending is not None:
+            await asyncio.wait({stopping, self._ending}, return_when=asyncio.FIRST_COMPLETED)
         _log.info("stopping", because="told to" if told.is_set() else "it cannot go on")
         stopping.cancel()
+        starting.cancel()  # it may take long, or wait for a store that is away
+        await asyncio.wait({starting})
         await self.stop()
         with suppress(asyncio.CancelledError):
-            await self._ending
+            await starting
+            await (self._ending or starting)
         _log.info("stopped", last_event=self.desk.source.standing().tip.last)
 
     async def _own(self) -> None:
@@ -162,17 +168,18 @@ class Node:
         gc.set_threshold(50_000)  # rows on their way to the tables are many and in no cycle: look for those seldom
         await self._adopt()
         self.desk.source, self.desk.submit, self.desk.hand_on = self.engine, self.engine.submit, None
+        self.follower.tail.close()  # nothing comes there any more: who follows it goes on with the owner's
         await self.door.open()
         every = self.config.policy.engine.snapshot_every_events
-        keeper = Keeper(self.engine, MachineClock(), every, partial(in_another_process, make_snapshot, self.config))
+        since = await snapshot.last_event(self.snapshots, self.journal)
+        keeper = Keeper(self.engine, MachineClock(), every, partial(apart, make_snapshot, self.config), since)
         proposer = Proposer(self.engine, MachineClock(), self.signer)
         dispatcher, reaper = Dispatcher(self.engine), Reaper(self.engine, MachineClock())
-        nurse = Nurse(self.engine, MachineClock())
-        told = self.config.verifiers
+        nurse, told = Nurse(self.engine, MachineClock()), self.config.verifiers
         self._cells = Cells(told.processes, Limits(told.seconds_max, told.memory_mib_max))
         verifier = Verifier(self.engine, methods(verify, told), self.blobs, self._cells.find, told.tries)
         for duty in (keeper, proposer, dispatcher, reaper, nurse, verifier, Sexton(self.engine, MachineClock())):
-            self._duties.append(asyncio.create_task(duty.run(), name=type(duty).__name__.lower()))
+            self._begin(duty)
         self._keep_evidence()
         self._collect()
         config, tip = self.config, self.engine.durable
@@ -181,17 +188,18 @@ class Node:
 
     def _keep_evidence(self) -> None:
         """Let go of what policy lets go of, and keep as-run logs where they are wanted."""
-        weeder = Weeder(self.engine, MachineClock())
-        self._duties.append(asyncio.create_task(weeder.run(), name="weeder"))
+        self._begin(Weeder(self.engine, MachineClock()))
         folder = self.config.asrun_folder
         if folder is not None:
-            scribe = Scribe(self.engine, MachineClock(), lambda channel: Folder(folder / channel), kept_records)
-            self._duties.append(asyncio.create_task(scribe.run(), name="scribe"))
+            self._begin(Scribe(self.engine, MachineClock(), lambda channel: Folder(folder / channel), kept_records))
 
     def _collect(self) -> None:
         """Retention (RET-002), by the clock and for whoever asks."""
         self.desk.collector = collector = Collector(self.engine, self.blobs, MachineClock())
-        self._duties.append(asyncio.create_task(collector.run(), name="collector"))
+        self._begin(collector)
+
+    def _begin(self, duty: Duty) -> None:
+        self._duties.append(asyncio.create_task(tireless(duty, MachineClock()), name=type(duty).__name__.lower()))
 
     async def _adopt(self) -> None:
         """Journal the policy of this configuration, where it is another than the last one (PRI-003)."""
@@ -210,7 +218,7 @@ class Node:
             return
 
     async def _follow(self) -> None:
-        await self.follower.load()
+        await self.follower.load_when_made()
         self.desk.source, self.desk.hand_on = self.follower, self._hand_on
 
     async def _succeed(self) -> None:
@@ -239,6 +247,8 @@ class Node:
         owner = self.follower.state.owner
         if owner is None or not owner.door:
             raise Unavailable("ENG-006", "nobody owns the journal yet", "ask again in a moment")
+        if self.side_door is not None and owner.door == str(self.side_door.path):
+            raise Unavailable("ENG-006", f"the owner's {owner.door} is on another machine", "ask the owner itself")
         try:
             async with Client(
                 Path(owner.door), patience_s=0.0, answer_within_s=HAND_ON_S
@@ -358,12 +368,6 @@ def make_snapshot(config: Config) -> Tip:
             await journal.close()
 
     return asyncio.run(make())
-
-
-async def in_another_process(work: Callable[[Config], T], config: Config) -> T:
-    """Run long work where it holds up neither the event loop nor the interpreter's lock."""
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        return await asyncio.get_running_loop().run_in_executor(pool, work, config)
 
 
 def stores(config: Config) -> tuple[Journal, Tables]:

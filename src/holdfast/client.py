@@ -29,7 +29,8 @@ PATIENCE_S: Final = 30.0
 """How long a call is tried in all."""
 ANSWER_WITHIN_S: Final = 10.0
 """A node that does not answer for so long may hang: it is asked again on a new connection."""
-LINE_BYTES_MAX: Final = 4 << 20
+ANSWER_BYTES_MAX: Final = 64 << 20
+"""A payload of a mebibyte may be six times as long in JSON, and an answer says more than the question did."""
 WORTH_ASKING: Final = frozenset({"BlockSealed", "JobCancelled", "JobExpired", "JobFailed"})
 """Events after which a result may have become readable, or certain never to come."""
 _RETRY_FIRST_S, _RETRY_MAX_S = 0.02, 1.0
@@ -189,7 +190,7 @@ class Client:
             await patience.wait(self._socket, fault)
 
     async def _stream(self, after: int) -> AsyncIterator[Any]:
-        reader, writer = await asyncio.open_unix_connection(self._socket, limit=LINE_BYTES_MAX)
+        reader, writer = await asyncio.open_unix_connection(self._socket, limit=ANSWER_BYTES_MAX)
         try:
             writer.write(_request(0, {"method": "events.follow", "params": {"after": after}}))
             while (line := await reader.readline()).endswith(b"\n"):  # half a line is none
@@ -211,7 +212,7 @@ class Client:
 
     async def _ask_once(self, asked: dict[str, object]) -> Any:
         if self._streams is None:
-            self._streams = await asyncio.open_unix_connection(self._socket, limit=LINE_BYTES_MAX)
+            self._streams = await asyncio.open_unix_connection(self._socket, limit=ANSWER_BYTES_MAX)
         reader, writer = self._streams
         id_ = next(self._ids)
         writer.write(_request(id_, asked))

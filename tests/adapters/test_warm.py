@@ -344,11 +344,10 @@ async def test_what_somebody_asked_for_a_moment_ago_is_spared(
 
 
 async def test_who_asked_long_ago_is_forgotten(warm: WarmFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warm_module, "ASKED_MAX", 4)
     monkeypatch.setattr(warm_module, "ASKED_S", 0.0)
     for n in range(50):
         await warm.size(result_digest(bytes([n])))
-        assert len(warm._asked) <= 4
+        assert len(warm._asked) == 1
 
 
 async def test_usage_is_what_rests_on_the_disk(warm: WarmFolder, folder: Path) -> None:

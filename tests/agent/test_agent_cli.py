@@ -151,6 +151,27 @@ def test_every_fault_of_the_settings_is_named_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.rule("SEC-001")
+def test_an_agent_does_not_move_into_a_nodes_folder(tmp_path: Path) -> None:
+    (tmp_path / "keys").mkdir()
+    (tmp_path / "keys" / "node.pem").touch()
+    assert "is a node's folder" in refused(*flags(1, tmp_path))
+    assert not (tmp_path / "spool").exists()
+
+
+async def test_an_agent_works_on_when_nobody_reads_what_it_says(node: FakeNode, tmp_path: Path) -> None:
+    node.status, node.stake = "REGISTERED", 4_000
+    command = [str(HOLDFAST), "agent", *flags(node.port, tmp_path / "agent")]
+    with (tmp_path / "log").open("wb") as log, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log) as agent:
+        try:
+            assert agent.stdout is not None
+            await asyncio.to_thread(agent.stdout.readline)
+            agent.stdout.close()
+            await comes(lambda: "work stream open" in (tmp_path / "log").read_text())
+        finally:
+            agent.kill()
+
+
+@pytest.mark.rule("SEC-001")
 def test_work_does_not_cross_a_network_in_plain_text(tmp_path: Path) -> None:
     assert "there is no TLS" in refused(*flags(1, tmp_path / "a", node="node.example:8452"))
 

@@ -167,6 +167,22 @@ async def test_older_sessions_of_the_channel_are_shipped_oldest_first_beside_the
     assert {whose[1]: len(lines) for whose, lines in receiver.kept.items()} == {"z-first": 4, "a-second": 4, "live": 2}
 
 
+@pytest.mark.rule("EVD-004")
+async def test_an_older_session_that_cannot_be_opened_keeps_no_other_one(
+    tmp_path: Path, receiver: OldReceiver, shipped: Opened
+) -> None:
+    for name in ("z-first", "a-second"):
+        old = spooling(tmp_path, name)
+        emit(old, 4)
+        old.close()
+    lock = tmp_path / CHANNEL / "z-first.lock"
+    lock.unlink()
+    lock.mkdir()  # nobody can hold it
+    _, shipping = shipped("live")
+    assert await asyncio.to_thread(shipping.flush, 20.0)
+    assert receiver.sequences((CHANNEL, "a-second")) == [1, 2, 3, 4]
+
+
 @pytest.mark.rule("EVD-009")
 async def test_a_record_that_v01_cannot_say_is_told_and_never_passed_over(
     receiver: OldReceiver, shipped: Opened

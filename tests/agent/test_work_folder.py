@@ -145,3 +145,28 @@ async def test_a_disk_that_fails_is_unavailable(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="No such file"):
         await folder.keep_output(LEASE, b"out")
     folder.close()
+
+
+@pytest.mark.rule("EVD-006")
+@pytest.mark.parametrize("raw", [b"", b"{", b'{"lease_id":"AA==","task_id":"AA==","kind":"\xff"}'])
+async def test_an_offer_that_the_disk_has_damaged_is_named_and_can_be_moved_aside(tmp_path: Path, raw: bytes) -> None:
+    folder = WorkFolder(tmp_path / "work")
+    folder.open()
+    await folder.keep_offer(TAKEN)
+    folder.close()
+    ours = tmp_path / "work" / LEASE.hex()
+    (ours / "offer").write_bytes(raw)
+    with pytest.raises(Unavailable, match="move the folder away"):
+        opened(tmp_path)
+    aside = ours.rename(ours.with_name("damaged"))
+    assert opened(tmp_path) == []
+    assert (aside / "offer").read_bytes() == raw
+
+
+@pytest.mark.rule("EVD-006")
+async def test_a_folder_that_is_no_leases_is_left_alone(tmp_path: Path) -> None:
+    kept = tmp_path / "work" / "notes" / "deeper"
+    kept.mkdir(parents=True)
+    (kept.parent / "todo").write_text("call somebody")
+    assert opened(tmp_path) == []
+    assert (kept.parent / "todo").exists()

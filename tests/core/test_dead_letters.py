@@ -83,6 +83,17 @@ def test_its_own_time_to_live_begins_anew_each_time() -> None:
         assert way.state.queue.jobs[job].expires_ms == way.now_ms + HOUR_MS
 
 
+@pytest.mark.rule("RTY-001", "TTL-001")
+def test_what_comes_of_it_expires_as_many_blocks_after_it_was_put_back() -> None:
+    way, job = dead()
+    way.seal(3)
+    way.do(Requeue(job))
+    way.match()
+    way.complete(job)
+    result, found = way.state.results[job], way.state.queue.jobs[job]
+    assert result.expires_at == found.expires_height == found.height + 3 + way.state.policy.result.result_ttl_blocks
+
+
 @pytest.mark.rule("RTY-001")
 def test_putting_back_needs_the_money_again_and_room_in_the_queue() -> None:
     way, job = dead()
@@ -103,7 +114,7 @@ def test_only_what_has_failed_is_put_back_and_asking_again_puts_it_back_once() -
     way.do(Requeue(job))
     assert way.do(Requeue(job)) == ()
     way.do(Cancel(job))
-    assert refused(way.state, Requeue(alive), way.now_ms).rule == "JOB-007"
+    assert refused(way.state, Requeue(job), way.now_ms).rule == "JOB-007"
 
 
 @pytest.mark.rule("RTY-001", "ENG-005")

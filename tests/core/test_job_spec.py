@@ -265,3 +265,18 @@ def test_whatever_is_sent_is_read_or_refused_by_a_path_that_leads_to_it(
         assert is_kind or written(path).startswith(at) or at.startswith(written(path)), found
     else:
         assert decode(found.raw) == change(good, path, value)
+
+
+@pytest.mark.rule("PRF-002")
+def test_traps_are_asked_for_only_where_there_can_be_some() -> None:
+    """Whoever takes such a job could prove nothing, and would lose its stake for it."""
+    trapped = {**QUANTUM, "proof": "traps"}
+    assert asked(trapped).proof == "traps"
+    assert named({**AI, "proof": "traps"}) == "payload.proof"
+    for spec, path in (
+        ({"trap_ppm": 0}, "payload.spec.trap_ppm"),
+        ({"shots": 1_000_001}, "payload.spec.shots"),
+    ):
+        assert named({**trapped, "spec": {**QUANTUM["spec"], **spec}}) == path
+        assert asked({**QUANTUM, "spec": {**QUANTUM["spec"], **spec}}).proof == "attested"
+    assert asked({**trapped, "spec": {**QUANTUM["spec"], "shots": 1_000_000}}).kind is Kind.QUANTUM

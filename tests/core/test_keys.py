@@ -15,6 +15,7 @@ from holdfast.core import law
 from holdfast.core.act import Act, ActDone
 from holdfast.core.event import Decided
 from holdfast.core.key import (
+    EXPIRES_MS_MAX,
     GRACE_MS_MAX,
     LABEL_MAX,
     SCOPES_MAX,
@@ -130,13 +131,19 @@ def test_a_rotated_secret_does_not_outlive_the_key() -> None:
         ({"account": "a" * 65}, "account: a requester's"),
         ({"role": Role.OPERATOR}, "account: only a requester's"),
         ({"role": Role.AUDITOR}, "account: only a requester's"),
-        ({"role": Role.PROVIDER}, "account: only a requester's"),
+        ({"role": Role.PROVIDER, "account": "Oak"}, "account: a provider's"),
+        ({"role": Role.PROVIDER, "account": ""}, "account: a provider's"),
+        ({"role": Role.PROVIDER, "account": "a" * 129}, "account: a provider's"),
         ({"label": "x" * (LABEL_MAX + 1)}, "label"),
+        ({"label": "x\0"}, "label"),
+        ({"label": "\x1b[2J"}, "label"),
         ({"scopes": ("cap.*",) * (SCOPES_MAX + 1)}, "scopes: at most"),
         ({"scopes": ("cap",)}, "scopes: a scope is"),
         ({"scopes": ("*",)}, "scopes: a scope is"),
         ({"scopes": ("cap.* key.*",)}, "scopes: a scope is"),
         ({"expires_ms": T}, "expires_ms"),
+        ({"expires_ms": EXPIRES_MS_MAX}, "expires_ms: too far"),
+        ({"expires_ms": 2**64}, "expires_ms: too far"),
     ],
 )
 def test_a_malformed_key_is_named_by_its_field(told: dict[str, Any], says: str) -> None:
@@ -157,6 +164,8 @@ def test_all_that_is_wrong_with_a_key_is_said_at_once() -> None:
         {"label": "x" * LABEL_MAX},
         {"scopes": ("cap.*",) * SCOPES_MAX},
         {"expires_ms": T + 1},
+        {"expires_ms": EXPIRES_MS_MAX - 1},
+        {"role": Role.PROVIDER, "account": "a" * 128},
         *({"role": role, "account": None} for role in (Role.PROVIDER, Role.OPERATOR, Role.AUDITOR)),
     ],
 )

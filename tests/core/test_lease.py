@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from tests.core.test_way_histories import indexes
 from tests.core.ways import BEGIN_MS, Way, public
 
 from holdfast.core import law, retry
 from holdfast.core.act import Act
 from holdfast.core.clock import NoteTime, TimeNoted
-from holdfast.core.event import Decided, OwnershipTaken
+from holdfast.core.event import Decided, OwnershipTaken, Tip
 from holdfast.core.job.record import JobState
 from holdfast.core.lease.acts import AckLease, DeclineLease, FailLease, LeaseClosed, Reap, RenewLease
 from holdfast.core.lease.record import Lease, LeaseStatus
 from holdfast.core.provider.record import provider_id
 from holdfast.core.queue.acts import Cancel, JobCancelled
 from holdfast.core.refusal import Refused
+from holdfast.core.state import restore, snapshot
 from holdfast.core.values import Epoch, ProviderId, TaskId
 
 T_MS = 600_000
@@ -175,6 +177,15 @@ def test_the_answer_to_a_cancelling_is_the_cancelling_whatever_stands_before_it(
     decided = law.decide(way.state, command(job), way.now_ms)
     assert isinstance(decided, Decided)
     assert decided.events[decided.preface] == JobCancelled(job, "CANCELLED", way.now_ms)
+
+
+@pytest.mark.rule("TTL-001", "ENG-003")
+def test_after_a_start_every_end_is_noticed_when_it_would_have_been() -> None:
+    way, job, _ = leased()
+    way.enqueue()
+    copy, _ = restore(snapshot(way.state, Tip(last=way.state.last_event)), way.state.policy)
+    assert way.state.queue.jobs[job].relative_expires_ms == BEGIN_MS + 6 * 3_600_000
+    assert indexes(copy) == indexes(way.state)
 
 
 # ------------------------------------------------------------------------------------------------ the node's outages

@@ -7,6 +7,7 @@ import pytest
 from tests.core import naive
 from tests.core.fleet import fleet, given_back, patient, sent, tried_again
 from tests.core.quorums import asked, hand_in, payload, refused, replicas, vote
+from tests.core.test_way_histories import indexes
 from tests.core.ways import ALICE, Way
 
 from holdfast.core import law
@@ -44,6 +45,7 @@ def is_whole(way: Way) -> bool:
         law.apply(again, event)
     copy, _ = restore(snapshot(way.state, Tip(last=way.state.last_event)), way.state.policy)
     is_same = digest(again) == digest(copy) == digest(way.state) and copy.quorums == way.state.quorums
+    is_same = is_same and indexes(copy) == indexes(way.state)
     return is_same and broken_money(way.state.ledger) == []
 
 

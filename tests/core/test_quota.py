@@ -9,12 +9,14 @@ from tests.core.fleet import asked_for, fleet, given_back, patient, sent
 from holdfast.core import law
 from holdfast.core.adopt import AdoptPolicy
 from holdfast.core.chain.acts import RollBack
+from holdfast.core.event import Tip
 from holdfast.core.lease.acts import JobAssigned
 from holdfast.core.match.decide import Match
 from holdfast.core.policy import ChainPolicy, QuotaPolicy
+from holdfast.core.policy.limits import RANGES
 from holdfast.core.proof.acts import Judge, Submit
 from holdfast.core.quota import Quota, units_used
-from holdfast.core.state import digest
+from holdfast.core.state import digest, snapshot
 from holdfast.core.values import Height, Kind
 
 
@@ -42,6 +44,18 @@ def test_units_are_reserved_at_the_lease_up_to_the_epochs_quota(kind: str, units
     assert (second in way.state.leases.by_job) is is_leased
     (provider,) = way.state.providers
     assert units_used(way.state.quotas, provider, Kind(kind), 0) == 20 + (units if is_leased else 0)
+
+
+@pytest.mark.rule("QUO-001", "ENG-004")
+def test_what_the_largest_quota_lets_through_fits_a_row_and_a_snapshot() -> None:
+    most = {path: high for path, _, high in RANGES}["quota.ai_units_per_epoch"]
+    way = fleet(1, slots=16, policy=patient(quota=QuotaPolicy(ai_units_per_epoch=most)))
+    for nonce in range(8):
+        asked_for(way, nonce, units=2**62)
+    way.match()
+    (provider,) = way.state.providers
+    assert 0 < units_used(way.state.quotas, provider, Kind.AI, 0) < 2**63
+    assert snapshot(way.state, Tip())
 
 
 @pytest.mark.rule("QUO-001")

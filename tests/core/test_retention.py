@@ -139,6 +139,21 @@ def test_bytes_that_a_result_was_accepted_with_after_the_rows_were_read_are_not_
     assert way.state.condemned == {}
 
 
+@pytest.mark.rule("RET-002", "ENG-003")
+def test_after_a_start_rows_that_were_read_before_it_condemn_nothing() -> None:
+    way = aged()
+    way.do(DropHot(lot(way), 1, 3))
+    old = lot(way)
+    job = way.enqueue(nonce=2)
+    way.match()
+    way.complete(job, OUT)
+    way.seal(14)
+    way.state, _ = restore(snapshot(way.state, Tip(last=way.state.last_event)), way.state.policy)
+    refused = way.ask(DropWarm(old, (held(way),)))
+    assert isinstance(refused, Refused)
+    assert refused.rule == "RET-002"
+
+
 @pytest.mark.rule("RET-002", "LEA-009")
 def test_bytes_that_were_voted_for_stay_until_the_others_have_voted() -> None:
     way = aged()

@@ -311,4 +311,12 @@ def _live(life: list[tuple[int, int]]) -> None:
     assert digest(again) == digest(way.state)
     copy, _ = restore(snapshot(way.state, Tip(last=way.state.last_event)), way.state.policy)
     assert digest(copy) == digest(way.state)
+    assert indexes(copy) == indexes(way.state)
     assert broken(Way(copy)) == []
+
+
+def indexes(state: State) -> tuple[object, ...]:
+    """What is kept beside the records, and made anew from them by a start."""
+    queue, leases = state.queue, state.leases
+    due = (queue.agenda.buckets, queue.heights.buckets, leases.agenda.buckets)
+    return queue.depth, queue.in_flight, list(queue.line.in_order()), due, leases.by_job, leases.by_provider

@@ -75,7 +75,7 @@ class Way:
     ) -> ProviderId:
         """Registered, staked, alive: active."""
         account = AccountId(f"provider-{number}")
-        capabilities = canonical({"AI": {"models": ["echo"]}})
+        capabilities = canonical({"AI": {"models": list(models)}})
         told = (f"p{number}", account, capabilities, "eu", price, slots, self.now_ms + YEAR_MS)
         self.do(Register(public(number), *told))
         id_ = provider_id(public(number))

@@ -16,8 +16,11 @@ from tests.doors.legacy_sender import Air
 from tests.simulated.journal import Fault
 
 from holdfast.doors.grpc import inbox
+from holdfast.doors.grpc.evidence import size_of
 from holdfast.doors.grpc.settings import GrpcSettings
 from holdfast.doors.records import LINE_BYTES_MAX
+from holdfast.doors.witness import Tally
+from holdfast.wire.gen.holdfast.evidence.v1 import evidence_pb2 as pb
 
 pytestmark = pytest.mark.rule("SEC-001")
 RSS = Path("/proc/self/status")
@@ -162,3 +165,23 @@ def stop(streams: list[Any]) -> None:
 def resident_kib() -> int:
     (line,) = [line for line in RSS.read_text().splitlines() if line.startswith("VmRSS")]
     return int(line.split()[1])
+
+
+async def test_messages_without_records_pile_up_no_further_than_others() -> None:
+    box = inbox.Inbox(size_of, lambda _: None, Tally())
+    many, empty = 200_000, pb.StreamRequest(records=pb.Records(first_sequence=1))
+
+    async def pour() -> None:
+        for _ in range(many):
+            await box.put(empty)
+
+    pouring = asyncio.create_task(pour())
+    await asyncio.sleep(0)
+    assert not pouring.done(), "they are all in memory"
+    taken = 0
+    while taken < many:
+        group = await box.group()
+        assert isinstance(group, list)
+        taken += len(group)
+        await asyncio.sleep(0)
+    await pouring

@@ -16,7 +16,7 @@ from tests.simulated.world import DEVELOPMENT, World
 
 from holdfast.core.act import ActDone
 from holdfast.core.evidence.letters import DeadLetter, EvidenceBuried, LetterReleased, Standing
-from holdfast.core.evidence.marks import EvidenceTaken
+from holdfast.core.evidence.marks import Ending, EvidenceTaken
 from holdfast.core.lease.acts import CompletionSubmitted
 from holdfast.core.policy import EvidencePolicy
 from holdfast.core.refusal import Refused
@@ -130,13 +130,36 @@ async def test_what_waits_for_an_operator_has_a_bound_by_channel(tmp_path: Path,
         await stream.send(1, [b"x"] * poison)
         if is_full:
             no = (await stream.read("refusal")).refusal
-            assert (no.name, no.rule, no.acked_sequence) == ("DeadLettersFull", "EVD-007", 0)
+            assert (no.name, no.rule, no.acked_sequence) == ("DeadLettersFull", "EVD-007", 3)
             assert (await refusal(stream.call.read())).code == "RESOURCE_EXHAUSTED"
-            assert letters(house) == []
+            assert len(letters(house)) == 3
         else:
             assert (await stream.read("ack")).ack.acked_sequence == 3
         other = await ash.tell()
         assert await other.acked(1, [b"x"]) == 1
+
+
+@pytest.mark.rule("EVD-007")
+async def test_more_letters_at_once_than_may_wait_are_taken_as_an_operator_settles_them(tmp_path: Path) -> None:
+    """Also those that ask in vain, which are not counted while lines are looked at."""
+    async with housed(tmp_path, World(FEW)) as house:
+        oak = Hand(house)
+        offer = await oak.leased(await oak.at_work())
+        stream = await oak.tell()
+        vain = oak.completed(offer, b"the node does not hold these bytes")
+        lines = stream.lines(1, ("PROGRESS", {}), *[vain] * 8, ("CHANNEL_TERMINATED", {}))
+        for acked in (4, 7, 10):
+            await stream.send(1, lines)
+            while (told := await stream.call.read()).WhichOneof("message") == "ack" and told.ack.acked_sequence < 10:
+                continue
+            mark = told.ack.acked_sequence if acked == 10 else told.refusal.acked_sequence
+            assert mark == acked
+            for letter in letters(house):
+                assert letter.name == "NoOutput"
+                assert isinstance(await release(house, letter.event), LetterShown)
+            stream = await oak.tell()
+        assert await stream.kept() == lines
+        assert house.engine.state.marks[f"{stream.channel}/s1"].ending == Ending.TERMINATED
 
 
 @pytest.mark.rule("EVD-007", "SEC-001")

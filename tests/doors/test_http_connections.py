@@ -6,7 +6,10 @@ import asyncio
 import json
 import socket
 import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -27,6 +30,25 @@ HEAD = b"POST /rpc HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncont
 
 async def is_open(house: House) -> bool:
     return (await house.call("node.status")).status_code == 200
+
+
+@asynccontextmanager
+async def _deaf(house: House, is_tls: bool) -> AsyncIterator[asyncio.StreamWriter]:
+    """A client that sends and takes nothing."""
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2_048)
+    sock.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", house.door.port))
+    trusting = ssl.create_default_context()
+    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+    told: dict[str, Any] = {"ssl": trusting, "server_hostname": "localhost"} if is_tls else {}
+    _, writer = await asyncio.open_connection(sock=sock, limit=1, **told)
+    assert isinstance(writer.transport, asyncio.Transport)
+    writer.transport.pause_reading()
+    try:
+        yield writer
+    finally:
+        writer.transport.abort()
 
 
 # ------------------------------------------------------------------------------------------------ slow
@@ -52,6 +74,30 @@ async def test_a_head_that_comes_drop_by_drop_has_no_more_time_than_any_other() 
             if answer.done():
                 break
         assert (await answer)[0] == 408
+
+
+@pytest.mark.parametrize("is_tls", [False, True])
+async def test_who_does_not_take_its_answer_is_let_go_of(is_tls: bool, tmp_path: Path) -> None:
+    """Neither the answer's memory nor the connection is kept, though the client is still there."""
+    tls = tls_folder(tmp_path) if is_tls else None
+    shown: dict[str, Any] = {} if tls is None else {"certificate": tls.certificate, "key": tls.key}
+    async with opened(slow_ms=100, **shown) as house, _deaf(house, is_tls) as writer:
+        asked = json.dumps([request("rpc.discover")] * 60).encode()
+        writer.write(HEAD.replace(b"length: %d" % len(STATUS), b"length: %d" % len(asked)) + asked)
+        await until(lambda: house.door.tally.dropped["slow"] == 1)
+        await until(lambda: not house.door.tally.connections())
+
+
+async def test_who_takes_its_answer_slowly_but_surely_gets_all_of_it() -> None:
+    async with opened(slow_ms=150) as house, house.wire() as (reader, writer):
+        asked = json.dumps([request("rpc.discover")] * 60).encode()
+        writer.write(HEAD.replace(b"length: %d" % len(STATUS), b"length: %d" % len(asked)) + asked)
+        head = await reader.readuntil(b"\r\n\r\n")
+        left = int(head.partition(b"content-length: ")[2].split(b"\r\n")[0])
+        while left:
+            left -= len(await reader.read(400_000))
+            await asyncio.sleep(0.01)
+        assert not house.door.tally.dropped["slow"]
 
 
 async def test_the_second_request_of_a_connection_is_watched_like_the_first() -> None:

@@ -160,3 +160,15 @@ async def test_metrics_can_be_for_those_who_look_after_the_node() -> None:
                 said = await client.get("/metrics")
                 assert said.status_code == status
                 assert status == 200 or name_of(said) in ("Unauthorized", "Forbidden")
+
+
+@pytest.mark.rule("SEC-001")
+@pytest.mark.parametrize("path", ["/metrics", "/openrpc.json"])
+async def test_what_is_open_to_all_is_looked_at_as_often_as_anything_is_asked(path: str) -> None:
+    """And whoever looks too often can still ask, and is still told that the node lives."""
+    async with opened(batch_max=2, address_burst=2, address_per_s=1) as house, house.client() as client:
+        assert [(await client.get(path)).status_code for _ in range(3)] == [200, 200, 429]
+        assert [(await client.get(each)).status_code for each in ("/healthz", "/readyz")] == [200, 200]
+        assert (await house.call("node.status")).status_code == 200
+        house.world.clock.monotonic += 1_000
+        assert [(await client.get(path)).status_code for _ in range(2)] == [200, 429]

@@ -94,7 +94,12 @@ async def test_a_command_is_answered_with_its_event(engine: Engine) -> None:
         (call("account.mint", id="0x" + A, owner="alice", amount=5), "InvalidParams", "id: must be lower-case hex"),
         (call("account.mint", id=A.upper() + "AA", owner="alice", amount=5), "InvalidParams", "id: must be"),
         (call("account.mint", id=A[:-2], owner="alice", amount=5), "Refused", "31 bytes"),
-        (call("account.mint", id=A, owner="alice", amount=2**70), "Refused", "amount"),
+        (call("account.mint", id=A, owner="alice", amount=0), "Refused", "amount"),
+        (call("account.mint", id=A, owner="alice", amount=2**63), "InvalidParams", "amount: must fit into 64 bits"),
+        (call("hold.list", after=-(2**63) - 1), "InvalidParams", "after: must fit into 64 bits"),
+        (call("cap.getResult", task_id=A, chain_id=2**64), "InvalidParams", "chain_id: must fit into 64 bits"),
+        (call("cap.getResult", task_id=A, chain_id=2**64 - 1), "ChainMismatch", f"{2**64 - 1}"),
+        (call("account.list", after="\0"), "InvalidParams", "after: must not hold a NUL"),
         (call("account.show", owner="nobody"), "NotFound", "nobody"),
         (call("hold.show", id=B), "NotFound", B),
         (call("hold.list", limit=0), "InvalidParams", "limit"),
@@ -108,6 +113,15 @@ async def test_bad_input_is_named_and_changes_nothing(engine: Engine, message: o
     assert said[:2] == (name, ANSWERS[name].rpc)
     assert says in said[2]
     assert digest(engine.state) == before
+
+
+@pytest.mark.rule("SEC-001")
+async def test_no_is_said_briefly_however_many_fields_there_are_that_do_not_exist(engine: Engine) -> None:
+    asked = call("account.show", **{f"{number:x}" * 200: number for number in range(3_000)})
+    name, _, says = error_of(await ask(engine, asked))
+    assert name == "InvalidParams"
+    assert "owner: missing" in says
+    assert len(says) < 2_000
 
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()

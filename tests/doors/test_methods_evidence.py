@@ -12,6 +12,7 @@ from tests.doors.agents import Hand, HandEvidence, House, housed
 from tests.doors.legacy_sender import Air
 from tests.simulated.world import DEVELOPMENT, World
 
+from holdfast.core.evidence.sessions import PruneEvidence
 from holdfast.core.policy import EvidencePolicy
 from holdfast.core.refusal import Refused
 from holdfast.doors.desk import LOCAL
@@ -156,6 +157,42 @@ async def test_a_final_session_is_let_go_of_in_lots_and_its_mark_stays(house: Ho
     assert await stream.acked(11, stream.some(11, 11)) == 11
     found = await ask(house, "evidence.getRecords", **told)
     assert [line.encode() for line in found.lines] == stream.some(11, 11)
+
+
+@pytest.mark.rule("EVD-008", "EVD-003")
+async def test_what_is_let_go_of_under_an_open_stream_is_no_hole_for_it(house: House, stream: HandEvidence) -> None:
+    lines = [*stream.some(1, 4), *stream.lines(5, ("CHANNEL_TERMINATED", {}))]
+    await stream.acked(1, lines[:2])
+    await stream.acked(3, lines[2:])
+    house.pass_time(DAY_MS)
+    await house.engine.projector.drain()
+    row = (await read.page(house.engine, "evidence", {"channel": stream.channel}, 0, 1)).rows[0]
+    await house.do(PruneEvidence(stream.channel, "s1", 2, (row.event,)))
+    await house.engine.projector.drain()
+    assert await stream.acked(1, lines) == 5
+
+
+@pytest.mark.rule("EVD-008")
+async def test_what_is_let_go_of_while_it_is_read_is_told_as_such(
+    house: House, stream: HandEvidence, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [*stream.some(1, 4), *stream.lines(5, ("CHANNEL_TERMINATED", {}))]
+    await stream.acked(1, lines[:2])
+    await stream.acked(3, lines[2:])
+    house.pass_time(DAY_MS)
+    await house.engine.projector.drain()
+    paged = read.page
+
+    async def overtaken(source: Any, table: str, *told: Any) -> Any:
+        monkeypatch.setattr(read, "page", paged)
+        row = (await paged(source, table, {"channel": stream.channel}, 0, 1)).rows[0]
+        await house.do(PruneEvidence(stream.channel, "s1", 2, (row.event,)))
+        await house.engine.projector.drain()
+        return await paged(source, table, *told)
+
+    monkeypatch.setattr(read, "page", overtaken)
+    found = await ask(house, "evidence.getRecords", channel=stream.channel, session="s1")
+    assert (found.first, found.pruned, [line.encode() for line in found.lines]) == (3, 2, lines[2:])
 
 
 @pytest.mark.rule("EVD-008", "ENG-003")

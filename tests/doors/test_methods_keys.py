@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from tests.core.ways import YEAR_MS, public
 from tests.doors.visitors import ALICE, AUDITOR, OPERATOR, VISITORS, node
 
 from holdfast.core.act import ActDone
+from holdfast.core.canon import canonical
 from holdfast.core.key import KeyMade, Role, secret_hash
+from holdfast.core.provider.acts import Register
+from holdfast.core.provider.record import provider_id
 from holdfast.core.refusal import Refused
 from holdfast.core.values import AccountId
 from holdfast.doors.desk import Method, Visitor, why_not_allowed
 from holdfast.doors.identify import identify
 from holdfast.doors.methods import METHODS
+from holdfast.engine.outcome import Accepted
 
 pytestmark = pytest.mark.rule("SEC-001")
 ID, SECRET = "0123456789abcdef", "correct-horse-battery-staple"
@@ -208,3 +213,21 @@ async def test_a_key_that_is_held_to_some_methods_hands_out_none_that_reaches_fu
         await house.ask(narrow, "key.rotate", id=ID, secret="ab" * 32)
         await house.ask(OPERATOR, "key.make", **(wide | {"id": "f" * 16}))
         assert (await house.no(narrow, "key.rotate", id="f" * 16, secret="cd" * 32))[0] == "Forbidden"
+
+
+@pytest.mark.rule("PRV-001")
+async def test_the_holder_of_a_providers_key_moves_its_own_money_and_nobody_elses() -> None:
+    """The whole way: the key is made, its token shown, and what it may do follows from what was made."""
+    async with node() as house:
+        for number, account in ((1, "oak"), (2, "elm")):
+            told = (account, AccountId(account), canonical({"AI": {"models": ["echo"]}}), "eu", 3, 4, YEAR_MS)
+            assert isinstance(await house.desk.submit(Register(public(number), *told)), Accepted)
+            await house.mint(account, 20_000, number)
+        await house.ask(OPERATOR, "key.make", id=ID, secret=HASH, role="provider", account="oak")
+        oak = await identify(house.desk, house.world.clock, f"hf_{ID}_{SECRET}")
+        assert isinstance(oak, Visitor)
+        stake = {"amount": 10_000, "request": "33" * 32}
+        await house.ask(oak, "provider.stake", provider_id=provider_id(public(1)).hex(), **stake)
+        assert (await house.ask(oak, "aicf.getBalance"))["held"] == 10_000
+        no = await house.no(oak, "provider.stake", provider_id=provider_id(public(2)).hex(), **stake)
+        assert no[:2] == ("Forbidden", "SEC-001")

@@ -17,6 +17,7 @@ from holdfast.core.provider.record import Provider, ProviderStatus, provider_id
 from holdfast.core.values import AccountId, Amount, EventNo
 from holdfast.doors.desk import Visitor
 from holdfast.doors.http import topics
+from holdfast.doors.methods import providers
 from holdfast.engine.outcome import Accepted
 from holdfast.engine.tail import Recorded
 
@@ -65,6 +66,24 @@ async def test_providers_are_listed_by_id_in_pages_that_follow_each_other(house:
     assert (ids, pages) == (sorted(provider_id(public(number)).hex() for number in range(1, 8)), 3)
     for limit in (0, 1_001):
         assert (await house.no(ALICE, "aicf.listProviders", limit=limit))[0] == "InvalidParams"
+
+
+@pytest.mark.rule("RPC-001", "SEC-001")
+async def test_a_page_of_talkative_providers_is_shorter_and_none_of_them_is_left_out(
+    house: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(providers, "PAGE_BYTES_MAX", 3 * len(one(house).capabilities))
+    for number in range(2, 9):
+        await add(house, number, f"p{number}")
+    sizes, ids, cursor = [], [], ""
+    while cursor is not None:
+        page = await house.ask(ALICE, "aicf.listProviders", cursor=cursor)
+        sizes.append(len(page["providers"]))
+        ids += [each["provider"]["id"] for each in page["providers"]]
+        cursor = page["next_cursor"]
+    assert (sizes, ids) == ([3, 3, 2], sorted(id_.hex() for id_ in house.engine.state.providers))
+    monkeypatch.setattr(providers, "PAGE_BYTES_MAX", 0)
+    assert len((await house.ask(ALICE, "aicf.listProviders"))["providers"]) == 1, "it goes on all the same"
 
 
 @pytest.mark.rule("RPC-001")

@@ -9,6 +9,7 @@ from tests.core.blocks import final_after
 from tests.doors.visitors import ALICE, AUDITOR, BOB, OPERATOR, VISITORS, Node, job, node
 
 from holdfast.core.canon import canonical
+from holdfast.core.lease.acts import DeclineLease
 from holdfast.core.match.decide import Match
 from holdfast.core.match.quote import NAMED_MAX
 from holdfast.core.provider.acts import Beat, Register, Stake
@@ -72,6 +73,26 @@ async def test_a_job_that_waits_can_be_asked_for_by_its_id_and_one_that_runs_can
         await house.desk.submit(Match())
         _, rule, says = await house.no(ALICE, "cap.quote", task_id=first["task_id"])
         assert (rule, "is ASSIGNED" in says) == ("JOB-008", True)
+
+
+@pytest.mark.parametrize(("late_ms", "could"), [(-1, 0), (0, 1)])
+async def test_a_quote_is_of_now_also_where_nothing_was_written_for_a_while(late_ms: int, could: int) -> None:
+    async with node(final_after(0)) as house:
+        await house.mint()
+        await worker(house, 1, ["m"])
+        waiting = await house.ask(ALICE, "cap.enqueue", **job())
+        await house.desk.submit(Match())
+        (lease,) = house.engine.state.leases.by_id.values()
+        await house.desk.submit(DeclineLease(lease.id, lease.provider_id))
+        house.world.clock.monotonic += house.engine.policy.lease.decline_cooldown_ms + late_ms
+        assert (await house.ask(ALICE, "cap.quote", task_id=waiting["task_id"]))["could"] == could
+
+
+async def test_free_slots_are_those_that_the_quota_leaves() -> None:
+    async with node(final_after(0)) as house:
+        await worker(house, 1, ["m"], slots=100)
+        (found,) = (await house.ask(ALICE, "cap.quote", payload=PAYLOAD))["providers"]
+        assert found["free_slots"] == house.engine.policy.quota.leases_per_provider_max
 
 
 async def test_long_lists_are_cut_and_counted() -> None:

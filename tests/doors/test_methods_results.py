@@ -6,15 +6,19 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.core.blocks import SEAL
+from tests.core.blocks import SEAL, verify
+from tests.core.books import some_id
 from tests.doors.results import ID, SERVING, Shop, shop
 from tests.doors.visitors import ALICE, AUDITOR, BOB, OPERATOR, Node
 
+from holdfast.core.escrow.acts import Finalize
 from holdfast.core.job.record import Job
 from holdfast.core.policy import ChainPolicy
-from holdfast.core.values import TaskId
+from holdfast.core.refusal import Refused
+from holdfast.core.values import AccountId, Digest, TaskId
 from holdfast.doors.desk import NOBODY
-from holdfast.engine import read
+from holdfast.engine import read, resultproof
+from holdfast.engine.reading import consuming
 
 AT_ONCE = msgspec.structs.replace(SERVING, chain=ChainPolicy(finality_depth=0))
 """Blocks are final when they are sealed: results leave memory at once."""
@@ -171,3 +175,54 @@ async def test_a_result_outlives_the_row_of_its_job() -> None:
         del here.world.tables.rows["job"][found.event]
         assert (await node.ask(ALICE, "cap.readResult", task_id=job.hex()))["caller"] == "alice"
         await node.ask(ALICE, "cap.consumeResult", task_id=job.hex())
+
+
+@pytest.mark.rule("RES-002", "RES-005")
+async def test_a_use_that_was_asked_for_while_the_block_was_open_counts_when_it_is_decided_after_it() -> None:
+    async with shop(AT_ONCE) as here:
+        job = await here.resolved()
+        command = await consuming(here.engine, job, AccountId("alice"), Digest(some_id(5)))
+        no = await here.engine.submit(command)
+        assert isinstance(no, Refused)
+        assert no.name == "NoResultYet"
+        await here.seal()  # between asking and deciding; the job is history now
+        assert job not in here.engine.state.queue.jobs
+        assert not isinstance(await here.engine.submit(command), Refused)
+
+
+@pytest.mark.rule("RES-002", "RES-005")
+async def test_a_result_that_is_final_by_word_of_hand_is_not_used_before_its_block_is_sealed() -> None:
+    async with shop(AT_ONCE) as here:
+        job = await here.resolved()
+        await here.do(Finalize(here.engine.state.open_height))
+        command = await consuming(here.engine, job, AccountId("alice"), Digest(some_id(5)))
+        no = await here.engine.submit(command)
+        assert isinstance(no, Refused)
+        assert no.name == "NoResultYet"
+
+
+@pytest.mark.rule("RES-008")
+@pytest.mark.parametrize("step", ["block", "leaves"])
+async def test_a_proof_is_of_one_chain_also_where_a_reorg_comes_between_two_reads(
+    step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A result that was alone in block 3 comes into block 2, behind others."""
+    async with shop() as here:
+        node = at(here)
+        others = [await here.resolved(b"%d" % number) for number in range(3)]
+        await here.seal()
+        job = await here.readable(b"mine")  # in block 3
+        read_it = getattr(read, step)
+
+        async def after_a_reorg(*args: Any) -> Any:
+            monkeypatch.undo()
+            await here.back(1)
+            await here.seal(2)  # all four are in block 2, none in block 3
+            return await read_it(*args)
+
+        monkeypatch.setattr(read, step, after_a_reorg)
+        said = await node.raw(NOBODY, "cap.proveResult", task_id=job.hex())
+        assert said["error"]["data"]["name"] == "NoResultYet"
+        for each in (*others, job):
+            shown = await node.ask(NOBODY, "cap.proveResult", task_id=each.hex())
+            assert resultproof.check(resultproof.read(shown, "p"), verify).task_id == each

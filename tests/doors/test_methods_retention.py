@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from tests.core.blocks import verify
-from tests.doors.visitors import ALICE, AUDITOR, OPERATOR, Node
+from tests.core.books import some_id
+from tests.doors.visitors import ALICE, AUDITOR, BOB, OPERATOR, Node
 from tests.duties.retained import House, policy
 from tests.simulated.world import SimulatedClock
 
+from holdfast.cli.asking import Asked
+from holdfast.cli.sampling import sampled
 from holdfast.core.da import commitment_of
 from holdfast.core.da.commit import Pinned, Sample, why_not_sample
 from holdfast.core.da.sample import drawn, judge
+from holdfast.core.escrow.acts import Mint
 from holdfast.core.refusal import Corrupt
 from holdfast.core.retention.books import Pass
+from holdfast.core.values import AccountId, Amount, Digest
 from holdfast.doors.desk import NOBODY, Desk
 from holdfast.doors.http.tally import Tally
 from holdfast.doors.shelf import Shelf
-from holdfast.engine import resultproof, shareproof
+from holdfast.engine import read, resultproof, shareproof
 from holdfast.engine.headers import Untrue
 
 LARGE = bytes(range(256)) * 10 + b"end"
@@ -115,6 +121,23 @@ async def test_a_small_result_is_not_pinned_and_bad_samples_are_refused_by_name(
     assert name == "NotFound"
 
 
+@pytest.mark.rule("DA-001")
+async def test_two_callers_with_the_same_bytes_get_each_its_own_shares(doors: Doors) -> None:
+    """The namespace is the caller's: the tree over the same bytes is another one."""
+    home, bob = doors.home, AccountId("bob")
+    await home.engine.submit(Mint(some_id(9), bob, Amount(1_000)))
+    await home.seal(14)  # money that is final can be reserved
+    tasks = [await home.resolve(LARGE), await home.resolve(LARGE, caller=bob)]
+    await home.seal()
+    for task, caller in zip(tasks, (b"alice", b"bob"), strict=True):
+        pinned = await doors.node.ask(NOBODY, "da.getPinned", task_id=task.hex())
+        assert pinned["da_commitment"] == commitment_of(caller, LARGE).hex()
+        shown = await doors.node.ask(NOBODY, "da.proveShares", task_id=task.hex(), start=2)
+        leaf, sample = resultproof.check(resultproof.read(shown, "p"), verify), shareproof.read(shown, "p")
+        assert sample is not None
+        shareproof.check(leaf, sample)
+
+
 @pytest.mark.rule("RET-004", "RES-007")
 @pytest.mark.parametrize("days", [1, 2])
 async def test_who_asks_for_bytes_that_are_gone_gets_the_pointer(doors: Doors, days: int) -> None:
@@ -190,14 +213,88 @@ async def test_prometheus_sees_what_was_let_go_what_rests_where_and_how_long_it_
 
 
 async def test_a_shelf_keeps_the_trees_asked_for_last() -> None:
-    shelf = Shelf(bytes_max=2_000)
+    shelf, made = Shelf(bytes_max=2_000), list[Digest]()
     for number in range(4):
-        await shelf.put(bytes([number]) * 32, bytes(8), bytes([number]) * 900)  # type: ignore[arg-type]
-        shelf.find(bytes(32))  # type: ignore[arg-type]
-    assert shelf.find(bytes(32)) is not None  # type: ignore[arg-type]
-    assert shelf.find(b"\3" * 32) is not None  # type: ignore[arg-type]
-    assert shelf.find(b"\1" * 32) is None  # type: ignore[arg-type]
-    large = await shelf.put(b"\7" * 32, bytes(8), bytes(5_000))  # type: ignore[arg-type]
-    assert shelf.find(b"\7" * 32) is large  # type: ignore[arg-type]
+        made.append((await shelf.put(bytes(8), bytes([number]) * 900)).pinned.commitment)
+        shelf.find(made[0])
+    assert [shelf.find(each) is not None for each in made] == [True, False, False, True]
+    large = await shelf.put(bytes(8), bytes(5_000))
+    assert shelf.find(large.pinned.commitment) is large
     sample = large.sample(2, 1)
     assert why_not_sample(Pinned(bytes(8), large.tree.root, 5_000).commitment, sample) is None
+
+
+@pytest.mark.rule("DA-001", "RES-008")
+async def test_a_sampling_client_is_not_fobbed_off_with_another_result(
+    doors: Doors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone, there = await doors.home.resolve(LARGE + b"!"), await doors.home.resolve(LARGE, seals=1)
+
+    async def call(method: str, **told: object) -> object:
+        """A node that has lost one result and shows another instead."""
+        return await doors.node.ask(NOBODY, method, **told | {"task_id": there.hex()})
+
+    monkeypatch.setattr("holdfast.cli.sampling.check_signature", verify)
+    with pytest.raises(Untrue, match="of another task"):
+        await sampled(Asked(call), gone.hex(), 3, b"seed", frozenset())
+
+
+@pytest.mark.rule("RES-005", "RET-002")
+async def test_a_result_of_which_only_a_tombstone_is_left_is_still_its_callers_alone(
+    doors: Doors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, node = doors.home, doors.node
+    task = await home.resolve(LARGE, seals=13)
+    await home.archive_all()
+    await home.pass_days(3)
+    await home.collector.look()
+    await home.engine.projector.drain()
+    home.world.tables.rows["job"].clear()  # buried long before
+    assert home.world.tables.rows["result"] == {}
+    found = await node.ask(NOBODY, "cap.getResult", task_id=task.hex())
+    assert (found["caller"], found["kind"], found["reasons"]) == ("alice", "AI", "vacuumed")
+    assert (await node.no(BOB, "cap.consumeResult", task_id=task.hex()))[0] == "Forbidden"
+    with monkeypatch.context() as without_history:
+        without_history.setattr(home.engine.journal, "batch_of", nothing)
+        assert (await node.no(ALICE, "cap.consumeResult", task_id=task.hex()))[0] == "NotFound"
+    used = await node.ask(ALICE, "cap.consumeResult", task_id=task.hex(), nonce=1)
+    assert not used["is_repeat"]
+
+
+async def nothing(_: object) -> None:
+    """History that was deleted from the archive."""
+
+
+@pytest.mark.rule("RES-008")
+async def test_the_leaves_of_a_block_are_read_together_however_many_there_are(
+    doors: Doors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read, "PAGE_MAX", 8)
+    home, tables, asked = doors.home, doors.home.engine.tables, list[str]()
+    tasks = [await home.resolve(b"%d" % number) for number in range(20)]
+    await home.seal(13)
+    await home.engine.projector.drain()
+    get, page = tables.get, tables.page
+
+    async def counted_get(table: str, key: object) -> Any:
+        asked.append(table)
+        return await get(table, key)
+
+    async def counted_page(table: str, *told: Any) -> Any:
+        asked.append(table)
+        return await page(table, *told)
+
+    monkeypatch.setattr(tables, "get", counted_get)
+    monkeypatch.setattr(tables, "page", counted_page)
+    for task in tasks[:1] + tasks[-1:]:
+        asked.clear()
+        shown = await doors.node.ask(NOBODY, "cap.proveResult", task_id=task.hex())
+        assert resultproof.check(resultproof.read(shown, "p"), verify).task_id == task
+        assert asked.count("leaf") == 3
+
+
+@pytest.mark.rule("RES-008")
+async def test_a_leaf_that_is_missing_is_named(doors: Doors) -> None:
+    await doors.home.resolve(b"one")
+    with pytest.raises(Corrupt, match="leaf 1 of the log is missing"):
+        await read.leaves(doors.home.engine, 0, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from holdfast.core.provider.decide import support_of
 from holdfast.core.provider.record import ProviderStatus
 from holdfast.core.state import digest
 from holdfast.core.values import LeaseId
-from holdfast.doors.grpc import challenge
+from holdfast.doors.grpc import agentdesk, challenge
 from holdfast.doors.grpc.challenge import NONCE_MS, Nonces
 from holdfast.wire import acts
 from holdfast.wire.acts import Act, Attestation, Declaration
@@ -166,6 +167,32 @@ async def test_another_verifier_is_a_function_by_its_name(house: House, oak: Han
     assert "no such chip" in bad.says
     await oak.register(attestation=attested(house, oak.key, verifier="hardware", evidence=b"chip 7"))
     assert house.engine.state.providers[oak.id].attestor == "hardware"
+
+
+@pytest.mark.rule("PRV-001")
+async def test_an_attestor_that_hangs_or_breaks_holds_up_nobody_and_judges_nobody(
+    house: House, oak: Hand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_over = threading.Event()
+
+    def broken(_: Attestation, __: object) -> str:
+        raise ConnectionError("the vendor's service is down")
+
+    def hangs(_: Attestation, __: object) -> str:
+        is_over.wait()
+        return "too late"
+
+    monkeypatch.setattr(agentdesk, "ATTEST_S", 0.05)
+    house.at.attestors = {**house.at.attestors, "broken": broken, "hangs": hangs}
+    try:
+        for verifier in ("broken", "hangs", "hangs", "hangs"):
+            no = await refusal(oak.register(attestation=attested(house, oak.key, verifier=verifier)))
+            assert (no.name, no.rule) == ("Unavailable", "PRV-001")
+        assert oak.id not in house.engine.state.providers
+        await oak.register(attestation=attested(house, oak.key))
+        assert house.engine.state.providers[oak.id].attestor == "self-signed"
+    finally:
+        is_over.set()
 
 
 # ------------------------------------------------------------------------------------------------ declarations

@@ -22,6 +22,7 @@ from holdfast.core.refusal import Unavailable
 from holdfast.core.values import ProviderId, TaskId
 from holdfast.doors.grpc import agentdesk
 from holdfast.doors.grpc.switchboard import WAITING_MAX, Over, Seat
+from holdfast.doors.grpc.work import BEATS_MAX
 from holdfast.engine.outcome import Phase
 from holdfast.wire.acts import Act
 from holdfast.wire.gen.holdfast.provider.v1 import provider_pb2 as pb
@@ -288,3 +289,16 @@ async def test_a_stream_of_work_whose_challenge_nobody_answers_is_let_go(
     call = oak.stub.Work()
     await call.read()
     assert (await refusal(call.read())).name == "InvalidRequest"
+
+
+@pytest.mark.rule("PRV-002", "SEC-001")
+async def test_of_many_heartbeats_in_one_message_a_few_are_recorded(house: House, oak: Hand) -> None:
+    """An agent that holds no stake can send them, too: it shall not fill the journal."""
+    stream = await oak.at_work()
+    before = house.engine.state.last_event
+    lost = Act("ack", lease_id=bytes(32))
+    said = await stream.act(*(Act("beat", slots=slots) for slots in range(1, 300)), lost)
+    assert [each.is_done for each in said] == [True] * BEATS_MAX + [False] * (300 - BEATS_MAX)
+    assert {(each.name, each.rule) for each in said[BEATS_MAX:-1]} == {("TooLarge", "PRV-002")}
+    slots, last = house.engine.state.providers[oak.id].slots, house.engine.state.last_event
+    assert (slots, last) == (BEATS_MAX, before + BEATS_MAX)

@@ -163,11 +163,11 @@ class House:
             await asyncio.gather(engine._task, return_exceptions=True)
         await engine.projector.stop()
 
-    async def offered(self, output: bytes) -> tuple[TaskId, Lease]:
+    async def offered(self, output: bytes, caller: AccountId = ALICE) -> tuple[TaskId, Lease]:
         """A job that is leased and whose output the node holds."""
         self._nonce += 1
         payload = {"kind": "AI", "spec": {"model": "echo", "prompt": "hi"}}
-        command = prepare(self.engine.policy, ALICE, Tier.FREE, payload, 100, self._nonce)
+        command = prepare(self.engine.policy, caller, Tier.FREE, payload, 100, self._nonce)
         assert isinstance(command, Enqueue)
         await self.engine.submit(command)
         task_id = next(reversed(self.engine.state.queue.jobs))
@@ -179,13 +179,13 @@ class House:
         body = body_of(task_id, lease.id, ID, result_digest(output), len(output), {})
         return Submit(lease.id, ID, Envelope(1, "attested", body, b"good"))
 
-    async def resolve(self, output: bytes, *, seals: int = 0) -> TaskId:
+    async def resolve(self, output: bytes, *, seals: int = 0, caller: AccountId = ALICE) -> TaskId:
         """A job from its admission to its result; the node holds the bytes."""
-        task_id, lease = await self.offered(output)
+        task_id, lease = await self.offered(output, caller)
         assert not isinstance(await self.engine.submit(self.handing_in(task_id, lease, output)), Refused)
         most = self.engine.policy.result.max_inline_bytes
         hot = output if len(output) <= most else None
-        pinned = commitment_of(ALICE.encode(), output) if hot is None else None
+        pinned = commitment_of(caller.encode(), output) if hot is None else None
         outcome = await self.engine.submit(Judge(lease.id, True, "", hot, da_commitment=pinned))
         assert isinstance(outcome, Accepted)
         self.outputs[task_id] = output

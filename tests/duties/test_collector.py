@@ -9,6 +9,7 @@ from holdfast.core.chain.acts import RollBack
 from holdfast.core.da import commitment_of
 from holdfast.core.refusal import Refused, Unavailable
 from holdfast.core.result import result_digest
+from holdfast.core.retention.acts import DropHot, DropWarm, EndAudit, Vacuum
 from holdfast.core.retention.books import Pass
 from holdfast.core.state import digest
 from holdfast.core.values import Height
@@ -282,6 +283,76 @@ async def test_a_run_ends_at_its_limits_and_the_next_one_goes_on(knobs: dict[str
     assert (report.is_done, report.dropped, len(home.hot)) == (False, dropped, 8 - dropped)
     await home.collector.look([Pass.HOT])
     assert home.hot == set()
+
+
+@pytest.mark.rule("RET-003")
+async def test_where_nothing_is_kept_hot_no_rows_are_read_to_count_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    home = await house(max_inline_bytes=0)
+    await home.resolve(LARGE, seals=1)
+    await home.engine.projector.drain()
+
+    async def fail(*_: object) -> None:
+        raise AssertionError("rows were read")
+
+    monkeypatch.setattr(home.engine.tables, "page", fail)
+    await home.collector._measure()
+    assert home.collector.bytes_hot == 0
+
+
+@pytest.mark.rule("RET-003")
+async def test_ending_audits_is_bounded_in_rows_too() -> None:
+    home = await house(audit_window_days=2, collect_rows_max=3)
+    for number in range(8):
+        await home.resolve(b"%d small" % number)
+    await home.seal(13)
+    await home.archive_all()
+    await home.pass_days(3)
+    await home.collector.look([Pass.HOT, Pass.WARM])
+    reports = await home.collector.look([Pass.INDEX])
+    assert [(each.dropped, each.deleted) for each in reports] == [(3, 0), (3, 0), (2, 1), (0, 3), (0, 3), (0, 1)]
+    assert home.engine.state.passes[Pass.AUDIT].results == 8
+
+
+@pytest.mark.rule("RET-003")
+async def test_a_pass_that_is_refused_says_why_and_how_much_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    home = await house()
+    for number in range(3):
+        await home.resolve(b"%d small" % number)
+    await home.seal(13)
+    await home.archive_all()
+    await home.pass_days(3)
+    submit = home.engine.submit
+
+    async def refuse(command: object) -> object:
+        if isinstance(command, DropHot | DropWarm | Vacuum | EndAudit):
+            return Refused("RET-003", "simulated: not now")
+        return await submit(command)  # type: ignore[arg-type]
+
+    for pass_ in (Pass.HOT, Pass.WARM, Pass.INDEX):
+        with monkeypatch.context() as patched:
+            patched.setattr(home.engine, "submit", refuse)
+            report = await home.collector.run_pass(pass_)
+            assert (report.dropped, report.kept) == (0, {"simulated: not now": 3})
+        assert (await home.collector.run_pass(pass_)).dropped == 3
+
+
+@pytest.mark.rule("RET-003")
+async def test_many_that_must_stay_are_not_in_the_way_of_those_left_behind_after_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("holdfast.duties.demote.AGAIN", 2)
+    home = await house()
+    tasks = [await home.resolve(b"%d small" % number) for number in range(5)]
+    await home.seal(13)
+    await home.pass_days(3)
+    await home.collector.look([Pass.HOT, Pass.WARM])
+    assert len(home.engine.state.kept_warm) == 5
+    assert home.cold is not None
+    home.cold.held.add(result_digest(home.outputs[tasks[4]]))  # the archive has the last one by now
+    for _ in range(3):
+        await home.collector.look([Pass.WARM])
+    assert len(home.engine.state.kept_warm) == 4
+    assert await home.bytes_of(tasks[4]) is None
 
 
 @pytest.mark.rule("RET-003")

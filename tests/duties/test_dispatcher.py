@@ -14,6 +14,7 @@ from tests.simulated.world import World
 
 from holdfast.core.canon import canonical
 from holdfast.core.escrow.acts import Mint
+from holdfast.core.job.record import JobState
 from holdfast.core.lease.acts import DeclineLease, FailLease
 from holdfast.core.provider.acts import Beat, Drain, MoveProvider, Register, Stake
 from holdfast.core.provider.record import ProviderAct, provider_id
@@ -146,6 +147,21 @@ async def test_time_alone_wakes_it_when_the_tick_comes(world: World, engine: Eng
     assert dispatcher.has_work()
     await dispatcher.look()
     assert engine.state.leases.by_job[job].attempt == 1
+
+
+@pytest.mark.rule("TTL-001")
+@pytest.mark.parametrize(("late_ms", "is_given"), [(-1, True), (0, False), (1, False)])
+async def test_a_job_whose_time_is_over_is_given_to_nobody_though_nobody_has_ended_it_yet(
+    world: World, engine: Engine, late_ms: int, is_given: bool
+) -> None:
+    many = [await enqueued(engine, nonce) for nonce in range(2)]
+    world.clock.monotonic += engine.state.queue.jobs[many[0]].expires_ms + late_ms - engine.now_ms()
+    await engine.submit(Beat(ID, 1))
+    young = await enqueued(engine, 9)
+    await Dispatcher(engine).look()
+    jobs, leases = engine.state.queue.jobs, engine.state.leases.by_job
+    assert set(leases) == {many[0] if is_given else young}
+    assert [jobs[each].state is JobState.EXPIRED for each in many] == [not is_given] * 2
 
 
 @pytest.mark.rule("MAT-005")

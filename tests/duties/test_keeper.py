@@ -14,6 +14,7 @@ from holdfast.core.values import AccountId, Amount
 from holdfast.duties.keeper import Keeper
 from holdfast.engine import snapshot
 from holdfast.engine.loop import Engine
+from holdfast.ports import Journal
 
 pytestmark = pytest.mark.rule("ENG-003")
 
@@ -31,7 +32,7 @@ async def test_a_snapshot_is_made_when_enough_has_happened_and_not_before() -> N
     async def make() -> Tip:
         return await snapshot.make(world.files, engine.journal, world.policy)
 
-    keeper = Keeper(engine, world.clock, 10, make)
+    keeper = Keeper(engine, world.clock, 10, make, engine.durable.last)
     await mint(engine, 1, 9)
     await keeper.look()
     assert world.files.files == {}
@@ -47,6 +48,23 @@ async def test_a_snapshot_is_made_when_enough_has_happened_and_not_before() -> N
     assert digest(state) == digest(engine.state)
 
 
+async def test_a_node_that_is_restarted_often_makes_snapshots_all_the_same() -> None:
+    world = World()
+    for life in range(5):
+        engine = await world.started()
+
+        async def make(journal: Journal = engine.journal) -> Tip:
+            return await snapshot.make(world.files, journal, world.policy)
+
+        since = await snapshot.last_event(world.files, engine.journal)
+        keeper = Keeper(engine, world.clock, 10, make, since)
+        await mint(engine, 4 * life + 1, 4 * life + 4)  # never ten in one life
+        await keeper.look()
+        assert keeper.made == (life in (1, 3))
+        await engine.stop()
+    assert await snapshot.last_event(world.files, engine.journal) == 20
+
+
 async def test_a_snapshot_that_cannot_be_made_is_no_end() -> None:
     world = World()
     engine = await world.started()
@@ -55,7 +73,7 @@ async def test_a_snapshot_that_cannot_be_made_is_no_end() -> None:
     async def fail() -> Tip:
         raise Unavailable("ENG-003", "simulated: no space left")
 
-    keeper = Keeper(engine, world.clock, 5, fail)
+    keeper = Keeper(engine, world.clock, 5, fail, engine.durable.last)
     await mint(engine, 1, 5)
     await keeper.look()
     assert keeper.made == 0

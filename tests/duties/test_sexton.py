@@ -8,13 +8,20 @@ import msgspec
 import pytest
 from tests.core.blocks import SEAL, final_after
 from tests.core.books import asked, some_id
+from tests.core.ways import YEAR_MS, public
 from tests.simulated.world import World
 
+from holdfast.core.canon import canonical
 from holdfast.core.escrow.acts import Mint
 from holdfast.core.job.record import JobState
+from holdfast.core.lease.acts import DeclineLease
+from holdfast.core.match.decide import Match
 from holdfast.core.policy import TtlPolicy
+from holdfast.core.provider.acts import Beat, Register, Stake
+from holdfast.core.provider.record import provider_id
 from holdfast.core.queue.acts import Cancel, enqueue_key
 from holdfast.core.values import AccountId, Amount, TaskId
+from holdfast.duties import sexton as duty
 from holdfast.duties.sexton import Sexton
 from holdfast.engine import read
 from holdfast.engine.loop import Engine
@@ -95,6 +102,37 @@ async def test_lots_are_bounded_and_what_lives_or_could_still_move_is_left_alone
     while await sexton.look():
         pass
     assert await rows(engine) == 1
+
+
+async def declined(world: World, engine: Engine, job: TaskId, times: int) -> None:
+    """Given to a provider as often, which never wants it."""
+    oak = AccountId("oak")
+    await engine.submit(Mint(some_id(2), oak, Amount(10_000)))
+    told = ("oak", oak, canonical({"AI": {"models": ["m"]}}), "eu", 1, 1)
+    await engine.submit(Register(public(1), *told, world.clock.wall + YEAR_MS))
+    await engine.submit(Stake(provider_id(public(1)), Amount(10_000), some_id(3)))
+    for _ in range(times):
+        await engine.submit(Beat(provider_id(public(1)), 1))
+        await engine.submit(Match())
+        lease = engine.state.leases.by_job[job]
+        await engine.submit(DeclineLease(lease.id, lease.provider_id))
+        world.clock.monotonic += engine.policy.lease.decline_cooldown_ms
+
+
+@pytest.mark.rule("TTL-002")
+@pytest.mark.parametrize("times", [3, 4, 5])
+async def test_all_leases_of_a_job_go_with_it_however_often_it_was_declined(
+    world: World, engine: Engine, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    monkeypatch.setattr(duty, "LEASES_MAX", 2)
+    job = await taken_in(engine, 1, is_cancelled=False)
+    await declined(world, engine, job, times)
+    await engine.submit(Cancel(job))
+    await settled(engine)
+    assert await rows(engine, "lease") == times
+    world.clock.monotonic += STAYS_MS
+    await Sexton(engine, world.clock).look()
+    assert (await rows(engine), await rows(engine, "lease")) == (0, 0)
 
 
 @pytest.mark.rule("TTL-002", "JOB-002", "ENG-005")

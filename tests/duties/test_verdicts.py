@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
@@ -24,12 +26,13 @@ from holdfast.core.provider.acts import Beat, Register, Stake
 from holdfast.core.provider.record import provider_id
 from holdfast.core.queue.acts import Enqueue
 from holdfast.core.queue.decide import prepare
-from holdfast.core.refusal import Corrupt
+from holdfast.core.refusal import Corrupt, Unavailable
 from holdfast.core.result import result_digest
-from holdfast.core.values import AccountId, Amount, TaskId, Tier
-from holdfast.duties.verifier import LOT, Verifier
+from holdfast.core.values import AccountId, Amount, LeaseId, TaskId, Tier
+from holdfast.duties.verifier import AHEAD, LOT, Verifier
 from holdfast.engine import read
 from holdfast.engine.loop import Engine
+from holdfast.engine.stir import Stir
 from holdfast.verifiers.attested import attested
 
 pytestmark = pytest.mark.rule("PRF-002")
@@ -57,7 +60,9 @@ async def engine() -> AsyncIterator[Engine]:
     await started.stop()
 
 
-async def handed_in(engine: Engine, nonce: int = 1, proof: str = "attested", signature: bytes = GOOD) -> TaskId:
+async def handed_in(
+    engine: Engine, nonce: int = 1, proof: str = "attested", signature: bytes = GOOD, output: bytes = b"out"
+) -> TaskId:
     """A job that somebody has done, and that waits for its verdict."""
     payload = {"kind": "AI", "spec": {"model": "echo", "prompt": "hi"}, "proof": proof}
     command = prepare(engine.policy, ALICE, Tier.FREE, payload, 100, nonce)
@@ -66,7 +71,7 @@ async def handed_in(engine: Engine, nonce: int = 1, proof: str = "attested", sig
     job = next(reversed(engine.state.queue.jobs))
     await engine.submit(Match())
     lease = engine.state.leases.by_job[job]
-    body = body_of(job, lease.id, ID, result_digest(b"out"), 3, {})
+    body = body_of(job, lease.id, ID, result_digest(output), len(output), {})
     await engine.submit(Submit(lease.id, ID, Envelope(1, proof, body, signature)))
     return job
 
@@ -184,3 +189,137 @@ async def test_many_cheap_proofs_are_judged_in_few_hops(engine: Engine, monkeypa
     await judged(engine, jobs[0], Verifier(engine, {"attested": attested(verify)}))
     assert hops == [LOT, 10]
     assert all(engine.state.queue.jobs[job].state is JobState.COMPLETED for job in jobs)
+
+
+# ------------------------------------------------------------------------------------------------ one output of many
+
+
+class Spoilt:
+    """A disk on which one output cannot be had."""
+
+    def __init__(self, outputs: list[bytes], fault: Exception | None) -> None:
+        self._outputs = {result_digest(output): output for output in outputs}
+        self._spoilt, self._fault = result_digest(outputs[0]), fault
+
+    async def read(self, digest: bytes) -> bytes | None:
+        if digest != self._spoilt:
+            return self._outputs[digest]  # type: ignore[index]
+        if self._fault is not None:
+            raise self._fault
+        return None
+
+
+@pytest.mark.rule("RCV-001")
+@pytest.mark.parametrize("fault", [None, Corrupt("TIER-001", "other bytes")])
+async def test_an_output_that_was_lost_or_damaged_holds_up_nobody_elses_verdict(
+    engine: Engine, fault: Exception | None
+) -> None:
+    outputs = [b"output %d" % number for number in range(5)]
+    jobs = [await handed_in(engine, nonce, output=output) for nonce, output in enumerate(outputs)]
+    verifier = Verifier(engine, {"attested": attested(verify)}, Spoilt(outputs, fault))  # type: ignore[arg-type]
+    await judged(engine, jobs[0], verifier)
+    states = [engine.state.queue.jobs[job].state for job in jobs]
+    assert states == [JobState.QUEUED, *[JobState.COMPLETED] * 4]
+    (kept,) = await verdicts(engine, jobs[0])
+    assert kept.verdict == "VERIFIER_FAILED"
+    assert kept.reasons.startswith("the node does not hold the output any more")
+    assert engine.state.providers[ID].failed == 0
+
+
+async def test_an_output_that_cannot_be_read_now_waits_alone(engine: Engine) -> None:
+    outputs = [b"output %d" % number for number in range(5)]
+    jobs = [await handed_in(engine, nonce, output=output) for nonce, output in enumerate(outputs)]
+    disk = Spoilt(outputs, Unavailable("TIER-001", "the warm tier: Input/output error"))
+    duty = asyncio.create_task(Verifier(engine, {"attested": attested(verify)}, disk).run())  # type: ignore[arg-type]
+    async with asyncio.timeout(10):
+        while len(engine.state.submissions) > 1:
+            await asyncio.sleep(0)
+    disk._fault, disk._spoilt = None, result_digest(b"")
+    async with asyncio.timeout(10):
+        while engine.state.submissions:
+            engine.stirred()  # as whatever is decided next does
+            await asyncio.sleep(0)
+    duty.cancel()
+    await asyncio.gather(duty, return_exceptions=True)
+    assert all(engine.state.queue.jobs[job].state is JobState.COMPLETED for job in jobs)
+
+
+# ------------------------------------------------------------------------------------------------ what a plug-in says
+
+
+@pytest.mark.parametrize("where", list(Where))
+@pytest.mark.parametrize(
+    ("said", "state", "reasons"),
+    [
+        (Finding(True, "half a character: \ud800"), JobState.COMPLETED, "half a character: ?"),
+        (Finding(True, None), JobState.COMPLETED, "None"),  # type: ignore[arg-type]
+        (Finding("no", "not a truth value"), JobState.QUEUED, ""),  # type: ignore[arg-type]
+        (None, JobState.QUEUED, ""),
+    ],
+)
+async def test_whatever_a_plug_in_answers_the_owner_goes_on(
+    engine: Engine, where: Where, said: Finding, state: JobState, reasons: str
+) -> None:
+    job = await handed_in(engine)
+    await judged(engine, job, Verifier(engine, {"attested": Method("", lambda _: said, where)}))
+    assert engine.state.queue.jobs[job].state is state
+    assert engine.state.providers[ID].failed == 0
+    if job in engine.state.results:
+        assert engine.state.results[job].reasons == reasons
+
+
+async def test_what_a_sample_is_drawn_by_is_known_to_nobody_who_hands_in(engine: Engine) -> None:
+    """The newest beacon is public: with it a provider could look for a false result that is not computed again."""
+    seen = list[bytes]()
+
+    def look(case: Case) -> Finding:
+        seen.append(case.chance)
+        return Finding(True, "")
+
+    for nonce in range(2):
+        await judged(engine, await handed_in(engine, nonce), Verifier(engine, {"attested": Method("", look)}))
+    first, second = seen
+    assert first != second
+    assert len(first) == 32
+    assert engine.state.chain.head.beacon not in seen
+
+
+# ------------------------------------------------------------------------------------------------ very many at once
+
+
+class Crowd:
+    """A state in which so many wait for a verdict, and one among them for one that takes computing."""
+
+    def __init__(self, count: int, heavy: int) -> None:
+        self.looked = 0
+        self.submissions = {LeaseId(number.to_bytes(32, "big")): b"" for number in range(count)}
+        self.leases = self.by_id = self
+        self.queue = SimpleNamespace(jobs={b"cheap": SimpleNamespace(proof="c"), b"heavy": SimpleNamespace(proof="h")})
+        self._heavy = heavy
+
+    def __getitem__(self, lease_id: LeaseId) -> SimpleNamespace:
+        self.looked += 1
+        is_heavy = int.from_bytes(lease_id, "big") == self._heavy
+        return SimpleNamespace(job_id=b"heavy" if is_heavy else b"cheap")
+
+
+@pytest.mark.parametrize(("heavy", "is_begun"), [(500, True), (9_000, False)])
+async def test_a_look_costs_the_same_however_many_wait(
+    heavy: int, is_begun: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an outage all agents hand in at once: a look at all of them for every lot would cost more than judging."""
+    crowd = Crowd(10_000, heavy)
+    engine = SimpleNamespace(state=crowd, stirred=Stir())
+    methods = {"c": Method("", yes, Where.THREAD), "h": Method("", yes, Where.PROCESS)}
+    verifier = Verifier(engine, methods)  # type: ignore[arg-type]
+
+    def begin(work: Coroutine[Any, Any, None], leases: list[LeaseId]) -> None:
+        work.close()
+        verifier._at_work.update(leases)
+
+    monkeypatch.setattr(verifier, "_begin", begin)
+    verifier._look()
+    assert len(verifier._at_work) == 2 * LOT + is_begun
+    verifier._look()  # there is no room for more
+    assert len(verifier._at_work) == 2 * LOT + is_begun
+    assert crowd.looked <= 2 * (AHEAD + 2 * LOT + 1)

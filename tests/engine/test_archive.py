@@ -16,9 +16,9 @@ from tests.simulated.world import SimulatedFiles, World, small_batches
 import holdfast.engine.chapters as chapters_module
 from holdfast.core.escrow.acts import Mint, Reserve
 from holdfast.core.event import Batch, tip_of
-from holdfast.core.refusal import Corrupt, Refused
+from holdfast.core.refusal import Corrupt, Refused, Unavailable
 from holdfast.core.state import digest
-from holdfast.core.values import AccountId, Amount, BatchNo
+from holdfast.core.values import AccountId, Amount, BatchNo, EventNo
 from holdfast.engine import snapshot
 from holdfast.engine.archive import bound
 from holdfast.engine.longjournal import LongJournal
@@ -167,6 +167,28 @@ async def test_archiving_beside_a_running_node_and_its_followers_of_events() -> 
     await engine.stop()
     await following
     assert seen == list(range(1, 102))
+
+
+@pytest.mark.rule("ENG-006")
+async def test_who_follows_from_deleted_history_is_told_where_to_begin_and_given_no_gap() -> None:
+    world, archive = World(small_batches(events_max=1)), SimulatedFiles()
+    journal = long_journal(world, archive)
+    first = Engine(journal, world.tables, world.files, world.clock, world.policy)
+    await first.start()
+    await mint(first, 1, 30)
+    await first.projector.drain()
+    await snapshot.make(world.files, journal, world.policy)
+    await first.stop()
+    await journal.trim(BatchNo(20))
+    await journal.book.delete_until(BatchNo(18))
+    engine = Engine(journal, world.tables, world.files, world.clock, world.policy)
+    await engine.start()
+    with pytest.raises(Unavailable, match=r"events 1 to 18 were deleted from the archive \(follow after event 18\)"):
+        await anext(engine.tail.follow(EventNo(0)))
+    seen = engine.tail.follow(EventNo(18))
+    assert [(await anext(seen)).number for _ in range(14)] == list(range(19, 33))
+    assert [await journal.batch_of(EventNo(n)) for n in (1, 18, 19, 20, 21, 33)] == [None, None, 19, 20, 21, None]
+    await engine.stop()
 
 
 # ------------------------------------------------------------------------------------------------ rebuilding

@@ -123,3 +123,10 @@ def test_whatever_a_payload_says_an_entry_is_one_line(payload: dict[str, Any]) -
 @given(st.integers(0, 253_402_300_799_999))
 def test_days_are_those_of_the_calendar(ms: int) -> None:
     assert day_of(ms) == datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%d")
+
+
+@pytest.mark.parametrize("told", ["²", "--5", "9" * 5_000, "1_000", "", [], None, True, 1.5])
+async def test_a_number_that_is_none_is_nothing_and_stops_no_log(told: object) -> None:
+    files = SimulatedFiles()
+    assert await AsRun(files, "classic-1").write(lines(("BLOCK_START", {"actual_start_utc_ms": told}))) == 1
+    assert sorted(files.files) == ["1970-01-01.asrun", "1970-01-01.asrun.jsonl"]

@@ -15,7 +15,7 @@ from holdfast.core import law
 from holdfast.core.escrow.acts import Charge, Finalize, Mint, Reserve
 from holdfast.core.escrow.books import HoldStatus
 from holdfast.core.event import Tip
-from holdfast.core.refusal import Corrupt
+from holdfast.core.refusal import Corrupt, Unavailable
 from holdfast.core.state import digest
 from holdfast.core.values import AccountId, Amount, BatchNo, Digest, Epoch, EventNo, Height
 from holdfast.engine import read, snapshot
@@ -197,4 +197,85 @@ async def test_a_successor_rebuilds_tables_that_contradict_the_journal() -> None
     assert "ghost" not in world.tables.rows["account"]
     assert world.tables.rows["account"][ALICE] == (ALICE, 100, 0, 0)
     await successor.stop()
+    await engine.stop()
+
+
+@pytest.mark.parametrize("joins_early", [True, False])
+async def test_a_successor_makes_again_what_the_tables_lost_after_it_had_let_go_of_it(joins_early: bool) -> None:
+    world = World(small_batches(rows_max=1))
+    engine, follower = await world.started(), follower_of(world)
+    await engine.submit(Mint(some_id(1), ALICE, Amount(100)))
+    await engine.projector.drain()
+    if joins_early:
+        await follower.load()
+    tables = world.tables
+    before = {table: dict(rows) for table, rows in tables.rows.items()}, dict(tables.claims), tables.at
+    for number in range(2, 6):
+        await engine.submit(Reserve(some_id(number), ALICE, Amount(1)))
+        await engine.projector.drain()
+    await follower.load() if not joins_early else await follower.catch_up()
+    await engine.projector.stop()
+    tables.rows, tables.claims, tables.at = before  # as after a crash of a server that syncs the tables later
+    killed(engine, world)
+    successor = world.engine(owner="successor")
+    await successor.start(follower)
+    await successor.stop()
+    fresh = World(world.policy)
+    fresh.disk.batches = world.disk.batches
+    await fresh.recovered()
+    assert (fresh.tables.rows, fresh.tables.claims) == (tables.rows, tables.claims)
+    await engine.stop()
+
+
+async def test_a_follower_beside_tables_that_stand_still_does_not_ask_at_every_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(small_batches(events_max=1, rows_max=4))
+    engine, asked = await world.started(), 0
+    await engine.projector.stop()
+    for number in range(1, 129):
+        engine.projector.is_full = False
+        await engine.submit(Mint(some_id(number), ALICE, Amount(1)))
+    checkpoint = world.tables.checkpoint
+
+    async def counted() -> Tip:
+        nonlocal asked
+        asked += 1
+        return await checkpoint()
+
+    monkeypatch.setattr(world.tables, "checkpoint", counted)
+    follower = follower_of(world)
+    await follower.load()
+    assert follower.tip == engine.durable
+    assert asked <= 10
+    await engine.stop()
+
+
+async def test_a_follower_waits_a_while_for_stores_that_the_owner_is_just_making(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World()
+    engine = await world.started()
+    await engine.projector.stop()
+    await engine.submit(Mint(some_id(1), ALICE, Amount(1)))
+    follower, left = follower_of(world), 3
+    begin = follower.tail.begin
+
+    async def sleep(ms: int) -> None:
+        world.clock.monotonic += ms
+
+    def not_yet(end: Tip) -> None:
+        nonlocal left
+        left -= 1
+        if left:
+            raise Unavailable("ENG-004", "there are no tables yet")
+        begin(end)
+
+    monkeypatch.setattr(world.clock, "sleep", sleep)
+    monkeypatch.setattr(follower.tail, "begin", not_yet)
+    await follower.load_when_made()
+    assert follower.tip == engine.durable
+    left = -1
+    with pytest.raises(Unavailable, match="no tables yet"):
+        await follower.load_when_made()
     await engine.stop()

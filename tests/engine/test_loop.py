@@ -15,7 +15,7 @@ from tests.simulated.world import World, small_batches
 from holdfast.core import law
 from holdfast.core.escrow.acts import Charge, Finalize, Mint, Reserve
 from holdfast.core.escrow.books import broken_laws
-from holdfast.core.event import OwnershipTaken, Tip
+from holdfast.core.event import Batch, OwnershipTaken, Tip
 from holdfast.core.refusal import Corrupt, Fenced, Refused, Unavailable
 from holdfast.core.state import State, digest
 from holdfast.core.values import AccountId, Amount, EventNo, Height
@@ -179,6 +179,29 @@ async def test_after_a_failed_append_memory_is_the_journal_again_and_nobody_was_
     again = await asyncio.gather(*(engine.submit(mint(n)) for n in (2, 3)))
     assert [outcome.is_repeat for outcome in again if isinstance(outcome, Accepted)] == [fault is Fault.FAIL_AFTER] * 2
     assert await minted(engine) == 30
+    await engine.stop()
+
+
+@pytest.mark.rule("ENG-002")
+async def test_what_cannot_be_packed_is_forgotten_and_nobody_waits_for_it_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World()
+    engine = await world.started()
+    pack = law.pack
+
+    def unsayable(*_: object) -> Batch:
+        monkeypatch.setattr(law, "pack", pack)
+        raise UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed")
+
+    monkeypatch.setattr(law, "pack", unsayable)
+    with pytest.raises(Unavailable):
+        async with asyncio.timeout(5):
+            await engine.submit(mint(1))
+    while engine.phase is Phase.RECOVERING:
+        await asyncio.sleep(0)
+    assert isinstance(await engine.submit(mint(2)), Accepted)
+    assert digest(replayed(world)) == digest(engine.state)
     await engine.stop()
 
 

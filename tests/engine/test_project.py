@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from tests.core.books import some_id
 from tests.simulated.journal import Fault
+from tests.simulated.tables import SimulatedTables
 from tests.simulated.world import World, small_batches
 
+from holdfast.core.chain.acts import Seal
 from holdfast.core.escrow.acts import Charge, Finalize, Mint, Reserve
 from holdfast.core.escrow.books import Account, HoldStatus
 from holdfast.core.event import Tip
@@ -275,4 +278,24 @@ async def test_a_driver_that_answers_cancelling_with_an_error_does_not_hold_up_a
         await engine.projector.stop()
     assert swallowed
     monkeypatch.undo()
+    await engine.stop()
+
+
+class Slow(SimulatedTables):
+    """Tables that take their time, so that much waits for them."""
+
+    async def write(self, *about: Any) -> None:
+        for _ in range(500):
+            await asyncio.sleep(0)
+        await super().write(*about)
+
+
+@pytest.mark.rule("ENG-002")
+async def test_who_waits_for_room_goes_on_also_after_rows_without_claims() -> None:
+    world = World(small_batches(events_max=4, rows_max=1))
+    world.tables = Slow()
+    engine = await world.started()
+    seals = [asyncio.create_task(engine.submit(Seal(b"p" * 32, lambda _: b"s" * 64))) for _ in range(60)]
+    done, _ = await asyncio.wait(seals, timeout=5)
+    assert len(done) == 60
     await engine.stop()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from errno import ENOSPC
+from fcntl import LOCK_EX, flock
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.books import histories, some_id
+from tests.simulated.tables import SimulatedTables
 from tests.simulated.world import DEVELOPMENT, SimulatedFiles, World, ended, small_batches
 from tests.storage.stores import JOURNALS, TABLES, Place
 
@@ -92,8 +95,38 @@ async def test_the_two_newest_snapshots_are_kept() -> None:
         tip = await snapshots.make(world.files, engine.journal, world.policy)
         assert tip == await engine.journal.tip()
     assert await snapshots.make(world.files, engine.journal, world.policy) == tip  # nothing new, nothing made
-    assert len(world.files.files) == snapshots.KEEP
+    assert len(world.files.files) == 2
     await engine.stop()
+
+
+async def test_a_damaged_snapshot_is_not_one_of_the_two_that_are_kept() -> None:
+    world = World()
+    engine = await world.started()
+    for first in (1, 10):
+        await engine.submit_many(mints(first, first + 5))
+        await snapshots.make(world.files, engine.journal, world.policy)
+    good, damaged = sorted(world.files.files)
+    world.files.files[damaged] = world.files.files[damaged][:-1] + b"?"
+    await engine.submit_many(mints(20, 25))
+    newest = await snapshots.make(world.files, engine.journal, world.policy)
+    assert sorted(world.files.files) == [good, snapshots.name_of(newest)]
+    await engine.stop()
+
+
+async def test_a_snapshot_is_kept_below_those_of_a_journal_that_was_longer() -> None:
+    """A backup was restored: the snapshots beside it are of batches that do not exist any more."""
+    world = World()
+    engine = await world.started()
+    for number in range(1, 9):
+        await engine.submit(Mint(some_id(number), ALICE, Amount(1)))
+        await snapshots.make(world.files, engine.journal, world.policy)
+    await engine.stop()
+    world.disk.batches, world.tables = world.disk.batches[:3], SimulatedTables()
+    again = await world.started()
+    await again.submit(Mint(some_id(20), ALICE, Amount(1)))
+    tip = await snapshots.make(world.files, again.journal, world.policy)
+    assert await snapshots.good(world.files, again.journal, world.policy) == [tip]
+    await again.stop()
 
 
 async def test_a_snapshot_that_reads_back_differently_is_not_trusted() -> None:
@@ -169,6 +202,25 @@ async def test_files_are_whole_or_not_there(tmp_path: Path) -> None:
     await folder.delete("a")
     await folder.delete("a")
     assert await folder.names() == []
+
+
+async def test_what_did_not_fit_or_was_cut_does_not_lie_around(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(ENOSPC, "No space left on device")
+
+    folder = Folder(tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr("os.fsync", full)
+        with pytest.raises(Unavailable, match="No space left"):
+            await folder.replace("one", b"1")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "two.tmp").write_bytes(b"hal")  # by a process that was killed
+    with (tmp_path / "three.tmp").open("wb") as file:  # by one that is at it
+        flock(file, LOCK_EX)
+        await folder.replace("four", b"4")
+        with pytest.raises(Unavailable):
+            await folder.replace("three", b"3")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["four", "three.tmp"]
 
 
 async def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:

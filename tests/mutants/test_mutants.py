@@ -190,8 +190,8 @@ MUTANTS = [
     Mutant(
         "a follower is told before the batch is durable",
         LOOP,
-        "        self._in_flight = waiters\n",
-        "        self._in_flight = waiters; self.tail.add(batch)\n",
+        "            self._in_flight = waiters\n",
+        "            self._in_flight = waiters; self.tail.add(batch)\n",
         "tests/engine/test_loop.py tests/engine/test_tail.py",
     ),
     Mutant(

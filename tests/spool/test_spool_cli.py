@@ -26,6 +26,7 @@ from tests.spool.spools import (
 from typer.testing import CliRunner
 
 from holdfast.cli.spool import app
+from holdfast.spool import SpoolPolicy
 
 pytestmark = pytest.mark.rule("SP-CRASH-002")
 VERBS = ["ls", "show", "verify", "repair", "replay", "compact", "seal", "tail"]
@@ -214,6 +215,29 @@ def test_seal_finishes_a_session_by_a_last_record_when_told_twice(tmp_path: Path
     assert (last["payload"]["reason"], last["payload"]["detail"]) == ("SEALED_BY_OPERATOR", "gone")
     assert "finished already" in said("seal", "--yes", file, code=1)
     assert "final      record 4" in said("show", file)
+
+
+@pytest.mark.rule("SP-RET-001", "SP-RET-003")
+def test_seal_finishes_a_session_of_a_channel_that_is_beyond_the_usual_cap(tmp_path: Path) -> None:
+    spool = opened(tmp_path, policy=SpoolPolicy(channel_bytes_max=8 << 30))
+    emitted(spool, 2)
+    spool.close()
+    with (folder(tmp_path) / "other.spool.jsonl").open("wb") as large:
+        large.truncate(2 << 30)  # its program has another cap than ours; on disk it takes nothing
+    assert "the last record" in said("seal", "--yes", spool_files(tmp_path)[0])
+    last = json.loads(stored(tmp_path).splitlines()[-1])
+    assert (last["sequence"], last["payload"]["reason"]) == (3, "SEALED_BY_OPERATOR")
+    assert not (folder(tmp_path) / "channel.full").exists()
+
+
+@pytest.mark.rule("SP-CRASH-002")
+def test_verify_reads_a_file_that_begins_with_a_line_nested_too_deep(tmp_path: Path) -> None:
+    spool = opened(tmp_path)
+    emitted(spool, 1)
+    spool.close()
+    file = spool_files(tmp_path)[0]
+    file.write_bytes(b'{"payload":' + b"[" * 5_000 + b"]" * 5_000 + b"}\n" + file.read_bytes())
+    assert "first bad byte: 0" in said("verify", file, code=1)
 
 
 def test_a_path_that_is_no_spool_file_is_named(tmp_path: Path) -> None:

@@ -22,8 +22,10 @@ from tests.spool.spools import (
     spool_files,
 )
 
-from holdfast.spool import Spool, Ticket, Unavailable
+from holdfast.spool import Spool, Ticket, Unavailable, channel
 from holdfast.spool import keeper as keeping
+from holdfast.spool.disk import RealDisk
+from holdfast.spool.names import Place
 
 SPOOL = ".spool.jsonl"
 
@@ -203,3 +205,69 @@ def test_an_opening_that_failed_after_its_lock_keeps_nobody_out(
         with pytest.raises(Unavailable):
             Spool.open(CHANNEL, SESSION, root=tmp_path, threads=False)
     opened(tmp_path).close()
+
+
+@pytest.mark.rule("SP-RET-002", "SP-RET-001")
+@pytest.mark.parametrize("is_reopened", [False, True])
+def test_a_segment_that_was_begun_after_a_fault_keeps_the_word_that_ends_the_channel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_reopened: bool
+) -> None:
+    monkeypatch.setattr(keeping, "COMPACT_BYTES", 1_000)
+    disk = FaultyDisk(Fault("sync", call=3, where=SPOOL))
+    spool = opened(tmp_path, disk=disk)
+    for _ in range(3):
+        emitted(spool, 8)
+    emitted(spool, 1, "CHANNEL_TERMINATED", reason="END")
+    if is_reopened:
+        spool.close()
+        spool = opened(tmp_path)
+    acked(spool, 25)
+    spool.step()
+    spool.close()
+    found = channel.standing(RealDisk(), Place(folder(tmp_path), CHANNEL, SESSION))
+    assert (found.is_finished, found.may_go, found.last, found.acked) == (True, True, 25, 25)
+
+
+@pytest.mark.rule("SP-RET-002")
+def test_a_compaction_that_was_answered_stays_answered_while_an_older_one_is_told(tmp_path: Path) -> None:
+    spool = opened(tmp_path)
+    emitted(spool, 20)
+    acked(spool, 10)
+    spool.compact()
+    spool.keeper.step()  # a copy is on its way, and the writer has not put it in its place
+    assert spool.writer.swap is not None
+    tell, later = spool.writer.on_swap, list[Ticket]()
+
+    def between() -> None:
+        """The keeper's thread comes before the writer has told of the first."""
+        later.append(spool.compact())
+        spool.keeper.step()
+        assert later[0].is_durable
+        tell()
+
+    spool.writer.on_swap = between
+    spool.writer.step()
+    assert later[0].is_durable
+    spool.close()
+
+
+@pytest.mark.rule("SP-RET-003", "SP-CRASH-001")
+def test_on_a_full_disk_an_old_session_is_delivered_and_takes_records_when_there_is_room(tmp_path: Path) -> None:
+    spool = opened(tmp_path)
+    emitted(spool, 5)
+    spool.close()
+    disk = FaultyDisk(Fault("preallocate", times=2, code=errno.ENOSPC, where=".reserve"))
+    disk.free_bytes = 1_000
+    again = opened(tmp_path, disk=disk)
+    assert replayed(again) == [1, 2, 3, 4, 5]
+    refused(again.emit("BLOCK_START", {}), "SpoolFull")
+    acked(again, 5)
+    refused(again.emit("BLOCK_START", {}), "SpoolFull")
+    disk.free_bytes = None
+    again.step()  # there seems to be room, and there is none
+    refused(again.emit("BLOCK_START", {}), "SpoolFull")
+    again.step()
+    assert (folder(tmp_path) / f"{SESSION}.reserve").stat().st_size == 64 << 10
+    emitted(again, 1)
+    assert replayed(again, 5) == [6]
+    again.close()

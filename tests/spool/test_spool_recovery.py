@@ -27,8 +27,8 @@ from tests.spool.spools import (
     v01_line,
 )
 
-from holdfast.spool import Corrupt, Spool
-from holdfast.spool.disk import RealDisk
+from holdfast.spool import Corrupt, Spool, undelivered
+from holdfast.spool.disk import Handle, RealDisk
 from holdfast.spool.whole import write_released
 
 
@@ -319,6 +319,32 @@ def test_opening_a_large_spool_reads_only_a_little_of_it(tmp_path: Path) -> None
     assert (spool.spooled_sequence, spool.acked_sequence) == (counts(20_000, 200_000), 77)
     assert json.loads(next(spool.replay()))["sequence"] == 78
     assert disk.count < 1_500_000 < plain(tmp_path).stat().st_size
+    spool.close()
+
+
+@pytest.mark.rule("SP-CRASH-001")
+def test_a_session_that_goes_while_one_looks_hides_no_other_one(tmp_path: Path) -> None:
+    class Going(RealDisk):
+        def open(self, path: Path, *, write: bool = False) -> Handle:
+            if path.name.startswith("a-1.spool"):
+                path.unlink(missing_ok=True)  # somebody deletes it now
+            return super().open(path, write=write)
+
+    for session in ("a-1", "b-2"):
+        spool = opened(tmp_path, session)
+        emitted(spool, 2)
+        spool.close()
+    assert [one.place.session for one in undelivered(tmp_path, CHANNEL, Going())] == ["b-2"]
+
+
+@pytest.mark.rule("SP-CRASH-001")
+def test_a_time_that_no_calendar_has_keeps_no_session_closed(tmp_path: Path) -> None:
+    line = v01_line(1).replace(b"2026-02-13T10:00:00Z", b"0001-01-01T00:00:00")
+    folder(tmp_path).mkdir()
+    (folder(tmp_path) / f"{SESSION}.spool.jsonl").write_bytes(line)
+    spool = opened(tmp_path)
+    assert replayed(spool) == [1]
+    assert spool.metrics().oldest_unacked_age_ms == 0
     spool.close()
 
 

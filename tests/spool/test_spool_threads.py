@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from tests.counts import counts
-from tests.spool.spools import CHANNEL, SESSION, sequences, spool_files, stored
+from tests.spool.spools import CHANNEL, SESSION, Fault, FaultyDisk, sequences, spool_files, stored
 
-from holdfast.spool import Refused, Spool, SpoolPolicy, Ticket
+from holdfast.spool import Refused, Spool, SpoolPolicy, Ticket, Unavailable
 from holdfast.spool import keeper as keeping
 
 
@@ -80,3 +80,22 @@ def test_closing_spools_what_still_waits(tmp_path: Path) -> None:
     spool.close()
     assert all(isinstance(ticket, Ticket) and ticket.is_durable for ticket in tickets)
     assert sequences(stored(tmp_path).splitlines()) == list(range(1, 21))
+
+
+@pytest.mark.rule("SP-CRASH-003", "SP-007")
+def test_closing_ends_both_threads_also_where_records_could_not_be_spooled(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    spool = Spool.open(CHANNEL, SESSION, root=tmp_path, disk=disk)
+    assert isinstance(spool, Spool)
+    first = spool.emit("BLOCK_START", {})
+    assert isinstance(first, Ticket)
+    assert first.wait(20)
+    disk.faults += [Fault("write", times=1 << 30, where=".spool.jsonl")]
+    many = [spool.emit("BLOCK_START", {"text": "x" * 1_000_000}) for _ in range(20)]  # more than one commit takes
+    assert isinstance(many[-1], Ticket)
+    with pytest.raises(Unavailable):
+        many[-1].wait(20)
+    assert spool.metrics().waiting_records > 0
+    with pytest.raises(Unavailable):
+        spool.close()
+    assert not [thread.name for thread in threading.enumerate() if SESSION in thread.name]

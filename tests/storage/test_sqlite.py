@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import re
 import stat
 import subprocess
@@ -14,9 +16,10 @@ import pytest
 
 from holdfast.adapters.sql.lots import keys_of_all
 from holdfast.adapters.sql.statements import migrations, queries
+from holdfast.adapters.sqlite import wal
 from holdfast.adapters.sqlite.connect import connect, migrate
 from holdfast.adapters.sqlite.examine import as_stored
-from holdfast.adapters.sqlite.journal import SqliteJournal
+from holdfast.adapters.sqlite.journal import OwnerLock, SqliteJournal
 from holdfast.adapters.sqlite.tables import SqliteTables
 from holdfast.core import law
 from holdfast.core.event import Batch, OwnershipTaken, Tip, tip_of
@@ -131,6 +134,46 @@ async def test_reading_a_journal_that_is_not_there_says_so_and_makes_nothing(tmp
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.rule("ENG-006")
+async def test_stores_that_an_owner_is_just_making_are_not_taken_for_damaged(tmp_path: Path) -> None:
+    """Two nodes started at once: the standby looks between the owner's lock and its first migration."""
+    lock = OwnerLock(tmp_path / "owner.lock")
+    lock.take()
+    for name in ("journal.db", "tables.db"):
+        connect(tmp_path / name, "FULL").close()
+    journal, tables = SqliteJournal(tmp_path), SqliteTables(tmp_path)
+    with pytest.raises(Unavailable, match="just being made"):
+        await journal.tip()
+    with pytest.raises(Unavailable, match="no tables"):
+        await tables.checkpoint()
+    for name in ("journal", "tables"):
+        migrate(connect(tmp_path / f"{name}.db", "FULL"), name)
+    assert (await journal.tip(), await tables.checkpoint()) == (Tip(), Tip())
+    await journal.close()
+    await tables.close()
+    lock.release()
+
+
+@pytest.mark.rule("ENG-002")
+async def test_a_lock_on_a_full_disk_is_a_lock_and_what_the_system_says_has_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", full)
+        journal = SqliteJournal(tmp_path)
+        assert await journal.own() == Tip()
+        assert not OwnerLock(tmp_path / "owner.lock").is_free()
+        await journal.close()
+    (tmp_path / "other" / "owner.lock").mkdir(parents=True)
+    barred = SqliteJournal(tmp_path / "other")
+    with pytest.raises(Unavailable, match=r"owner\.lock: Is a directory"):
+        await barred.own()
+    await barred.close()
+
+
 def test_every_query_has_a_name_and_a_sentence() -> None:
     for file in ("journal", "tables", "postgres_journal", "postgres_tables"):
         for name, text in queries(file).items():
@@ -178,6 +221,28 @@ async def test_a_journal_whose_last_rows_vanished_is_not_taken_for_a_shorter_one
 
 
 @pytest.mark.rule("ENG-003")
+async def test_a_log_that_begins_anew_while_it_is_looked_at_is_not_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by an operator who archives while a node starts: his commit finds the log full and begins another one."""
+    await small_journal(tmp_path)
+    path, count = tmp_path / "journal.db", wal._frames_that_count
+    beside = connect(path, "FULL")
+    for number in range(9):
+        beside.execute(f"PRAGMA user_version = {number}")
+    assert (tmp_path / "journal.db-wal").stat().st_size > 0
+
+    def begun_anew(database: Path) -> int:
+        monkeypatch.setattr(wal, "_frames_that_count", count)
+        beside.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
+        beside.execute("PRAGMA user_version = 10")
+        return count(database)
+
+    monkeypatch.setattr(wal, "_frames_that_count", begun_anew)
+    wal.check_log(path)
+    beside.close()
+
+
 async def test_damage_that_no_reading_meets_is_found_by_examination(tmp_path: Path) -> None:
     made = await small_journal(tmp_path)
     path = tmp_path / "journal.db"

@@ -115,3 +115,12 @@ def test_a_command_that_finds_no_node_says_so_in_a_sentence_with_a_hint(
         assert "holdfast up" in out
         assert "Traceback" not in out
     assert not (tmp_path / "data").exists(), "asking makes nothing"
+
+
+@pytest.mark.rule("ENG-001", "ENG-004")
+@pytest.mark.parametrize("words", ["db check", "db rebuild", "db snapshot", "db export", "db archive", "chain replay"])
+def test_a_folder_without_a_journal_is_named_and_nothing_is_made(words: str, tmp_path: Path) -> None:
+    to = ("--to", tmp_path / "out") if words == "db export" else ()
+    code, out = said(*words.split(), "--data", tmp_path / "data", *to)
+    assert (code, "no journal at" in out) == (UNAVAILABLE, True), out
+    assert not [*tmp_path.iterdir()]

@@ -77,6 +77,17 @@ async def test_an_export_resumes_is_contiguous_and_notices_what_was_changed(sent
     assert (await sent.node.say("evidence", "export", "../up", "--to", to)).code == 2
 
 
+@pytest.mark.rule("EVD-001")
+async def test_what_is_not_here_cannot_be_carried_away_nor_into_what_is_no_folder(sent: Sent, tmp_path: Path) -> None:
+    to, file = tmp_path / "out", tmp_path / "file"
+    file.touch()
+    for words in (("export", "classic-l"), ("asrun", "classic-l"), ("export", "classic-1", "--session", "PS-l")):
+        said = await sent.node.say("evidence", *words, "--to", to)
+        assert (said.code, "holdfast evidence ls" in said.err, to.exists()) == (1, True, False), said.err
+    said = await sent.node.say("evidence", "export", "classic-1", "--to", file)
+    assert (said.code, "Not a directory" in said.err, "holdfast up" in said.err) == (75, True, False), said.err
+
+
 @pytest.mark.rule("EVD-009")
 async def test_as_run_logs_are_written_by_command_and_by_the_node_alike(sent: Sent, tmp_path: Path) -> None:
     said = await sent.node.say("evidence", "asrun", "classic-1", "--to", tmp_path / "out")

@@ -102,9 +102,11 @@ async def test_a_token_goes_into_a_file_for_its_owner_alone_and_never_over_anoth
 
 WRONG = [
     (("new",), "account: a requester's key needs one"),
-    (("new", "--role", "auditor", "--account", "alice"), "only a requester's key has one"),
+    (("new", "--role", "auditor", "--account", "alice"), "only a requester's or a provider's key has one"),
     (("new", "--account", "alice", "--expires", "tomorrow"), "--expires: 'tomorrow' is no length of time"),
     (("new", "--account", "alice", "--expires", "0d"), "expires_ms: is past already"),
+    (("new", "--account", "alice", "--expires", "60000000000d"), "expires_ms: too far ahead"),
+    (("new", "--account", "alice", "--expires", "999999999999999d"), "expires_ms: must fit into 64 bits"),
     (("new", "--account", "alice", "--scope", "cap.enque"), "did you mean cap.enqueue?"),
     (("new", "--role", "emperor"), "'emperor'"),
     (("rotate", "0" * 16, "--grace", "31d"), "no key"),
@@ -120,6 +122,11 @@ async def test_what_cannot_be_is_named_and_makes_no_key(node: Told) -> None:
         assert refused.out == "", words
         assert says in refused.err
     assert (await node.say("key", "list", "--json")).json["keys"] == []
+
+
+async def test_a_key_may_outlive_the_calendar(node: Told) -> None:
+    await made(node, "--account", "alice", "--expires", "4000000d")
+    assert "good until after the year 9999" in (await node.say("key", "list")).out
 
 
 async def test_expiry_is_as_long_from_now_as_was_said(node: Told) -> None:
@@ -162,4 +169,14 @@ def test_without_a_node_it_is_said_in_one_sentence(tmp_path: Path) -> None:
     assert "Traceback" not in said.err
     gone = holdfast("key", "list", "--url", "http://127.0.0.1:1")
     assert (gone.code, "no answer from http://127.0.0.1:1" in gone.err) == (75, True)
-    assert "is no address" in holdfast("key", "list", "--url", "localhost:1").err
+    for url in ("localhost:1", "http://x:99999", "http://127.0.0.1:abc", "http://[::1", "http://:80"):
+        said = holdfast("key", "list", "--url", url)
+        assert (said.code, "is no address" in said.err, "Traceback" in said.err) == (75, True, False), url
+    assert "no answer from" in holdfast("key", "list", "--url", "http://a..b:80").err
+
+
+@pytest.mark.parametrize("token", ["hf_swordfish\nx", "hf_swordfish x", "hf_swordfish\N{EURO SIGN}"])
+def test_what_cannot_be_a_token_is_refused_and_not_repeated(token: str) -> None:
+    said = holdfast("key", "list", "--url", "http://127.0.0.1:1", environ={"HOLDFAST_TOKEN": token})
+    assert (said.code, "HOLDFAST_TOKEN holds no token" in said.err) == (75, True)
+    assert "swordfish" not in said.err

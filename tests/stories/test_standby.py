@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,21 @@ async def test_a_standby_reads_hands_on_and_takes_over(pair: Pair) -> None:
         assert (await standby.status())["role"] == "follower"
         assert (await standby.account("alice"))["held"] == 100
     assert await one.stop() == 0
+    assert await two.stop() == 0
+
+
+async def test_who_follows_events_at_a_standby_goes_on_when_it_becomes_the_owner(pair: Pair) -> None:
+    one, two = pair.node("one"), pair.node("two")
+    await up(one)
+    door = await up(two)
+    async with Client(door, PATIENCE_S) as standby, aclosing(standby.follow()) as events:  # type: ignore[type-var]
+        while (await anext(events))["number"] < (await standby.status())["event"]:
+            pass
+        await one.kill()
+        event = (await standby.mint(bytes(32), "alice", 100))["event"]
+        async with asyncio.timeout(PATIENCE_S):
+            while (await anext(events))["number"] < event:
+                pass
     assert await two.stop() == 0
 
 

@@ -61,3 +61,7 @@ def raises(_: Case) -> Finding:
 
 def answers_nonsense(_: Case) -> Any:
     return "yes"
+
+
+def ends_at_once(*_: object) -> None:
+    """A process that never gets as far as answering."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import AsyncIterator, Callable
+from multiprocessing.context import SpawnProcess
 from typing import Any
 
 import pytest
@@ -71,3 +73,27 @@ async def test_closing_does_not_wait_for_a_verifier_that_hangs() -> None:
         await made.close()
         with pytest.raises(Broken):
             await waiting
+
+
+async def test_a_process_that_cannot_be_started_is_told_and_the_next_one_is(
+    cells: Cells, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: object) -> None:
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(SpawnProcess, "start", fail)
+        for _ in range(2):
+            with pytest.raises(Broken, match="its process did not start: Resource temporarily unavailable"):
+                await asked(cells, cases.says_yes)
+    assert (await asked(cells, cases.says_yes)).is_good
+
+
+async def test_a_process_that_ends_before_it_is_there_is_told_by_name(
+    cells: Cells, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as broken:
+        broken.setattr("holdfast.verifiers.cell._serve", cases.ends_at_once)
+        with pytest.raises(Broken, match="its process did not start"):
+            await asked(cells, cases.says_yes)
+    assert (await asked(cells, cases.says_yes)).is_good

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
+
 import msgspec
 import pytest
 from tests.verifiers.cases import ai, case_of, circuit, verify
 
 from holdfast.adapters.keys.signing import SigningKey
 from holdfast.adapters.keys.signing import verify as verify_ed25519
-from holdfast.core.canon import canonical
+from holdfast.core.canon import H, canonical
 from holdfast.core.proof.envelope import signed_bytes
 from holdfast.core.proof.finding import Case, Where
 from holdfast.core.proof.traps import circuit as trap_circuit
@@ -64,7 +66,7 @@ def test_work_that_nobody_here_can_do_again_is_no_fault_of_the_provider() -> Non
 
 
 def test_a_sample_is_drawn_by_chance_that_comes_after_the_work() -> None:
-    """About a quarter of wrong results is found out, and which ones depends on the beacon."""
+    """About a quarter of wrong results is found out, and which ones depends on chance."""
     method = recompute(verify, sample_ppm=250_000)
     wrong = case_of(ai(), b"something else")
     drawn = [not method.find(msgspec.structs.replace(wrong, chance=bytes([n]) * 32)).is_good for n in range(200)]
@@ -118,8 +120,12 @@ def test_what_is_no_run_or_too_few_of_them_is_no_proof(output: bytes, says: str)
 
 
 def test_a_job_that_asks_for_no_traps_proves_nothing_by_them() -> None:
-    payload = circuit(trap_ppm=0)
-    assert "asks for no traps" in traps(verify).find(trapped(payload, canonical({"shots": ["00000"] * 200}))).reasons
+    """The requester asked for it: whoever did the work is not to blame."""
+    for payload in (circuit(trap_ppm=0), ai()):
+        with pytest.raises(LookupError, match="asks for no traps"):
+            traps(verify).find(trapped(payload, canonical({"shots": ["00000"] * 200})))
+    with pytest.raises(LookupError, match="1000001 runs"):
+        traps(verify).find(trapped(circuit(shots=1_000_001), canonical({"shots": []})))
     assert not traps(verify).find(trapped(circuit(), runs(circuit()), b"forged")).is_good
 
 
@@ -130,6 +136,22 @@ def test_the_share_of_traps_is_rounded_up_and_drawn_without_repetition(shots: in
     assert all(0 <= at < shots and len(answer) == 40 for at, answer in planned.answers.items())
     assert planned == plan(b"payload", shots, 40, ppm)
     assert planned != plan(b"another", shots, 40, ppm)
+
+
+@pytest.mark.parametrize("width", [1, 8, 256, 257])
+def test_traps_are_drawn_by_the_hash_that_is_written_down(width: int) -> None:
+    payload = b"what the job asks for"
+    at = int.from_bytes(H("holdfast.trap.v1", payload, 0)[:8], "big") % 10
+    words = H("holdfast.trap.v1", payload, 0, 0) + H("holdfast.trap.v1", payload, 0, 1)
+    bits = "".join(f"{byte:08b}" for byte in words)
+    assert plan(payload, 10, width, 1).answers == {at: bits[:width]}
+
+
+def test_a_large_circuit_is_hashed_once_and_not_for_every_trap() -> None:
+    """A mebibyte and two thousand traps: hashing it for each of them would take longer than a verifier may."""
+    begun = time.process_time()
+    assert len(plan(bytes(1 << 20), 2_000, 5, 1_000_000).answers) == 2_000
+    assert time.process_time() - begun < 5
 
 
 def test_a_trap_is_a_circuit_that_flips_exactly_the_qubits_of_its_answer() -> None:

@@ -6,7 +6,7 @@ import asyncio
 import fcntl
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -64,13 +64,24 @@ class Folder:
 
     def _replace(self, name: str, raw: bytes) -> None:
         self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._sweep()
         temp = self._path / (name + _TEMP)
-        with temp.open("wb") as file:
-            file.write(raw)
-            file.flush()
-            os.fsync(file.fileno())
-        temp.replace(self._path / name)
+        with temp.open("ab") as file:  # not emptied before it is ours alone
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with _gone_after_a_fault(temp):
+                file.truncate(0)
+                file.write(raw)
+                file.flush()
+                os.fsync(file.fileno())
+                temp.replace(self._path / name)
         self._sync()
+
+    def _sweep(self) -> None:
+        """Remove what a process that was killed left half-written: nobody holds its lock any more."""
+        for left in self._path.glob(f"*{_TEMP}"):
+            with suppress(OSError), left.open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                left.unlink()
 
     def _delete(self, name: str) -> None:
         (self._path / name).unlink(missing_ok=True)
@@ -84,6 +95,16 @@ class Folder:
             os.close(folder)
 
 
+@contextmanager
+def _gone_after_a_fault(temp: Path) -> Iterator[None]:
+    """A full disk is not to be kept full by what did not fit on it."""
+    try:
+        yield
+    except BaseException:
+        temp.unlink(missing_ok=True)
+        raise
+
+
 async def _in_thread(work: Callable[..., T], *args: object) -> T:
     try:
         return await asyncio.to_thread(work, *args)
@@ -92,4 +113,5 @@ async def _in_thread(work: Callable[..., T], *args: object) -> T:
 
 
 def _unavailable(fault: OSError) -> Unavailable:
-    return Unavailable("ENG-003", f"{fault.strerror}: {fault.filename}", "check disk space and permissions")
+    where = f": {fault.filename}" if fault.filename else ""
+    return Unavailable("ENG-003", f"{fault.strerror}{where}", "check disk space and permissions")

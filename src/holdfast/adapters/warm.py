@@ -32,7 +32,6 @@ PART_BYTES: Final = 1 << 20
 """How much is in memory at a time."""
 ASKED_S: Final = 60.0
 """Bytes that somebody asked for so lately are not swept away: a completion may be on its way that relies on them."""
-ASKED_MAX: Final = 10_000
 _TEMP: Final = ".tmp"
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 T = TypeVar("T")
@@ -49,7 +48,9 @@ class WarmFolder:
         self._settling: set[Digest] = set()
         """Renamed, but not known to be durable: not held yet."""
         self._asked: dict[Digest, float] = {}
-        """When somebody last asked whether bytes are held, because a completion is to rely on them."""
+        """When somebody last asked whether bytes are held, because a completion is to rely on them; oldest first."""
+        self._going: set[Digest] = set()
+        """About to be deleted, because nobody had asked for them: who asks now is told that they are not held."""
         self._usage: int | None = None
         self._is_settled = False
 
@@ -65,6 +66,8 @@ class WarmFolder:
 
     async def size(self, digest: Digest) -> int | None:
         self._note_asked(digest)
+        if digest in self._going:  # asked after noting: who sweeps says so first, and then looks who has asked
+            return None
         return await _in_thread(self._size, digest)
 
     async def read(self, digest: Digest) -> bytes | None:
@@ -176,23 +179,30 @@ class WarmFolder:
     def _sweep_away(self, digests: Sequence[Digest]) -> list[Digest]:
         """One sync for all that went: an event is going to say that they are gone, and then nobody looks again."""
         spared, soon, root, gone = [], time.monotonic() - ASKED_S, str(self._path), 0
-        for digest in digests:
-            if self._asked.get(digest, soon) > soon:
-                spared.append(digest)
-                continue
-            name = _name_of(root, digest)
-            with suppress(FileNotFoundError):
-                gone += os.stat(name).st_size  # noqa: PTH116 - thousands at a time
-                os.unlink(name)  # noqa: PTH108
+        try:
+            for digest in digests:
+                self._going.add(digest)
+                if self._asked.get(digest, soon) > soon:
+                    self._going.discard(digest)
+                    spared.append(digest)
+                    continue
+                name = _name_of(root, digest)
+                with suppress(FileNotFoundError):
+                    gone += os.stat(name).st_size  # noqa: PTH116 - thousands at a time
+                    os.unlink(name)  # noqa: PTH108
+        finally:
+            self._going.clear()
         if len(spared) < len(digests):
             _sync_all_below(self._path)
         self._grow(-gone)
         return spared
 
     def _note_asked(self, digest: Digest) -> None:
+        """In the event loop, for every completion: each look is paid for once, however many there are."""
         now = time.monotonic()
-        if len(self._asked) >= ASKED_MAX:
-            self._asked = {each: at for each, at in self._asked.items() if at > now - ASKED_S}
+        self._asked.pop(digest, None)  # else it would keep its old place
+        while self._asked and self._asked[oldest := next(iter(self._asked))] <= now - ASKED_S:
+            del self._asked[oldest]
         self._asked[digest] = now
 
     def _measure(self) -> int:

@@ -30,8 +30,12 @@ class Backlog:
         return Spool.open(self._channel, session, root=self._root, policy=self._policy)
 
     async def take_up(self, session: str) -> Delivery | None:
-        """One more; None where it cannot be opened, which is said."""
-        spool = await asyncio.to_thread(self.open, session)
+        """One more; None where it cannot be opened, which is said and does not keep the others."""
+        try:
+            spool = await asyncio.to_thread(self.open, session)
+        except Unavailable as fault:
+            _log.error("an old session cannot be delivered", session=session, because=str(fault))
+            return None
         if isinstance(spool, Refused):
             say = _log.info if spool.name == "SessionLocked" else _log.error  # then another process delivers it
             say("an old session cannot be delivered", session=session, because=str(spool))

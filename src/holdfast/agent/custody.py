@@ -57,6 +57,11 @@ class Custody:
         self._flying.append((last, size))
         self._flying_bytes += size
 
+    def go_on(self) -> int:
+        """After which record to go on reading: what the node has said that it has may be gone from here."""
+        self.sent = max(self.sent, self.heard)
+        return self.sent
+
     def passes_over(self, last: int) -> bool:
         """The node has said meanwhile that it has all of these: they need not be sent."""
         if last > self.heard:

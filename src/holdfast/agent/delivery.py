@@ -187,13 +187,21 @@ class _Sending:
     async def _send_forever(self) -> None:
         spool, custody = self._delivery.spool, self._custody
         while True:
-            batches = spool.batches(custody.sent)
-            while (batch := await asyncio.to_thread(_next, batches)) is not None:
-                for first, lines in pieces(batch, custody.piece_bytes_max):
-                    if not custody.passes_over(first + len(lines) - 1):
-                        await self._send(first, lines)
+            try:
+                await self._send_all(spool.batches(custody.go_on()))
+            except Corrupt:
+                if custody.sent >= custody.heard:
+                    raise
+                continue  # acked and let go of, while we were about to read it: there is no hole
             if custody.sent >= spool.spooled_sequence:
                 await self._news()
+
+    async def _send_all(self, batches: Iterator[Batch]) -> None:
+        custody = self._custody
+        while (batch := await asyncio.to_thread(_next, batches)) is not None:
+            for first, lines in pieces(batch, custody.piece_bytes_max):
+                if not custody.passes_over(first + len(lines) - 1):
+                    await self._send(first, lines)
 
     async def _news(self) -> None:
         """Until something more is spooled (SP-005); since somebody waits, the writer does not wait for company."""

@@ -23,6 +23,8 @@ from functools import partial
 from types import TracebackType
 from typing import Final, Self
 
+import structlog
+
 from holdfast.agent.backlog import Backlog
 from holdfast.agent.backoff import Backoff
 from holdfast.agent.delivery import STILL_MS, Delivery
@@ -38,6 +40,7 @@ from holdfast.spool.names import Place
 
 RETRY_BASE_MS: Final = 100
 RETRY_CAP_MS: Final = 5_000
+_log = structlog.get_logger()
 
 
 class Protocol(StrEnum):
@@ -135,7 +138,11 @@ class Shipping:
         await dial.close()
 
     async def _deliver_old(self, backlog: Backlog, live: Place) -> None:
-        left = await asyncio.to_thread(undelivered, live.folder.parent, live.channel)
+        try:
+            left = await asyncio.to_thread(undelivered, live.folder.parent, live.channel)
+        except OSError as fault:
+            _log.error("old sessions cannot be found", channel=live.channel, because=str(fault))
+            return
         for each in left:
             if each.place.session != live.session:
                 await backlog.take_up(each.place.session)

@@ -45,6 +45,8 @@ class Shipper:
         self._opening = asyncio.Lock()
         self._known: dict[tuple[str, str], Told] = {}
         self._is_delivering = False
+        self._no = ""
+        """Why no session could be begun when it was tried last."""
 
     @property
     def is_ready(self) -> bool:
@@ -100,11 +102,18 @@ class Shipper:
         session = await asyncio.to_thread(self._next_session)
         spool = await asyncio.to_thread(self.backlog.open, session)
         if isinstance(spool, Refused):
-            _log.error("no evidence can be kept, no work is taken", because=str(spool))
-            return
+            return self._say_no(str(spool))
+        self._no = ""
         self._live = self._deliver(session, spool)
         if self._is_delivering:
             self._deliver_live()
+        return None
+
+    def _say_no(self, why: str) -> None:
+        """Once, while it stays the same: it is tried again a few times a second."""
+        if why != self._no:
+            _log.error("no evidence can be kept, no work is taken", because=why)
+        self._no = why
 
     def _next_session(self) -> str:
         """Sessions sort by when they began, also where the clock went back."""
@@ -153,9 +162,21 @@ class Shipper:
             try:
                 await self._begin()
             except Unavailable as fault:
-                _log.error("no evidence can be kept, no work is taken", because=str(fault))
+                self._say_no(str(fault))
+            self._try_on()
             if self._live is None:
                 await self._clock.sleep(AGAIN_MS)
+
+    def _try_on(self) -> None:
+        """SP-RET-003: without a session no work is taken, so nobody has anything to tell that would begin one."""
+        if self._live is None and self._is_delivering and "begin" not in self._tasks:
+            self._spawn("begin", self._begin_in_the_end())
+
+    async def _begin_in_the_end(self) -> None:
+        """When enough of a full channel was delivered, or its disk is well again."""
+        while self._live is None:
+            await self._begin_anew(None)
+        del self._tasks["begin"]
 
     # -------------------------------------------------------------------------------------------- delivering
 
@@ -165,6 +186,7 @@ class Shipper:
             return
         self._is_delivering = True
         self._deliver_live()
+        self._try_on()
         if self.backlog.waiting:
             self._spawn("old", self._deliver_old())
 
@@ -185,14 +207,16 @@ class Shipper:
     # -------------------------------------------------------------------------------------------- ending
 
     async def close(self, reason: str, flush_ms: int) -> None:
-        """CHANNEL_TERMINATED, the node's ack for as long as may be waited, and every file in order."""
+        """CHANNEL_TERMINATED, the node's ack for as long as may be waited, and every file in order.
+
+        A channel that is full has its end already, and takes no other one for as long as nobody acks.
+        """
         live = self._live
         if live is not None:
             payload = {"termination_utc_ms": self._clock.wall_ms(), "reason": reason, "detail": ""}
-            told = await self.spool(CHANNEL_TERMINATED, payload)
             try:
                 async with asyncio.timeout(flush_ms / 1000):
-                    await self.delivered(told)
+                    await self.delivered(await self.spool(CHANNEL_TERMINATED, payload))
             except TimeoutError:
                 left = live.spool.spooled_sequence - live.spool.acked_sequence
                 _log.warning("the node has not acked everything; the rest is sent at the next start", records=left)

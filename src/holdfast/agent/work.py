@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -25,6 +26,8 @@ from holdfast.core.refusal import Unavailable
 OFFER, OUTPUT, OUTCOME = "offer", "output", "outcome"
 _TEMP: Final = ".tmp"
 _LOCK: Final = ".lock"
+_LEASE: Final = re.compile(r"([0-9a-f]{2})+")
+"""Only folders that are named so are ours: others somebody has put here, or moved aside."""
 T = TypeVar("T")
 
 
@@ -70,7 +73,7 @@ class WorkFolder:
             self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
             _sync(self._path.parent)
             self._take_lock()
-            folders = sorted(entry for entry in self._path.iterdir() if entry.is_dir())
+            folders = sorted(entry for entry in self._path.iterdir() if _LEASE.fullmatch(entry.name) and entry.is_dir())
             return [found for folder in folders if (found := self._look_at(folder)) is not None]
         except OSError as fault:
             raise _unavailable(fault) from fault
@@ -130,7 +133,7 @@ class WorkFolder:
 def _read(path: Path, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
-    except msgspec.DecodeError as fault:
+    except (msgspec.DecodeError, UnicodeDecodeError) as fault:
         raise Unavailable("EVD-006", f"{path}: {fault}", "the disk lost what it had; move the folder away") from fault
 
 

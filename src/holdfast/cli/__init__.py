@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
+from io import TextIOWrapper
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -110,16 +112,30 @@ def _holdfast(
 
 def main() -> None:
     """What the command `holdfast` runs. A reader that went away (`| head`) ends it quietly, as it does other tools."""
+    _open_streams()
     try:
         try:
             app(prog_name="holdfast")
         finally:
-            if sys.stdout is not None:
-                sys.stdout.flush()  # here, where a failure can still be told, not while the interpreter goes down
+            sys.stdout.flush()  # here, where a failure can still be told, not while the interpreter goes down
     except KeyboardInterrupt:
         sys.exit(130)
+    except (
+        UnicodeEncodeError
+    ) as fault:  # bytes of an argument that are no text: they can be a file's name, nothing else
+        print(f"holdfast: {fault.object!a:.80} is not UTF-8 text (say it in UTF-8)", file=sys.stderr)
+        sys.exit(2)
     except OSError as fault:
         if not isinstance(fault, BrokenPipeError):
             print(f"holdfast: {fault}", file=sys.stderr)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still buffered has nowhere to go
         sys.exit(1)
+
+
+def _open_streams() -> None:
+    """Somewhere to speak to, however the process was started; a sign that a terminal cannot show is spelt out."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # started without it: nobody reads, and nothing else may get its number
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - it stays
+    if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")

@@ -63,7 +63,10 @@ def holds(
     limit: Annotated[int, typer.Option(help="How many.")] = 100,
     data: Data = None,
 ) -> None:
-    """Reservations, open and finished, in the order they were made."""
+    """Reservations that were made by themselves, open and finished, in the order they were made.
+
+    What is held for a job is in `holdfast job show`, a stake in `holdfast provider show`.
+    """
     _say(data, "hold.list", owner=owner, status=status, after=after, limit=limit)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -44,13 +45,15 @@ def agent(
     data: Annotated[Path, typer.Option(help="Folder of the agent's key, work and evidence; its own, not the node's.")],
     name: Annotated[str, typer.Option(help="What people call this provider.")],
     account: Annotated[str, typer.Option(help="Where fees go and the stake comes from.")],
-    model: Annotated[list[str], typer.Option(help="A model to offer, once for each: echo, sleep.")],
+    model: Annotated[list[str], typer.Option(help="A model to offer, once for each: echo, sleep (for params.ms).")],
     slots: Annotated[int, typer.Option(help="Jobs that are worked on at a time.")] = 4,
     price: Annotated[int, typer.Option(help="For a unit of work, in the smallest unit of money.")] = 1,
     region: Annotated[str, typer.Option(help="Where it runs, as jobs may ask for it.")] = "",
-    attest_days: Annotated[int, typer.Option(help="What it says of itself holds this long; renewed in time.")] = 30,
-    timeout_s: Annotated[int, typer.Option(help="An execution that takes longer has failed.")] = 1_800,
-    drain_s: Annotated[int, typer.Option(help="When told to stop, let running work finish for this long.")] = 20,
+    attest_days: Annotated[
+        int, typer.Option(min=1, help="What it says of itself holds this long; renewed in time.")
+    ] = 30,
+    timeout_s: Annotated[int, typer.Option(min=1, help="An execution that takes longer has failed.")] = 1_800,
+    drain_s: Annotated[int, typer.Option(min=0, help="When told to stop, let running work finish for this long.")] = 20,
     ca: Annotated[
         Path | None, typer.Option(help="The authority that signed the node's certificate; turns TLS on.")
     ] = None,
@@ -136,6 +139,9 @@ def _assembled(settings: AgentSettings, tls: Tls | None, *, allow_plain: bool) -
     """The agent, or every fault of its settings on standard error and exit code 2."""
     executors = built_in(settings.models)
     wrong = [*faults(settings), *([executors] if isinstance(executors, Refused) else [])]
+    if (settings.data / "keys" / "node.pem").exists():
+        hint = "an agent has its own: --data ./oak"
+        wrong.append(Refused("SEC-001", f"data: {settings.data} is a node's folder", hint, "BadConfig"))
     if not wrong and tls is None and not allow_plain and not is_loopback(host_of(settings.node)):
         says = f"node: {settings.node} is another machine and there is no TLS"
         wrong.append(Refused("SEC-001", says, "name the node's authority with --ca, or say --allow-plain", "BadConfig"))
@@ -177,8 +183,14 @@ class _Saying:
 
     def standing(self, now: Standing) -> None:
         if now.status == ProviderStatus.ACTIVE:
-            print(f"active, with {now.stake} at stake: work may come", flush=True)
+            _say(f"active, with {now.stake} at stake: work may come")
             return
-        print(f"known to the node as {now.status}, with {now.stake} of {now.stake_min} at stake", flush=True)
+        _say(f"known to the node as {now.status}, with {now.stake} of {now.stake_min} at stake")
         if now.missing:
-            print(f"  to get work: holdfast provider stake {self._id} {now.missing}", flush=True)
+            _say(f"  to get work: holdfast provider stake {self._id} {now.missing}")
+
+
+def _say(line: str) -> None:
+    """Where nobody reads any more, or the disk is full, a line is lost, never the agent that speaks."""
+    with suppress(OSError, ValueError):
+        print(line, flush=True)

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 import typer
@@ -87,9 +87,7 @@ class _Remote:
     """JSON-RPC over HTTP, a connection a call: enough for what a person asks."""
 
     def __init__(self, place: Place) -> None:
-        self._url = urlsplit(place.url or "")
-        if self._url.scheme not in ("http", "https") or not self._url.hostname:
-            raise Unavailable("RPC-001", f"{place.url!r:.80} is no address", "write http://127.0.0.1:8451")
+        self._url, self._port = _address(place.url or "")
         self._token = _token(place)
         self._tls = self._context(place) if self._url.scheme == "https" else None
 
@@ -105,14 +103,14 @@ class _Remote:
         try:
             connection.request("POST", f"{self._url.path.rstrip('/')}/rpc", body, headers)
             raw = connection.getresponse().read(ANSWER_BYTES_MAX)
-        except (OSError, http.client.HTTPException) as fault:
+        except (OSError, http.client.HTTPException, UnicodeError) as fault:  # the last: a name that no host can have
             raise NodeUnreachable(f"no answer from {self._url.geturl()}: {fault}") from fault
         finally:
             connection.close()
         return _answer(raw)
 
     def _connection(self) -> http.client.HTTPConnection:
-        host, port = self._url.hostname, self._url.port
+        host, port = self._url.hostname, self._port
         assert host is not None
         if self._tls is not None:
             return http.client.HTTPSConnection(host, port, timeout=PATIENCE_S, context=self._tls)
@@ -123,6 +121,17 @@ class _Remote:
             return ssl.create_default_context(cafile=place.ca)
         except (OSError, ssl.SSLError) as fault:
             raise Unavailable("SEC-001", f"{place.ca}: {fault}", "name the file of the authority, ca.pem") from fault
+
+
+def _address(url: str) -> tuple[SplitResult, int | None]:
+    """Its parts and its port; asking for the port is what finds a wrong one."""
+    try:
+        parts = urlsplit(url)
+        if parts.scheme in ("http", "https") and parts.hostname:
+            return parts, parts.port
+    except ValueError:
+        pass
+    raise Unavailable("RPC-001", f"{url!r:.80} is no address", "write http://127.0.0.1:8451")
 
 
 def _answer(raw: bytes) -> Any:
@@ -139,7 +148,14 @@ def _answer(raw: bytes) -> Any:
 
 
 def _token(place: Place) -> str | None:
-    """SEC-001: from a file or the environment, never from a flag, which everybody on the machine can read."""
+    """SEC-001: from a file or the environment, never from a flag, which everybody on the machine can read.
+
+    What cannot be a token is not repeated: it may be one, with something around it.
+    """
     if place.token_file is not None:
-        return read_secret(place.token_file).decode("latin-1").strip()
-    return os.environ.get(TOKEN) or None
+        found, where = read_secret(place.token_file).decode("latin-1").strip(), str(place.token_file)
+    else:
+        found, where = os.environ.get(TOKEN, "").strip(), TOKEN
+    if found and not (found.isascii() and found.isprintable() and " " not in found):
+        raise Unavailable("SEC-001", f"{where} holds no token", "a token begins with hf_ and is one word")
+    return found or None

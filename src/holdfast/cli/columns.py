@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 import msgspec
 
 NONE = "-"
+CALENDAR_MS = 253_402_300_800_000
+"""The end of the year 9999."""
 
 
 def print_json(value: object) -> None:
@@ -31,9 +33,11 @@ def print_record(record: Mapping[str, object]) -> None:
 
 
 def when(ms: int | None) -> str:
-    """A moment to the second, as everybody reads it the same."""
+    """A moment to the second, as everybody reads it the same; what a provider claims may lie beyond any calendar."""
     if ms is None:
         return NONE
+    if ms >= CALENDAR_MS:
+        return "after the year 9999"
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 

@@ -21,7 +21,7 @@ app = verb()
 
 @app.command(cls=Command)
 def events(
-    after: Annotated[int, typer.Option(help="Start after this event; keep the last number you saw.")] = 0,
+    after: Annotated[int, typer.Option(min=0, help="Start after this event; keep the last number you saw.")] = 0,
     limit: Annotated[int | None, typer.Option(min=1, help="End after so many. [default: never]")] = None,
     follow: Annotated[
         bool, typer.Option("--follow/--no-follow", help="Go on as things happen, or end at what there is now.")
@@ -37,7 +37,7 @@ def events(
     async def watch() -> None:
         left, folder = limit, configured(None, {"data": data}).data
         last = None if follow else await _last(folder)
-        if last is not None and after >= last:
+        if after == last:
             return
         async for event in Client(folder).follow(after):
             if not wanted or event["type"] in wanted:

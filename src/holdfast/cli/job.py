@@ -17,6 +17,7 @@ from holdfast.cli.columns import print_json, print_record, print_table, when
 from holdfast.cli.custody import custody
 from holdfast.cli.durations import milliseconds
 from holdfast.cli.holding import list_held
+from holdfast.cli.papers import Unreadable, json_of
 from holdfast.cli.speak import given, refuse
 from holdfast.client import NodeUnreachable
 from holdfast.core.job.record import JobState
@@ -194,9 +195,8 @@ def _quorum(told: str | None) -> dict[str, int] | Refused | None:
 
 def _from_file(file: Path) -> dict[str, Any] | Refused:
     try:
-        raw = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
-        return msgspec.json.decode(raw, type=dict[str, Any])
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as fault:
+        return json_of(file, dict[str, Any])
+    except Unreadable as fault:
         return _bad(f"--file: {file}: {fault}", 'expected {"kind": "AI", "spec": {"model": …, "prompt": …}}')
 
 

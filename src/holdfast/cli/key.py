@@ -32,7 +32,10 @@ Output = Annotated[
 @app.command()
 def new(
     role: Annotated[Role, typer.Option(help="What its holder is to the network.")] = Role.REQUESTER,
-    account: Annotated[str | None, typer.Option(help="Whose money a requester spends, for example alice.")] = None,
+    account: Annotated[
+        str | None,
+        typer.Option(help="Whose money a requester spends, or whose providers a provider moves; for example alice."),
+    ] = None,
     tier: Annotated[Tier, typer.Option(help="What a requester has subscribed to.")] = Tier.FREE,
     scope: Annotated[
         list[str] | None, typer.Option(help="Only this method or group, for example cap.*; several are allowed.")
@@ -151,6 +154,8 @@ async def _with_token(token: str, output: Path | None, node: Asked, method: str,
         await node.call(method, **asked)
         print(token, flush=True)
         return
+    if output.is_dir():  # noqa: ASYNC240 - nobody else waits
+        raise Unavailable("SEC-001", f"{output} is a folder", "name a file in it")
     if not write_new(output, f"{token}\n".encode()):
         raise Unavailable("SEC-001", f"{output} is there already", "nothing is overwritten: name another file")
     try:

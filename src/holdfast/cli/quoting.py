@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-import msgspec
 import typer
 
 from holdfast.cli.asking import Ca, Data, Json, Place, TokenFile, Url, ask
 from holdfast.cli.columns import print_json, print_table
+from holdfast.cli.papers import Unreadable, json_of
 from holdfast.cli.speak import given
 from holdfast.core.refusal import Refused
 from holdfast.core.values import Kind
@@ -50,9 +49,8 @@ def _payload(model: str | None, units: int, region: str | None, file: Path | Non
         told = {"kind": Kind.AI.value, "spec": {"model": model, "prompt": "?"}, "units": units}
         return told | ({"region": region} if region is not None else {})
     try:
-        raw = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
-        return msgspec.json.decode(raw, type=dict[str, Any])
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as fault:
+        return json_of(file, dict[str, Any])
+    except Unreadable as fault:
         return _bad(f"--file: {file}: {fault}", 'expected {"kind": "AI", "spec": {"model": …, "prompt": …}}')
 
 

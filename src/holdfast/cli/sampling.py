@@ -22,6 +22,8 @@ async def sampled(node: Asked, task_id: str, samples: int, seed: bytes | None, k
     """Ask for shares that follow from the seed, and check each against the commitment in the signed block."""
     shown = await node.call("cap.proveResult", task_id=task_id)
     leaf = resultproof.check(resultproof.read(shown, "the node's proof"), check_signature, keys)
+    if leaf.task_id.hex() != task_id:
+        raise Untrue(f"the node's proof is of another task, {leaf.task_id.hex()}")
     if leaf.da_commitment is None:
         raise Untrue("this result is not pinned: the chain holds no commitment to its bytes")
     total = count_of(leaf.size)

@@ -7,10 +7,10 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from errno import EADDRINUSE
 from pathlib import Path
 from typing import NoReturn, TextIO, TypeVar, cast
 
-import structlog
 import typer
 
 from holdfast.client import NodeRefused, NodeUnreachable
@@ -28,7 +28,8 @@ def configured(file: Path | None, flags: Mapping[str, object], *, with_stores: b
     if with_stores and isinstance(found, Config) and (no := why_not_stored(found)):
         found = [no]
     if isinstance(found, Config):
-        log_as(found.log)
+        if with_stores:  # whoever only asks a node has nothing to log
+            log_as(found.log)
         return found
     for fault in found:
         print(f"holdfast: {fault}", file=sys.stderr)
@@ -37,6 +38,8 @@ def configured(file: Path | None, flags: Mapping[str, object], *, with_stores: b
 
 def log_as(log: Log) -> None:
     """Logs go to standard error, as text for people or as JSON for machines."""
+    import structlog  # noqa: PLC0415 - it brings rich along, which takes longer than most answers
+
     level = logging.getLevelNamesMapping()[log.level.upper()]
     has_colours = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
     text = structlog.dev.ConsoleRenderer(colors=has_colours)
@@ -76,11 +79,29 @@ def told() -> Iterator[None]:
         raise typer.Exit(problem.answer.exit) from None
     except NodeRefused as fault:
         name = f"{fault.name}: " if fault.name in RESULTS else ""
-        print(f"holdfast: {name}{fault}", file=sys.stderr)
+        print(f"holdfast: {name}{_plain(fault)}", file=sys.stderr)
         raise typer.Exit(ANSWERS[fault.name].exit if fault.name in ANSWERS else 1) from None
-    except (NodeUnreachable, FileNotFoundError, ConnectionError) as fault:
-        print(f"holdfast: {fault}\n  is a node up there? start one with: holdfast up", file=sys.stderr)
+    except NodeUnreachable as fault:
+        print(f"holdfast: {_plain(fault)}\n  is a node up there? start one with: holdfast up", file=sys.stderr)
         raise typer.Exit(ANSWERS["Unavailable"].exit) from None
+    except OSError as fault:
+        if (says := _of_file_or_port(fault)) is None:
+            raise  # a stream's: `main` ends quietly where the reader of what we print has left
+        print(f"holdfast: {says}", file=sys.stderr)
+        raise typer.Exit(ANSWERS["Unavailable"].exit) from None
+
+
+def _plain(fault: Exception) -> str:
+    """What somebody else's program said, without signs that would steer the terminal."""
+    return "".join(sign if sign.isprintable() else "?" for sign in str(fault))
+
+
+def _of_file_or_port(fault: OSError) -> str | None:
+    if fault.errno == EADDRINUSE:
+        return f"{fault.strerror} (choose another port, or stop the program that has it)"
+    if fault.filename is None:
+        return None
+    return f"{fault.strerror}: {os.fsdecode(fault.filename)} (check the path, its permissions and the disk's space)"
 
 
 def given(answer: T | Refused) -> T:

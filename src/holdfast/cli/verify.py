@@ -6,12 +6,12 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
 from holdfast.adapters.keys.signing import verify as check_signature
 from holdfast.cli import Command, verb
 from holdfast.cli.columns import print_record
+from holdfast.cli.papers import Unreadable, bytes_of, json_of
 from holdfast.core.chain.header import Signed
 from holdfast.core.refusal import Corrupt, Unavailable
 from holdfast.core.result import result_digest
@@ -88,16 +88,16 @@ def _grown(growth: Path, block: Signed, keys: frozenset[bytes]) -> int:
 
 def _json(path: Path) -> object:
     try:
-        return msgspec.json.decode(_bytes(path))
-    except (msgspec.DecodeError, UnicodeDecodeError) as fault:
-        raise Corrupt("RES-008", f"{path} cannot be read: {fault}", "it is no JSON") from fault
+        return json_of(path)
+    except Unreadable as fault:
+        raise Corrupt("RES-008", f"{path} cannot be read: {fault}", "a proof is what `result prove` prints") from fault
 
 
 def _bytes(path: Path) -> bytes:
     try:
-        return sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
-    except OSError as fault:
-        raise Unavailable("RES-008", f"{path}: {fault.strerror}") from fault
+        return bytes_of(path)
+    except Unreadable as fault:
+        raise Unavailable("RES-008", f"{path}: {fault}") from fault
 
 
 def _end(says: str, code: int) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 
 import msgspec
 
 BUCKET_MS = 1_000
+SPARE = 64
+"""So many numbers of buckets that are gone are left in the heap, besides as many as there are buckets."""
 
 
 class Agenda(msgspec.Struct):
@@ -26,7 +28,18 @@ class Agenda(msgspec.Struct):
             self._skip_gone()
             bucket = self.buckets[number] = {}
             heappush(self.order, number)
+            self._weed()
         bucket[id_] = None
+
+    def fill(self, due: Iterable[tuple[bytes, int]]) -> None:
+        """Put many in, as a start does with all there are."""
+        buckets, width = self.buckets, self.width
+        for id_, at_ms in due:
+            bucket = buckets.get(number := at_ms // width)
+            if bucket is None:
+                bucket = buckets[number] = {}
+            bucket[id_] = None
+        self.order = sorted(buckets)  # which is a heap
 
     def remove(self, id_: bytes, at_ms: int) -> None:
         number = at_ms // self.width
@@ -60,6 +73,11 @@ class Agenda(msgspec.Struct):
         """When it is worth looking again, None where nothing waits."""
         self._skip_gone()
         return self.order[0] * self.width if self.order else None
+
+    def _weed(self) -> None:
+        """A bucket that comes and goes behind one that stays leaves its number each time: not more than a bound."""
+        if len(self.order) > 2 * len(self.buckets) + SPARE:
+            self.order = sorted(self.buckets)  # which is a heap
 
     def _skip_gone(self) -> None:
         while self.order and self.order[0] not in self.buckets:

@@ -19,9 +19,12 @@ from holdfast.core.values import AccountId, Digest, EventNo, KeyId, Tier
 SECRET_TAG: Final = "holdfast.key.v1"  # noqa: S105 - a domain tag
 LABEL_MAX, SCOPES_MAX = 80, 32
 GRACE_MS_MAX: Final = 30 * 24 * 3_600_000
+EXPIRES_MS_MAX: Final = 2**62
+"""What is beyond could be neither written down nor found again: rows and digests have 64 bits for a time."""
 _KEY_ID: Final = re.compile(r"[0-9a-f]{16}")
 _SCOPE: Final = re.compile(r"[a-zA-Z]+\.(?:\*|[a-zA-Z]+)")
 _REQUESTER: Final = re.compile(r"[a-z0-9][a-z0-9:._-]{0,63}")
+_PROVIDER: Final = re.compile(r"[a-z0-9][a-z0-9:._-]{0,127}")
 
 
 class Role(StrEnum):
@@ -166,17 +169,22 @@ def _made_of(key: Key | KeyMade) -> tuple[object, ...]:
 
 
 def _why_not_made(command: MakeKey, now_ms: int) -> Refused | None:
-    is_requester = command.role is Role.REQUESTER
+    role, whose, until_ms = command.role, command.account, command.expires_ms
     wrong = {
         "id: must be 16 hex digits": not _KEY_ID.fullmatch(command.id),
         "secret: must be a hash of 32 bytes": len(command.secret) != 32,
-        "account: a requester's key needs one, 1–64 of a-z 0-9 : . _ -": is_requester
-        and not _REQUESTER.fullmatch(command.account or ""),
-        "account: only a requester's key has one": not is_requester and command.account is not None,
-        f"label: at most {LABEL_MAX} signs": len(command.label) > LABEL_MAX,
+        "account: a requester's key needs one, 1–64 of a-z 0-9 : . _ -": role is Role.REQUESTER
+        and not _REQUESTER.fullmatch(whose or ""),
+        "account: a provider's is 1–128 of a-z 0-9 : . _ -": role is Role.PROVIDER
+        and not (whose is None or _PROVIDER.fullmatch(whose)),
+        "account: only a requester's or a provider's key has one": role in (Role.OPERATOR, Role.AUDITOR)
+        and whose is not None,
+        f"label: at most {LABEL_MAX} printable signs": len(command.label) > LABEL_MAX
+        or not command.label.isprintable(),
         f"scopes: at most {SCOPES_MAX}": len(command.scopes) > SCOPES_MAX,
         "scopes: a scope is `group.method` or `group.*`": not all(_SCOPE.fullmatch(each) for each in command.scopes),
-        "expires_ms: is past already": command.expires_ms is not None and command.expires_ms <= now_ms,
+        "expires_ms: is past already": until_ms is not None and until_ms <= now_ms,
+        "expires_ms: too far ahead": until_ms is not None and until_ms >= EXPIRES_MS_MAX,
     }
     found = "; ".join(says for says, is_so in wrong.items() if is_so)
     return Refused("SEC-001", found, name="InvalidParams") if found else None

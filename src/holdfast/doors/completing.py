@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from holdfast.core.proof.acts import Submit
 from holdfast.core.proof.envelope import Envelope, read_body, signed_bytes
 from holdfast.core.refusal import Refused
 from holdfast.core.values import ProviderId
 from holdfast.ports import Blobs
+
+BODY_BYTES_MAX: Final = 4_096
+"""A proof is in memory and in its batch until the verdict, so it is none of the large payloads (ENG-007)."""
 
 
 def is_signed(verify: Callable[[bytes, bytes, bytes], bool], public: bytes, proof: Envelope) -> bool:
@@ -20,6 +24,9 @@ def is_signed(verify: Callable[[bytes, bytes, bytes], bool], public: bytes, proo
 
 async def completion(blobs: Blobs, provider_id: ProviderId, proof: Envelope) -> Submit | Refused:
     """RCV-001: a result is handed in when the node holds its bytes. The signature was checked before."""
+    if len(proof.body) > BODY_BYTES_MAX:
+        says = f"body: {len(proof.body)} bytes, at most {BODY_BYTES_MAX}"
+        return Refused("PRF-001", says, "what is large belongs into the output", "TooLarge")
     body = read_body(proof.body)
     if isinstance(body, Refused):
         return body

@@ -38,20 +38,29 @@ class LocalDoor:
     """A listening Unix socket."""
 
     def __init__(self, desk: Desk, path: Path) -> None:
-        self._desk, self._path = desk, path
+        self._desk, self.path = desk, path
         self._server: asyncio.Server | None = None
         self._inode = 0
         self._visitors: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
-        if len(os.fsencode(self._path)) > SOCKET_PATH_MAX:
+        if len(os.fsencode(self.path)) > SOCKET_PATH_MAX:
             raise Unavailable(
-                "RPC-001", f"{self._path} is too long for a socket", "use a data folder with a shorter path"
+                "RPC-001", f"{self.path} is too long for a socket", "use a data folder with a shorter path"
             )
-        self._path.unlink(missing_ok=True)  # left by a node that was killed; the journal's lock keeps a live one safe
-        self._server = await asyncio.start_unix_server(self._welcome, self._path, limit=LINE_BYTES_MAX)
-        self._path.chmod(0o600)
-        self._inode = self._path.stat().st_ino
+        self.path.unlink(missing_ok=True)  # left by a node that was killed; the journal's lock keeps a live one safe
+        self._server = await asyncio.start_unix_server(self._welcome, self.path, limit=LINE_BYTES_MAX)
+        self.path.chmod(0o600)
+        self._inode = self.path.stat().st_ino
+
+    async def is_answered(self) -> bool:
+        """Whether somebody listens there already."""
+        try:
+            _, writer = await asyncio.open_unix_connection(self.path)
+        except OSError:
+            return False
+        writer.close()
+        return True
 
     async def close(self) -> None:
         """Let nobody in any more, finish what was asked, hang up."""
@@ -60,8 +69,8 @@ class LocalDoor:
             for visitor in self._visitors:
                 visitor.cancel()
             await asyncio.gather(*self._visitors, return_exceptions=True)
-            if self._path.exists() and self._path.stat().st_ino == self._inode:  # else it is our successor's
-                self._path.unlink()
+            if self.path.exists() and self.path.stat().st_ino == self._inode:  # else it is our successor's
+                self.path.unlink()
 
     async def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -130,9 +139,13 @@ class _Visit:
         if (no := tail.why_not_follow(asked.after)) is not None:
             await self._say(failure(id_, no))
             return
-        async for recorded in tail.follow(asked.after):
-            told = {"jsonrpc": "2.0", "method": "event", "params": _shown(recorded)}
-            await self._say(msgspec.json.encode(told))
+        try:
+            async for recorded in tail.follow(asked.after):
+                told = {"jsonrpc": "2.0", "method": "event", "params": _shown(recorded)}
+                await self._say(msgspec.json.encode(told))
+        except Unavailable as fault:
+            if fault.rule == "ENG-006":  # what it asked for was deleted; else it hangs up and the client asks again
+                await self._say(failure(id_, fault))
 
     async def _say(self, raw: bytes) -> None:
         self._writer.write(raw + b"\n")

@@ -13,6 +13,10 @@ from holdfast.core.refusal import Refused
 
 T = TypeVar("T", bound=msgspec.Struct)
 _HEX: Final = re.compile(r"(?:[0-9a-f]{2})*")
+_UNSIGNED: Final = {"chain_id": 2**64}
+"""What is compared and stored nowhere has one bit more."""
+_STRANGE_MAX: Final = 8
+"""How many fields that do not exist are named: an answer is not many times as long as what was asked."""
 
 
 def read_params(kind: type[T], params: object) -> T | Refused:
@@ -21,14 +25,16 @@ def read_params(kind: type[T], params: object) -> T | Refused:
         return _bad("params", "must be an object with named fields")
     hints, wrong, values = _hints(kind), [], {}
     wrong += [f"{name}: missing" for name in sorted(_required(kind) - params.keys())]
+    strange: list[str] = []
     for name, value in params.items():
         if name not in hints:
-            wrong.append(f"{name}: no such field (known: {', '.join(hints)})")
+            strange.append(name)
             continue
         try:
-            values[name] = _value(hints[name], value)
+            values[name] = _value(hints[name], value, _UNSIGNED.get(name, 2**63))
         except (msgspec.ValidationError, ValueError) as fault:
-            wrong.append(f"{name}: {fault}")
+            wrong.append(f"{name}: {fault!s:.200}")
+    wrong += [f"{name:.80}: no such field (known: {', '.join(hints)})" for name in strange[:_STRANGE_MAX]]
     return _bad("params", "; ".join(wrong)) if wrong else kind(**values)
 
 
@@ -46,12 +52,18 @@ def plain(value: object) -> Any:
     return value
 
 
-def _value(kind: Any, value: object) -> object:
-    if kind is not bytes:
-        return msgspec.convert(value, kind)
-    if not isinstance(value, str) or not _HEX.fullmatch(value):
-        raise ValueError("must be lower-case hex without 0x")
-    return bytes.fromhex(value)
+def _value(kind: Any, value: object, end: int) -> object:
+    """SEC-001: what no store could hold, a number beyond 64 bits or a NUL in a text, is nobody's parameter."""
+    if kind is bytes:
+        if not isinstance(value, str) or not _HEX.fullmatch(value):
+            raise ValueError("must be lower-case hex without 0x")
+        return bytes.fromhex(value)
+    found = msgspec.convert(value, kind)
+    if isinstance(found, int) and not -(2**63) <= found < end:
+        raise ValueError("must fit into 64 bits")
+    if isinstance(found, str) and "\0" in found:
+        raise ValueError("must not hold a NUL")
+    return found
 
 
 @cache

@@ -33,15 +33,17 @@ class Shelf:
         self._bytes_max = bytes_max
         self._kept: OrderedDict[Digest, Shelved] = OrderedDict()
 
-    def find(self, digest: Digest) -> Shelved | None:
-        if digest in self._kept:
-            self._kept.move_to_end(digest)
-        return self._kept.get(digest)
+    def find(self, commitment: Digest) -> Shelved | None:
+        """By what binds bytes and namespace: the same bytes of another caller have another tree."""
+        if commitment in self._kept:
+            self._kept.move_to_end(commitment)
+        return self._kept.get(commitment)
 
-    async def put(self, digest: Digest, namespace: bytes, raw: bytes) -> Shelved:
+    async def put(self, namespace: bytes, raw: bytes) -> Shelved:
         """The tree is made in a thread: it takes a few milliseconds a MiB."""
         tree = await asyncio.to_thread(tree_of, namespace, raw)
-        made = self._kept[digest] = Shelved(Pinned(namespace, tree.root, len(raw)), tree, raw)
+        pinned = Pinned(namespace, tree.root, len(raw))
+        made = self._kept[pinned.commitment] = Shelved(pinned, tree, raw)
         while len(self._kept) > 1 and sum(len(each.raw) for each in self._kept.values()) > self._bytes_max:
             self._kept.popitem(last=False)
         return made

@@ -131,7 +131,10 @@ class Collector:
 
     async def _end_audits(self, now: Seen, limits: Limits, report: Report) -> None:
         at = now.audit_until
-        while (reached := await self._vacuumer.tombstones(now, at, limits.rows, report)) != at:
+        while True:
+            rows_max = max(1, limits.rows - report.looked)
+            if (reached := await self._vacuumer.tombstones(now, at, rows_max, report)) == at:
+                return
             at = reached
             if limits.is_reached(report):
                 report.is_done = False
@@ -158,7 +161,7 @@ class Collector:
     async def _measure(self) -> None:
         """How much rests in the store and on the disk; counted anew, a page at a time."""
         now, most = await seen(self._engine), self._engine.policy.result.max_inline_bytes
-        at: EventNo | None = now.hot_until
+        at: EventNo | None = now.hot_until if most else None  # without hot bytes there is nothing to count
         found = 0
         while at is not None:
             rows, _ = await self._engine.tables.page("result", {}, at, PAGE)

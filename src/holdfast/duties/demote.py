@@ -6,6 +6,7 @@ between leaves too much, and what the first event named is deleted at the next s
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import Final
 
 import structlog
@@ -36,6 +37,8 @@ class Demoter:
     def __init__(self, engine: Engine, blobs: Blobs, cold: Cold | None) -> None:
         self._engine, self._blobs, self._cold = engine, blobs, cold
         self._ages = Ages(engine)
+        self._looked_again: dict[Pass, EventNo] = {}
+        """The last of those left behind that a run has looked at."""
 
     # ------------------------------------------------------------------------------------ pass 1
 
@@ -63,7 +66,7 @@ class Demoter:
 
     async def hot_again(self, seen: Seen, report: Report) -> None:
         """Results that pass 1 left behind: perhaps somebody has put their bytes back."""
-        kept = sorted(seen.kept_hot)[:AGAIN]
+        kept = self._whose_turn(Pass.HOT, seen.kept_hot)
         rows = [row for event in kept async for row in hot_rows(self._engine.journal, EventNo(event - 1), event)]
         left = await self._not_held(rows, report)
         for why in left.values():
@@ -163,7 +166,7 @@ class Demoter:
 
     async def warm_again(self, seen: Seen, report: Report) -> None:
         """Results that pass 2 left behind: perhaps the archive has them by now."""
-        rows = [await self._engine.tables.get("result", event) for event in sorted(seen.kept_warm)[:AGAIN]]
+        rows = [await self._engine.tables.get("result", event) for event in self._whose_turn(Pass.WARM, seen.kept_warm)]
         results = [result_of(row) for row in rows if row is not None]
         held, left = await self._held(seen, results)
         for _, why in left:
@@ -221,13 +224,26 @@ class Demoter:
         report.deleted += len(condemned) - len(spared)
         await self._engine.submit(Sweep(Pass.WARM, tuple(spared)))
 
+    def _whose_turn(self, pass_: Pass, kept: frozenset[EventNo]) -> list[EventNo]:
+        """Some of those left behind, the next ones at each run: many that must stay are in nobody's way."""
+        order, after = sorted(kept), self._looked_again.get(pass_, EventNo(0))
+        at = bisect_right(order, after)
+        found = (order[at:] + order[:at])[:AGAIN]
+        self._looked_again[pass_] = found[-1]
+        return sorted(found)
+
     async def _did(self, command: DropHot | DropWarm, report: Report) -> bool:
         outcome = await self._engine.submit(command)
         if isinstance(outcome, Refused):
-            report.keep(outcome.says, 0)
+            report.keep(outcome.says, _count(command))
             _log.info("nothing is let go", because=str(outcome))
             return False
         return True
+
+
+def _count(command: DropHot | DropWarm) -> int:
+    """How many results were to be let go."""
+    return command.results if isinstance(command, DropHot) else len(command.held) + len(command.again)
 
 
 def _cut(rows: list[HotRow], until: EventNo, bytes_max: int) -> tuple[list[HotRow], EventNo]:

@@ -11,6 +11,8 @@ from contextlib import suppress
 
 import structlog
 
+from holdfast.core.lease.acts import Reap
+from holdfast.core.lease.due import has_ended
 from holdfast.core.match.decide import Match, is_stirred
 from holdfast.core.refusal import Unavailable
 from holdfast.engine.loop import Engine
@@ -54,11 +56,20 @@ class Dispatcher:
     async def look(self) -> None:
         """Match until nothing more can be given; a job that nobody fits is left alone (MAT-004)."""
         while self.has_work():
+            if await self._has_reaped():
+                continue
             outcome = await self._engine.submit(Match(time.perf_counter_ns))
             if not isinstance(outcome, Accepted) or outcome.is_repeat:
                 self.empty_ticks += 1
                 return
             self._count()
+
+    async def _has_reaped(self) -> bool:
+        """TTL-001: what is over is ended before anything is given; the reaper may come a moment later."""
+        if not has_ended(self._engine.state, self._engine.now_ms()):
+            return False
+        outcome = await self._engine.submit(Reap())
+        return isinstance(outcome, Accepted) and not outcome.is_repeat
 
     def has_work(self) -> bool:
         return is_stirred(self._engine.state, self._engine.now_ms())

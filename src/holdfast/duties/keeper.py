@@ -8,6 +8,7 @@ from typing import Final
 import structlog
 
 from holdfast.core.event import Tip
+from holdfast.core.values import EventNo
 from holdfast.engine.read import Source
 from holdfast.ports import Clock
 
@@ -18,9 +19,12 @@ _log = structlog.get_logger()
 class Keeper:
     """Looks once a second how far the tables are: a snapshot above them would not be used."""
 
-    def __init__(self, source: Source, clock: Clock, every_events: int, make: Callable[[], Awaitable[Tip]]) -> None:
+    def __init__(
+        self, source: Source, clock: Clock, every_events: int, make: Callable[[], Awaitable[Tip]], last_event: EventNo
+    ) -> None:
         self._source, self._clock, self._every_events, self._make = source, clock, every_events, make
-        self._last_event = source.standing().tables_as_of
+        self._last_event = last_event
+        """Where the last one stands, whoever made it: nodes that are restarted often would never make one else."""
         self.made = 0
 
     async def run(self) -> None:

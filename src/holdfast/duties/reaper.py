@@ -40,7 +40,8 @@ class Reaper:
                 break
         engine = self._engine
         quiet_ms = engine.now_ms() - engine.durable.time_ms
-        if engine.state.leases.by_id and quiet_ms >= engine.policy.engine.clock_journal_ms:
+        is_next_too_late = quiet_ms + LOOK_MS >= engine.policy.engine.clock_journal_ms
+        if engine.state.leases.by_id and is_next_too_late:
             await engine.submit(NoteTime())
 
     def _is_due(self) -> bool:

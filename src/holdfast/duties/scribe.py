@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 
 from holdfast.core.evidence.marks import Mark
-from holdfast.core.refusal import Unavailable
+from holdfast.core.refusal import Corrupt, Unavailable
 from holdfast.engine.asrun import AsRun, Kept
 from holdfast.engine.loop import Engine
 from holdfast.ports import Clock, Files
@@ -31,6 +31,8 @@ class Scribe:
         self._engine, self._clock, self._folder, self._lines = engine, clock, folder, lines
         self._logs: dict[str, AsRun] = {}
         self._written: dict[str, int] = {}
+        self._said: dict[str, str] = {}
+        """Why a session's log waits, as it was last said: once is enough while it stays the same."""
 
     async def run(self) -> None:
         while True:
@@ -46,16 +48,31 @@ class Scribe:
         for mark in marks:
             upto = mark.acked
             if self._written.get(mark.id, 0) < upto:
-                await self._write(mark, upto)
+                try:
+                    await self._write(mark, upto)
+                except Corrupt as fault:  # one log, or one session, that a person has to look at keeps no other one
+                    self._say(mark, str(fault))
+
+    def _say(self, mark: Mark, why: str) -> None:
+        if self._said.get(mark.id) != why:
+            _log.error("an as-run log waits", channel=mark.channel, session=mark.session, because=why)
+        self._said[mark.id] = why
 
     async def _write(self, mark: Mark, upto: int) -> None:
         log = self._logs.get(mark.channel)
         if log is None:
             log = self._logs[mark.channel] = AsRun(self._folder(mark.channel), mark.channel)
-        last = max(mark.pruned, await log.written(mark.session))
-        while last < upto:
+        last = await log.written(mark.session)
+        while (last := max(last, mark.pruned)) < upto:
             until = min(upto, last + LINES_A_WRITE)
-            await log.write([line async for _, line in self._lines(self._engine, mark, last + 1, until)])
+            try:
+                lines = [line async for _, line in self._lines(self._engine, mark, last + 1, until)]
+            except Corrupt:
+                if mark.pruned <= last:
+                    raise
+                continue  # let go of while it was read: the rest is written
+            await log.write(lines)
             await log.note(mark.session, until)
             last = until
         self._written[mark.id] = upto
+        self._said.pop(mark.id, None)

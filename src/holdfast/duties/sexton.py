@@ -64,5 +64,11 @@ class Sexton:
         return [await self._grave(each) for each in (job, *await read.replicas(self._engine, job))]
 
     async def _grave(self, job: Job) -> Grave:
-        rows, _ = await self._engine.tables.page("lease", {"job_id": job.id}, 0, LEASES_MAX)
-        return Grave(job.event, job.id, [EventNo(row[0]) for row in rows if isinstance(row[0], int)])
+        """With all its leases: declined often enough, a job has more of them than a page."""
+        leases, after = list[EventNo](), 0
+        while True:
+            rows, _ = await self._engine.tables.page("lease", {"job_id": job.id}, after, LEASES_MAX)
+            leases += [EventNo(row[0]) for row in rows if isinstance(row[0], int)]
+            if len(rows) < LEASES_MAX:
+                return Grave(job.event, job.id, leases)
+            after = leases[-1]

@@ -40,7 +40,7 @@ class Vacuumer:
             return after
         stones = tuple(Tombstone(each.event, each.task_id, each.height_resolved, each.leaf_index) for each in going)
         lot = Lot(seen.as_of, seen.watermark, going[-1].event)
-        if report.is_dry or not isinstance(await self._engine.submit(Vacuum(lot, stones)), Refused):
+        if report.is_dry or await self._did(Vacuum(lot, stones), len(going), report):
             report.dropped += len(going)
             return lot.until
         return after
@@ -57,7 +57,14 @@ class Vacuumer:
         if not going:
             return after
         command = EndAudit(going[-1].event, tuple(each.event for each in going))
-        if report.is_dry or not isinstance(await self._engine.submit(command), Refused):
+        report.looked += len(going)
+        if report.is_dry or await self._did(command, len(going), report):
             report.deleted += len(going)
             return command.until
         return after
+
+    async def _did(self, command: Vacuum | EndAudit, count: int, report: Report) -> bool:
+        outcome = await self._engine.submit(command)
+        if isinstance(outcome, Refused):
+            report.keep(outcome.says, count)
+        return not isinstance(outcome, Refused)

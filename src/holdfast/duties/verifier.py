@@ -8,16 +8,17 @@ refused without blame: nothing that a verifier does can stop the node or cost a 
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 import structlog
 
 from holdfast.core.da import commitment_of
-from holdfast.core.proof.acts import Judge, Trouble
+from holdfast.core.proof.acts import REASONS_MAX, Judge, Trouble
 from holdfast.core.proof.envelope import unpack
 from holdfast.core.proof.finding import Case, Finding, Method, Where
-from holdfast.core.refusal import Refused, Unavailable
+from holdfast.core.refusal import Corrupt, Refused, Unavailable
 from holdfast.core.values import LeaseId
 from holdfast.engine import read
 from holdfast.engine.loop import Engine
@@ -28,7 +29,11 @@ LOT: Final = 64
 LOTS_AT_ONCE: Final = 2
 ALONE_AT_ONCE: Final = 4
 """So many proofs that take computing are in memory, with their outputs, at a time."""
+AHEAD: Final = 1_024
+"""So many cheap ones that have no room yet are passed over to find one that takes computing, and not all of them."""
 TRIES: Final = 3
+CHANCE_BYTES: Final = 32
+NOT_HELD: Final = "the node does not hold the output any more"
 _log = structlog.get_logger()
 
 Heavy = Callable[[Method, Case], Awaitable[Finding]]
@@ -73,12 +78,13 @@ class Verifier:
             method = self._methods.get(state.queue.jobs[state.leases.by_id[lease_id].job_id].proof)
             if method is None or method.where is Where.THREAD:
                 cheap.append(lease_id)
-                if len(cheap) >= room and self._alone >= ALONE_AT_ONCE:
+                if len(cheap) >= room + (AHEAD if self._alone < ALONE_AT_ONCE else 0):
                     break
             elif self._alone < ALONE_AT_ONCE:
                 self._alone += 1
                 self._begin(self._judge_alone(lease_id, method), [lease_id])
-        while cheap and self._lots < LOTS_AT_ONCE:
+        cheap = cheap[:room]
+        while cheap:
             lot, cheap = cheap[:LOT], cheap[LOT:]
             self._lots += 1
             self._begin(self._judge_lot(lot), lot)
@@ -125,8 +131,7 @@ class Verifier:
             return _judged(lease_id, method.find(case))
         except Exception as fault:
             _log.exception("a verifier failed", method=name)
-            says = f"the verifier raised {type(fault).__name__}"
-            return Judge(lease_id, False, says, trouble=Trouble.VERIFIER_FAILED)
+            return _troubled(lease_id, f"the verifier raised {type(fault).__name__}")
 
     async def _judge_alone(self, lease_id: LeaseId, method: Method) -> None:
         try:
@@ -145,17 +150,26 @@ class Verifier:
             except Unavailable:
                 raise
             except Exception as fault:  # whatever goes wrong in there is the verifier's, not the provider's
-                says = f"the verifier failed: {fault}"
-                verdict = Judge(lease_id, False, says, trouble=Trouble.VERIFIER_FAILED)
+                verdict = _troubled(lease_id, f"the verifier failed: {fault}")
                 _log.warning("a verifier failed", method=case.envelope.method, because=str(fault))
         await self._tell_all([verdict])
 
     async def _tell_all(self, verdicts: list[Judge]) -> None:
-        good = [await self._with_output(each) for each in verdicts]
-        outcomes = await self._engine.submit_many(good)
-        for judged, no in zip(good, outcomes, strict=True):
+        """Each by itself: a file that cannot be read keeps nobody else waiting for its verdict."""
+        told, fault = list[Judge](), None
+        for each in verdicts:
+            try:
+                told.append(await self._with_output(each))
+            except Corrupt as damage:
+                told.append(_troubled(each.lease_id, f"{NOT_HELD}: {damage.says}"))
+            except Unavailable as trouble:
+                fault = trouble
+        outcomes = await self._engine.submit_many(told)
+        for judged, no in zip(told, outcomes, strict=True):
             if isinstance(no, Refused):  # the proof is good, but not for this task: it is worth nothing here
                 await self._engine.submit(Judge(judged.lease_id, False, no.says))
+        if fault is not None:
+            raise fault
 
     # ------------------------------------------------------------------------------------ what is looked at
 
@@ -165,7 +179,8 @@ class Verifier:
         raw, lease = state.submissions.get(lease_id), state.leases.by_id.get(lease_id)
         if raw is None or lease is None:
             return None
-        return Case(unpack(raw), state.providers[lease.provider_id].signing_key, chance=state.chain.head.beacon)
+        chance = secrets.token_bytes(CHANCE_BYTES)  # a beacon is known to whoever hands in before the next block
+        return Case(unpack(raw), state.providers[lease.provider_id].signing_key, chance=chance)
 
     async def _with_what_it_needs(self, lease_id: LeaseId, method: Method, case: Case) -> Case:
         """Payload and output are read only for who looks at them; bytes that are not there are nobody's fault."""
@@ -187,16 +202,32 @@ class Verifier:
         most = self._engine.policy.result.max_inline_bytes
         if not judged.is_good or self._blobs is None or lease is None or lease.submitted is None:
             return judged
+        caller = self._engine.state.queue.jobs[
+            lease.job_id
+        ].caller.encode()  # a job that is cancelled meanwhile is gone
         output = await self._blobs.read(lease.submitted)  # reading checks them
+        if output is None:  # RCV-001: whoever hands in the next one brings them again
+            return _troubled(judged.lease_id, NOT_HELD)
         if lease.submitted_size <= most:
             return Judge(judged.lease_id, judged.is_good, judged.reasons, output if most else None)
-        caller = self._engine.state.queue.jobs[lease.job_id].caller.encode()
-        pinned = await asyncio.to_thread(commitment_of, caller, output) if output else None
+        pinned = await asyncio.to_thread(commitment_of, caller, output)
         return Judge(judged.lease_id, judged.is_good, judged.reasons, da_commitment=pinned)
 
 
 def _judged(lease_id: LeaseId, found: Finding) -> Judge:
-    return Judge(lease_id, found.is_good, found.reasons)
+    """A plug-in may answer anything: what is no answer is its own trouble."""
+    if type(found.is_good) is not bool:
+        raise TypeError(f"it found {found.is_good!r:.40}, which is neither yes nor no")
+    return Judge(lease_id, found.is_good, _said(found.reasons))
+
+
+def _troubled(lease_id: LeaseId, says: str) -> Judge:
+    return Judge(lease_id, False, _said(says), trouble=Trouble.VERIFIER_FAILED)
+
+
+def _said(reasons: object) -> str:
+    """As it can be stored: half a character in it would stop the owner when its batch is written."""
+    return str(reasons)[:REASONS_MAX].encode(errors="replace").decode()
 
 
 async def _in_a_thread(method: Method, case: Case) -> Finding:

@@ -9,7 +9,7 @@ import structlog
 
 from holdfast.core.evidence.marks import Mark
 from holdfast.core.evidence.sessions import PruneEvidence, why_not_pruned
-from holdfast.core.refusal import Refused, Unavailable
+from holdfast.core.refusal import Corrupt, Refused, Unavailable
 from holdfast.engine import read
 from holdfast.engine.loop import Engine
 from holdfast.ports import Clock
@@ -32,7 +32,7 @@ class Weeder:
         while True:
             try:
                 await self.look()
-            except Unavailable as fault:
+            except (Unavailable, Corrupt) as fault:
                 _log.info("no evidence is let go of", because=str(fault))
             await self._clock.sleep(LOOK_MS)
 

@@ -9,11 +9,13 @@ replaced whole, the text first; who goes on compares them, and skips what the JS
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Iterable
 from typing import Any, Final
 
 import msgspec
 
+from holdfast.core.refusal import Corrupt
 from holdfast.ports import Files
 
 TEXT, LINES, CURSOR = ".asrun", ".asrun.jsonl", "written.json"
@@ -21,6 +23,7 @@ Kept = AsyncIterator[tuple[int, bytes]]
 """Records with their sequences."""
 WIDTHS: Final = (8, 8, 10, 8, 32)
 DAY_MS: Final = 86_400_000
+MOVE: Final = "somebody has changed it: move it away, then run holdfast evidence asrun"
 TYPES: Final = {
     "commercial": "COMMERCL",
     "promo": "PROMO",
@@ -32,6 +35,7 @@ TYPES: Final = {
     "pad": "PAD",
 }
 """What a segment is called; all else is a PROGRAM."""
+_WHOLE: Final = re.compile(r"-?[0-9]{1,20}")
 NEEDS_FRAMES: Final = frozenset({"AIRED", "TRUNCATED"})
 """Nothing was on air where a segment that ended so has no frames: the log leaves it out."""
 
@@ -61,8 +65,8 @@ class _Payload:
         self._fields = fields
 
     def number(self, name: str) -> int:
-        told = self._fields.get(name) or 0
-        return int(told) if isinstance(told, int | str) and str(told).lstrip("-").isdigit() else 0
+        told = self._fields.get(name)
+        return int(told) if isinstance(told, int | str) and _WHOLE.fullmatch(str(told)) else 0
 
     def text(self, name: str) -> str:
         """One word of a line: what would break it up is replaced."""
@@ -209,13 +213,20 @@ class AsRun:
 
     async def _cursor(self) -> dict[str, int]:
         raw = await self._files.read(CURSOR)
-        return {} if raw is None else msgspec.json.decode(raw, type=dict[str, int])
+        try:
+            return {} if raw is None else msgspec.json.decode(raw, type=dict[str, int])
+        except (msgspec.DecodeError, UnicodeDecodeError) as fault:
+            raise Corrupt("EVD-009", f"{self._channel}/{CURSOR}: {fault}", MOVE) from fault
 
     async def _add(self, day: str, told: list[tuple[Entry, str, int]]) -> int:
         known = await self._lines(day + LINES)
         heads = head_of(self._channel, day)
         text = [*heads, *(await self._lines(day + TEXT))[len(heads) :][: len(known)]]
-        there = {_place(line) for line in known}
+        try:
+            there = {_place(line) for line in known}
+        except (msgspec.DecodeError, KeyError, TypeError) as fault:
+            says = f"{self._channel}/{day}{LINES}: a line that is no entry: {fault}"
+            raise Corrupt("EVD-009", says, MOVE) from fault
         new = [one for one in told if (one[1], one[2]) not in there]
         if not new:
             return 0
@@ -226,7 +237,10 @@ class AsRun:
         return len(new)
 
     async def _lines(self, name: str) -> list[str]:
-        return (await self._files.read(name) or b"").decode().splitlines()
+        try:
+            return (await self._files.read(name) or b"").decode().splitlines()
+        except UnicodeDecodeError as fault:
+            raise Corrupt("EVD-009", f"{self._channel}/{name}: {fault}", MOVE) from fault
 
 
 def _place(line: str) -> tuple[str, int]:

@@ -28,6 +28,7 @@ from holdfast.ports import Clock, Files, Journal, Row, Tables
 
 T = TypeVar("T")
 RETRY_MS: Final = 500
+MADE_WITHIN_MS: Final = 5_000
 
 
 class Follower:
@@ -37,15 +38,32 @@ class Follower:
         self.policy, self.journal, self.tables = policy, journal, tables
         self._files, self._clock = files, clock
         self.state, self.tip, self._checkpoint = State(policy), Tip(), Tip()
+        self._relied_on = BatchNo(0)
+        """Up to here rows and claims were let go, because the tables had them."""
         self.history = History(tables)
         self.tail = Tail(journal)
         self.fault: Exception | None = None
         self._rows: dict[RowKey, tuple[BatchNo, Row]] = {}
         self._claims: list[tuple[BatchNo, bytes, Claim]] = []
+        self._look_at = policy.engine.projection_rows_max
+        """When so much is kept, it is asked again what the tables have."""
+
+    async def load_when_made(self) -> None:
+        """The same as `load`, beside an owner that was started a moment ago and is just making its stores."""
+        end_ms = self._clock.monotonic_ms() + MADE_WITHIN_MS
+        while True:
+            try:
+                return await self.load()
+            except Unavailable:
+                if self._clock.monotonic_ms() >= end_ms:
+                    raise
+                await self._clock.sleep(RETRY_MS)
 
     async def load(self) -> None:
         """Fold what there is; nothing is written, neither to the journal nor to the tables."""
+        self._rows, self._claims, self.history = {}, [], History(self.tables)
         self._checkpoint = await self._trusted_checkpoint()
+        self._relied_on = self._checkpoint.number
         self.state, self.tip = await start_of(self.journal, self._files, self.policy, self._checkpoint)
         await self.history.load()
         self.tail.begin(self.tip)
@@ -80,6 +98,8 @@ class Follower:
         """Called by the new owner once the journal is its own: the few batches that are left, and all we know."""
         await self._read_on()
         checkpoint = await self.tables.open()
+        if checkpoint.number < self._relied_on:
+            return None  # they have lost rows that we let go: a server that crashed, a rebuild that was cut
         if checkpoint.number > self.tip.number or not (checkpoint.number == 0 or await is_in(self.journal, checkpoint)):
             return None  # the tables must be rebuilt, and that is a matter of loading
         self._forget_until(checkpoint)
@@ -103,16 +123,19 @@ class Follower:
                 self.history.hand_over(self.state, (key for key, _ in images.claims))
             self.tail.add(batch)
             assert self.tip == tip_of(batch)
-            if len(self._rows) + len(self._claims) > self.policy.engine.projection_rows_max:
+            if len(self._rows) + len(self._claims) > self._look_at:
                 self._forget_until(await self._trusted_checkpoint())
             await asyncio.sleep(0)  # a long stretch must not keep readers waiting
 
     def _forget_until(self, checkpoint: Tip) -> None:
         """What the tables hold by now need not be kept here."""
         self._checkpoint = checkpoint
+        self._relied_on = max(self._relied_on, checkpoint.number)
         self._rows = {key: found for key, found in self._rows.items() if found[0] > checkpoint.number}
         self.history.hand_over(self.state, (key for batch, key, _ in self._claims if batch <= checkpoint.number))
         self._claims = [found for found in self._claims if found[0] > checkpoint.number]
+        left = len(self._rows) + len(self._claims)  # beside tables that lag, each batch would walk over all of it else
+        self._look_at = max(self.policy.engine.projection_rows_max, 2 * left)
 
     async def _trusted_checkpoint(self) -> Tip:
         """Where the tables stand, or the beginning where they cannot be read or belong to another journal."""

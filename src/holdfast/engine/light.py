@@ -26,12 +26,10 @@ async def transactions(journal: Journal, block: Block) -> list[tuple[EventNo, by
     """CHN-001: the leaves of a block, read from the journal events that it covers; a block copies nothing."""
     first, last = await journal.batch_of(block.first_event), await journal.batch_of(block.last_event)
     if first is None or last is None:
-        return []
+        hint = "history was deleted from the archive: bring its chapters back"
+        return Refused("CHN-001", f"the events of block {block.height} are not kept any more", hint, "NotFound")
     leaves = []
     async for batch in journal.read(BatchNo(first - 1), last):
-        if batch.number == first and batch.first > block.first_event:
-            hint = "history was deleted from the archive: bring its chapters back"
-            return Refused("CHN-001", f"the events of block {block.height} are not kept any more", hint, "NotFound")
         for number, event in enumerate(law.unpack(batch), start=batch.first):
             if block.first_event <= number <= block.last_event and (found := law.TRANSACTIONS.get(type(event))):
                 kind, subject, about = found

@@ -88,12 +88,18 @@ class LongJournal:
         return await self.store.floor() == floor or (until is not None and after >= until)
 
     async def batch_of(self, event: EventNo) -> BatchNo | None:
+        """Which batch holds this event; None where it has not happened, or was deleted from the archive."""
+        stored = await self.store.batch_of(event)  # asked first: what is trimmed after this is found in the archive
         for name in await self.book.names():
             if name.first_event <= event <= name.last_event:
                 async for entry in self.book.entries(BatchNo(name.first - 1), name.last):
                     if entry.batch.last >= event:
                         return entry.batch.number
-        return await self.store.batch_of(event)
+        if stored is None or stored > await self.store.floor() + 1:
+            return stored
+        async for batch in self.store.read(BatchNo(stored - 1), stored):  # the oldest there is may begin after it
+            return None if event < batch.first else stored
+        return stored
 
     async def attachment(self, batch: BatchNo, digest: Digest) -> bytes | None:
         return next((each.raw for each in await self.attachments(batch) if each.digest == digest), None)

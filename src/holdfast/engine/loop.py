@@ -273,13 +273,11 @@ class Engine:
 
     async def _commit(self) -> None:
         """Append one batch. There is never a second append in flight: the next batch fills up meanwhile."""
-        batch, images, attachments, waiters = self._seal()
-        self._in_flight = waiters
         try:
+            batch, images, attachments, waiters = self._seal()
+            self._in_flight = waiters
             await self.journal.append(batch, attachments)
-        except Fenced as fault:
-            self._fail(fault)
-        except Corrupt as fault:
+        except (Fenced, Corrupt) as fault:
             self._fail(fault)
         except Exception as fault:
             await self._begin_again(fault)
@@ -287,8 +285,9 @@ class Engine:
             self._confirm(batch, images, waiters)
 
     def _seal(self) -> tuple[Batch, Images, Sequence[Attachment], list[asyncio.Future[None]]]:
-        opened, self._open = self._open, _Open()
+        opened = self._open
         batch = law.pack(self.durable, self._epoch, opened.events, opened.time_ms)
+        self._open = _Open()  # not before: who waits for what cannot be packed is found there and told
         return batch, take_images(self.state), opened.attachments, opened.waiters
 
     def _confirm(self, batch: Batch, images: Images, waiters: list[asyncio.Future[None]]) -> None:

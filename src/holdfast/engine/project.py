@@ -141,7 +141,7 @@ class Projector:
             except Unavailable:
                 await self._clock.sleep(RETRY_MS)
         self._writing = {}
-        for at in range(0, len(claims), CLAIMS_A_TURN):
+        for at in range(0, max(1, len(claims)), CLAIMS_A_TURN):  # also where there are none: who waits for room is told
             self._on_written(claims[at : at + CLAIMS_A_TURN])
             await asyncio.sleep(0)
         self.checkpoint = tip

@@ -152,9 +152,10 @@ async def _buried(source: Source, id_: TaskId) -> Result | None:
     told: Any = decode_canonical(leaf)
     _, nullifier, result_digest, size, commitment, height = told
     names = (nullifier, result_digest, size, "", commitment, Height(0), stone.leaf)
-    return Result(
-        stone.event, id_, ResultStatus.RESOLVED, height, *names, ProviderId(b""), AccountId(""), 0, "", "vacuumed"
-    )
+    event = await _event(source, stone.event)  # whose it is stands there as long as history has it
+    whose = (event.caller, event.kind, event.earliest) if isinstance(event, ProofAccepted) else ()
+    nobody = (ProviderId(b""), AccountId(""), 0, "")
+    return Result(stone.event, id_, ResultStatus.RESOLVED, height, *names, *nobody, "vacuumed", *whose)
 
 
 async def consumption(source: Source, of: Result) -> Consumption | None:
@@ -194,13 +195,20 @@ async def provider(source: Source, id_: ProviderId) -> Provider | None:
 
 async def leaves(source: Source, first: int, count: int) -> list[bytes]:
     """Leaves of the log of results, from one place on; the newest may be on their way to the tables."""
-    found = []
-    for place in range(first, first + count):
-        leaf = await _row(source, Leaf, "leaf", place)
-        if leaf is None:
-            raise Corrupt("RES-008", f"leaf {place} of the log is missing", "run holdfast db rebuild")
-        found.append(leaf.raw)
+    found = list[bytes]()
+    for start in range(first, first + count, PAGE_MAX):
+        places = range(start, min(start + PAGE_MAX, first + count))
+        there = {place: source.peek(("leaf", place)) for place in places}  # first: a row is on its way or in the tables
+        rows, _ = await source.tables.page("leaf", {}, start - 1, len(places))
+        stored = {row[0]: row for row in rows}
+        found += [_leaf(place, there[place] or stored.get(place)) for place in places]
     return found
+
+
+def _leaf(place: int, row: Row | None) -> bytes:
+    if row is None or is_gone(row):
+        raise Corrupt("RES-008", f"leaf {place} of the log is missing", "run holdfast db rebuild")
+    return _record(Leaf, row).raw
 
 
 async def spec(source: Source, found: Job) -> bytes:

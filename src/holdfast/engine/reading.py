@@ -79,11 +79,13 @@ async def consuming(source: read.Source, id_: TaskId, caller: AccountId, tx_hash
     """RES-005: the command, with what the rows say where memory has let the result go."""
     now = await moment(source, id_)
     found = now.result
-    if found is None or now.open_height <= found.height_resolved:
+    if found is None:
         return Consume(id_, caller, tx_hash)
     whose = found.caller or (now.job.caller if now.job is not None else AccountId(""))
     kind = found.kind or (now.job.kind if now.job is not None else Kind.AI)
-    return Consume(id_, caller, tx_hash, Kept(found.event, whose, Kind(kind), _earliest(now, found)))
+    return Consume(
+        id_, caller, tx_hash, Kept(found.event, whose, Kind(kind), _earliest(now, found), found.height_resolved)
+    )
 
 
 def _earliest(now: Moment, found: Result) -> Height:

@@ -12,12 +12,9 @@ from holdfast.core.event import Tip, tip_of
 from holdfast.core.policy import Policy
 from holdfast.core.refusal import Corrupt
 from holdfast.core.state import State, restore, snapshot
-from holdfast.core.values import BatchNo
+from holdfast.core.values import BatchNo, EventNo
 from holdfast.engine.project import drop_images
 from holdfast.ports import Batches, Files
-
-KEEP = 2
-"""The newest and the one before it: should the newest be damaged, the other and the journal give the same state."""
 
 _NAME: Final = re.compile(r"\d{16}\.snapshot")
 
@@ -50,6 +47,15 @@ async def good(files: Files, journal: Batches, policy: Policy) -> list[Tip]:
     return found
 
 
+async def last_event(files: Files, journal: Batches) -> EventNo:
+    """Up to which event the newest snapshot of this journal goes, as its name says; none is opened for it."""
+    end = (await journal.tip()).number
+    number = max((found for name in await names(files) if (found := number_of(name)) <= end), default=0)
+    async for batch in journal.read(BatchNo(number - 1), BatchNo(number)):
+        return batch.last
+    return EventNo(0)
+
+
 async def load(files: Files, name: str, policy: Policy) -> tuple[State, Tip]:
     """One snapshot; Corrupt where it is damaged, gone, or not what its name says."""
     state, tip = restore(await files.read(name) or b"", policy)
@@ -65,11 +71,16 @@ async def make(
     progress: Callable[[Tip], None] | None = None,
     until: BatchNo | None = None,
 ) -> Tip:
-    """Fold what came after the newest snapshot, store it, read it back, and only then let go of the oldest."""
+    """Fold what came after the newest good snapshot, store it, read it back, and only then let go of older ones.
+
+    The one it was folded from stays: should the newest be damaged, that one and the journal give the same state.
+    What is damaged or of another journal is no second one, and what lies above is not ours to judge.
+    """
     end = (await journal.tip()).number if until is None else until
-    state, tip = await newest(files, journal, policy, end)
-    if tip.number == end:
-        return tip
+    state, base = await newest(files, journal, policy, end)
+    if base.number == end:
+        return base
+    tip = base
     async for batch in journal.read(tip.number, end):
         tip = law.fold(state, tip, (batch,))
         drop_images(state)
@@ -79,8 +90,9 @@ async def make(
     await files.replace(name_of(tip), raw)
     if await files.read(name_of(tip)) != raw:
         raise Corrupt("ENG-003", f"snapshot {name_of(tip)} reads back differently", "the disk may be failing")
-    for name in sorted(await names(files))[:-KEEP]:
-        await files.delete(name)
+    for name in await names(files):
+        if number_of(name) < tip.number and name != name_of(base):
+            await files.delete(name)
     return tip
 
 

@@ -11,8 +11,8 @@ import msgspec
 
 from holdfast.core import law
 from holdfast.core.event import Batch, Event, Tip, tip_of
-from holdfast.core.refusal import Refused
-from holdfast.core.values import EventNo
+from holdfast.core.refusal import Refused, Unavailable
+from holdfast.core.values import BatchNo, EventNo
 from holdfast.ports import Journal
 
 BATCHES_KEPT: Final = 1_024
@@ -88,9 +88,18 @@ class Tail:
                 yield batch
             return
         number = await self._journal.batch_of(EventNo(after + 1))
-        if number is not None:
-            async for batch in self._journal.read(type(number)(number - 1), end.number):
-                yield batch
+        if number is None:
+            raise await self._why_not_there(after)
+        async for batch in self._journal.read(BatchNo(number - 1), end.number):
+            yield batch
+
+    async def _why_not_there(self, after: EventNo) -> Unavailable:
+        """ENG-006: no follower is given a history with a gap; it is told where to begin."""
+        floor = await self._journal.floor()
+        async for batch in self._journal.read(floor, BatchNo(floor + 1)):
+            says = f"events {after + 1} to {batch.first - 1} were deleted from the archive"
+            return Unavailable("ENG-006", says, f"follow after event {batch.first - 1}")
+        return Unavailable("ENG-006", f"event {after + 1} cannot be found", "run holdfast db check")
 
     def _tell(self) -> None:
         news, self._news = self._news, asyncio.Event()

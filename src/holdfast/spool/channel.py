@@ -97,11 +97,20 @@ def undelivered(root: Path | str, channel: str, disk: Disk | None = None) -> lis
     """
     disk, folder = disk or RealDisk(), Path(root) / channel
     try:
-        found = [standing(disk, Place(folder, channel, session)) for session in sessions(disk, folder)]
+        names = sessions(disk, folder)
     except FileNotFoundError:
         return []
-    waiting = [one for one in found if one.last > one.acked and one.segments]
+    found = [_standing_still(disk, Place(folder, channel, session)) for session in names]
+    waiting = [one for one in found if one is not None and one.last > one.acked and one.segments]
     return sorted(waiting, key=lambda one: (_last_utc(one), one.place.session))
+
+
+def _standing_still(disk: Disk, place: Place) -> Standing | None:
+    """None where it was deleted while we looked: then it was delivered, and says nothing about the others."""
+    try:
+        return standing(disk, place)
+    except FileNotFoundError:
+        return None
 
 
 def _last_utc(found: Standing) -> str:

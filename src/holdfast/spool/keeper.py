@@ -5,6 +5,7 @@ Like the writer it works in steps, which its thread or a test takes one by one.
 
 from __future__ import annotations
 
+import errno
 import logging
 from contextlib import suppress
 from typing import Final
@@ -44,9 +45,22 @@ class Keeper:
         """The highest ack that was received."""
         self.asked = 0
         self.answered = Progress(0, lambda _: outbox.keeper.give())
-        """How many requests for compaction were dealt with."""
+        """How many requests for compaction were dealt with; the writer, too, says so, with a copy in place."""
         self.is_full = False
         self.failures = 0
+
+    def begin(self) -> None:
+        """SP-RET-003: without a reserve nothing is taken; but what is here can be delivered, which may make room."""
+        try:
+            self._room.hold_reserve()
+        except OSError as fault:
+            if fault.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            self._room.give_reserve()
+            self.is_full = True
+            hint = "emits are welcome when there is room: deliver what is here, or free some"
+            no = Refused("SP-RET-003", "the disk is full, there is no room for the reserve", hint, SPOOL_FULL)
+            self._outbox.refuse_from_now_on(no)
 
     def has_work(self) -> bool:
         is_asked = self.asked > self.answered.reached and self._writer.swap is None
@@ -63,7 +77,7 @@ class Keeper:
         except OSError as fault:
             self.failures += 1
             self._outbox.wanted_bytes = 0
-            self.answered.reach(self.asked)
+            self.answered.reach_at_least(self.asked)
             _log.warning("%s: keeping the session in order failed: %s", self._log.place.session, fault)
             return False
 
@@ -84,7 +98,7 @@ class Keeper:
             freed = True
         self._maybe_rotate()
         if not self._begin_compaction():
-            self.answered.reach(self.asked)
+            self.answered.reach_at_least(self.asked)
         if freed:
             self._writer.must_measure = True
             self._outbox.writer.give()
@@ -92,10 +106,13 @@ class Keeper:
     def _maybe_rotate(self) -> None:
         """A segment that grows, because a file had to be left behind, is followed by another; then it can be dropped.
 
-        It cannot be compacted: its name says its first record.
+        It cannot be compacted: its name says its first record. One that ends the channel stays: its last record says
+        that the session is finished, and nothing else may.
         """
-        tape = self._log.tape
-        if tape is not None and not tape.segment.is_plain and not tape.unfilled and self._is_half_acked(tape):
+        tape, is_over = self._log.tape, self._outbox.last_type == CHANNEL_TERMINATED
+        if tape is None or tape.segment.is_plain or tape.unfilled or is_over:
+            return
+        if self._is_half_acked(tape):
             self._writer.must_rotate = True
             self._outbox.writer.give()
 
@@ -116,7 +133,7 @@ class Keeper:
 
     def _compacted(self, asked: int) -> None:
         """The writer tells that the copy was dealt with. A full channel may have room now."""
-        self.answered.reach(asked)
+        self.answered.reach_at_least(asked)
         if self.is_full:
             self._outbox.keeper.give()
 

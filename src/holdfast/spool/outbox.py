@@ -10,13 +10,22 @@ from typing import Final
 from holdfast.core.policy.knobs import SpoolPolicy
 from holdfast.core.refusal import Refused
 from holdfast.spool.clock import Clock
-from holdfast.spool.record import MARK_BYTES_MAX, RECORD_BYTES_MAX, Encoder, encode, why_not_payload
+from holdfast.spool.record import (
+    MARK_BYTES_MAX,
+    RECORD_BYTES_MAX,
+    SHALLOW_BYTES,
+    Encoder,
+    encode,
+    is_too_much,
+    why_not_payload,
+)
 from holdfast.spool.signal import Signal
 from holdfast.spool.ticket import Progress, Ticket
 
 QUEUE_FULL: Final = "QueueFull"
 SPOOL_FULL: Final = "SpoolFull"
 _BRACE: Final = ord("{")
+_LINE_END: Final = ord("\n")
 _popleft: Final = deque[bytes].popleft
 
 
@@ -63,7 +72,8 @@ class Outbox:
             text = encode(payload)
         except Exception:
             text = b""
-        if not text or text[0] != _BRACE or len(text) > RECORD_BYTES_MAX:
+        # What is encoded here has no line end; what is handed in ready-made may, and would be two lines.
+        if not text or text[0] != _BRACE or _LINE_END in text or (len(text) > SHALLOW_BYTES and is_too_much(text)):
             return self._refused(why_not_payload(payload))
         now_ms, queue = self._wall_ms(), self._queue
         with self._lock:

@@ -22,6 +22,10 @@ from holdfast.core.refusal import Refused
 from holdfast.core.values import U64_MAX
 
 RECORD_BYTES_MAX: Final = 1 << 20
+DEPTH_MAX: Final = 100
+"""So deep may a payload be nested: every reader, however deep it is itself in calls, can follow."""
+SHALLOW_BYTES: Final = 2 * DEPTH_MAX
+"""Up to this many bytes nothing can be nested deeper."""
 MARK_BYTES_MAX: Final = len(f',"durable":{U64_MAX}')
 TAIL: Final = len(',"crc32c":"00000000"}')
 _CRC_KEY: Final = b',"crc32c":"'
@@ -31,6 +35,8 @@ _TYPES_KEPT: Final = 1_024
 _COUNTER: Final = 1 << 48
 _HEX: Final = tuple(f"{number:02x}" for number in range(256))
 _THOUSAND: Final = b"".join(b"\0%03d," % number for number in range(1_000))
+_AS_ONE_KIND: Final = bytes.maketrans(b"{}", b"[]")
+_NOT_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 
 BLOCK_FENCE: Final = "BLOCK_FENCE"
 CHANNEL_TERMINATED: Final = "CHANNEL_TERMINATED"
@@ -151,8 +157,33 @@ def why_not_payload(payload: object) -> Refused:
         return Refused("SEC-001", f"the payload is not JSON: {fault}", hint, "InvalidParams")
     if text[:1] != b"{":
         return Refused("SEC-001", "the payload is not a JSON object", 'wrap the value: {"value": …}', "InvalidParams")
-    says = f"the payload has {len(text)} bytes, at most {RECORD_BYTES_MAX}"
-    return Refused("SEC-001", says, "keep large bytes elsewhere and spool their digest", "InvalidParams")
+    if len(text) > RECORD_BYTES_MAX:
+        says = f"the payload has {len(text)} bytes, at most {RECORD_BYTES_MAX}"
+        return Refused("SEC-001", says, "keep large bytes elsewhere and spool their digest", "InvalidParams")
+    says = f"the payload is nested deeper than {DEPTH_MAX} levels"
+    if b"\n" in text:
+        says = "the payload has a line end outside of its texts, and a record is one line"
+    return Refused("SEC-001", says, "write it flat, on one line", "InvalidParams")
+
+
+def is_too_much(text: bytes) -> bool:
+    """Larger, or nested deeper, than a payload may be."""
+    return len(text) > RECORD_BYTES_MAX or is_too_deep(text)
+
+
+def is_too_deep(text: bytes) -> bool:
+    """Whether JSON is nested deeper than all readers can follow: such a record would look damaged to some of them.
+
+    Without escapes every second piece between quotes is a text; of the brackets that are left each round takes the
+    innermost ones away.
+    """
+    if text.count(b"[") + text.count(b"{") <= DEPTH_MAX:
+        return False
+    bare = text.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in text else text
+    brackets = b"".join(bare.split(b'"')[::2]).translate(_AS_ONE_KIND, _NOT_BRACKETS)
+    for _ in range(DEPTH_MAX):
+        brackets = brackets.replace(b"[]", b"")
+    return bool(brackets)
 
 
 @lru_cache(maxsize=8)

@@ -7,13 +7,14 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from holdfast.core.policy.knobs import SpoolPolicy
-from holdfast.core.refusal import Corrupt, Refused
+from holdfast.core.refusal import Corrupt, Refused, Unavailable
 from holdfast.spool import seek
 from holdfast.spool.clock import Clock, SystemClock
 from holdfast.spool.disk import Disk, RealDisk
@@ -112,7 +113,7 @@ class Spool:
             self._outbox.refuse_from_now_on(Refused("SP-RET-001", "the session is finished", hint, "SessionFinished"))
         self.writer.measure()
         if not self.damage and not is_finished:
-            self._room.hold_reserve()
+            self.keeper.begin()
 
     def _stop_writing(self, why: str) -> None:
         self.damage = why
@@ -269,8 +270,9 @@ class Spool:
 
     def _drain(self) -> None:
         if self._workers is not None:
-            if self._outbox.waiting:
-                self.writer.spooled.wait(self._outbox.last, None)
+            with suppress(Unavailable):  # the writer's fault, which is raised below: first its threads end
+                if self._outbox.waiting:
+                    self.writer.spooled.wait(self._outbox.last, None)
             self._workers.end()
         while self.writer.step():
             pass
@@ -328,9 +330,9 @@ def _first_age(opened: Opened) -> list[tuple[int, int]]:
     file, end = File(log.disk, handle, log.place.channel, log.place.session), where[2]
     try:
         seen = seek.seen_at(file, seek.find(file, oldest, end), end)
-        when = None if seen is None else datetime.fromisoformat(seen.emitted_utc)
-    except ValueError:
+        when = None if seen is None else datetime.fromisoformat(seen.emitted_utc).timestamp()
+    except (ValueError, OverflowError):  # older senders write what they like; also a year that no calendar here has
         when = None
     finally:
         log.disk.close(handle)
-    return [] if when is None else [(log.view.spooled, int(when.timestamp() * 1_000))]
+    return [] if when is None else [(log.view.spooled, int(when * 1_000))]

@@ -12,7 +12,7 @@ from holdfast.core.refusal import Unavailable
 
 
 class Progress:
-    """A sequence that only grows, and those who wait for it. One thread moves it; any may wait."""
+    """A sequence that only grows, and those who wait for it. One thread moves it by `reach`; any may wait."""
 
     def __init__(self, reached: int, hurry: Callable[[int], None]) -> None:
         self.reached = reached
@@ -27,6 +27,12 @@ class Progress:
         self.reached = sequence
         if self._gates or self._futures:
             self._tell()
+
+    def reach_at_least(self, sequence: int) -> None:
+        """The same where two threads move it: who comes late with less takes nothing back."""
+        with self._lock:
+            self.reached = max(self.reached, sequence)
+        self._tell()
 
     def fail(self, fault: Unavailable) -> None:
         self.fault = fault

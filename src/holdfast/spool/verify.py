@@ -91,7 +91,7 @@ def _whose(file: File, size: int) -> File:
     line = seek.line_at(file, 0, min(size, CHUNK))
     try:
         ids = msgspec.json.decode(line or b"", type=Ids)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return file
     return File(file.disk, file.handle, ids.channel_id, ids.playout_session_id)
 

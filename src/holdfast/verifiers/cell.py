@@ -98,14 +98,25 @@ class _Cell:
             return self._line
         self.kill()
         ours, theirs = _SPAWN.Pipe()
-        self._process = _SPAWN.Process(target=_serve, args=(theirs, self._limits.memory_mib_max), daemon=True)
-        self._process.start()
-        theirs.close()
-        self._line = ours
-        if not ours.poll(self._limits.start_s_max) or ours.recv() != "ready":
+        process = _SPAWN.Process(target=_serve, args=(theirs, self._limits.memory_mib_max), daemon=True)
+        try:
+            process.start()
+        except OSError as fault:
+            ours.close()
+            raise Broken(f"its process did not start: {fault.strerror}") from fault
+        finally:
+            theirs.close()
+        self._process, self._line = process, ours  # one that never ran cannot be killed
+        if self._is_closed or not self._is_ready(ours):
             self.kill()
             raise Broken("its process did not start")
         return ours
+
+    def _is_ready(self, line: Connection) -> bool:
+        try:
+            return line.poll(self._limits.start_s_max) and line.recv() == "ready"
+        except (EOFError, OSError):
+            return False
 
     def _how_it_ended(self) -> str:
         process = self._process

@@ -11,20 +11,19 @@ from typing import Annotated, Any
 import msgspec
 
 from holdfast.core.canon import NotCanonical, decode
-from holdfast.core.job.spec import QuantumSpec
+from holdfast.core.job.spec import TRAPPED_SHOTS_MAX, QuantumSpec
 from holdfast.core.proof.finding import Case, Finding, Method, Where
 from holdfast.core.proof.traps import PPM, Plan, plan
 from holdfast.verifiers.attested import Verify, is_signed
 
 RIGHT_PPM = 900_000
 """This share of the traps must have the right answer."""
-SHOTS_MAX = 1_000_000
 
 
 class Runs(msgspec.Struct, frozen=True):
     """What a provider hands in."""
 
-    shots: Annotated[list[str], msgspec.Meta(max_length=SHOTS_MAX)]
+    shots: Annotated[list[str], msgspec.Meta(max_length=TRAPPED_SHOTS_MAX)]
 
 
 class Traps(msgspec.Struct, frozen=True):
@@ -37,10 +36,10 @@ class Traps(msgspec.Struct, frozen=True):
         if not is_signed(self.verify, case):
             return Finding(False, "the signature is not the leased provider's")
         spec = _spec(case.payload)
-        if spec is None or spec.trap_ppm == 0:
-            return Finding(False, "the job asks for no traps: there is nothing to prove by them")
-        if spec.shots > SHOTS_MAX:
-            return Finding(False, f"{spec.shots} runs are more than the {SHOTS_MAX} that are looked at")
+        if spec is None or spec.trap_ppm == 0:  # the requester's fault, and no proof could be any better
+            raise LookupError("the job asks for no traps: there is nothing to prove by them")
+        if spec.shots > TRAPPED_SHOTS_MAX:
+            raise LookupError(f"{spec.shots} runs are more than the {TRAPPED_SHOTS_MAX} that are looked at")
         try:
             runs = msgspec.convert(decode(case.output or b""), Runs).shots
         except (NotCanonical, msgspec.ValidationError) as fault:

@@ -15,8 +15,8 @@ STATES = {
     "always-near-window": counts(6_300, 193_000),
     "capped": counts(3_900, 92_000),
     "capped-segments": counts(1_600, 47_000),
-    "full-disk": counts(2_000, 42_800),
-    "full-disk-segments": counts(2_100, 31_000),
+    "full-disk": counts(1_600, 41_000),
+    "full-disk-segments": counts(2_090, 30_500),
 }
 """From at least so many states a spool is opened and held to what was promised: different bytes on the disk, or the
 same ones that a sync covers in one and not in the other. Each counts once for a way of opening it."""

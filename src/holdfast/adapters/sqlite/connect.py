@@ -57,6 +57,12 @@ def version_of(connection: apsw.Connection, schema: str) -> int:
     return have
 
 
+def is_made(connection: apsw.Connection, schema: str) -> bool:
+    """Whether anything of the schema is there: another process may be just making it."""
+    has_versions = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'schema_version'").get
+    return bool(has_versions) and version_of(connection, schema) > 0
+
+
 def _check_kind(connection: apsw.Connection, schema: str) -> None:
     """Corrupt where the file holds something else: a schema is put only into a new file or into one of its own."""
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}

@@ -7,7 +7,7 @@ import fcntl
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 import apsw
 
 from holdfast.adapters.sql.statements import queries
-from holdfast.adapters.sqlite.connect import connect, connect_to_read, migrate
+from holdfast.adapters.sqlite.connect import connect, connect_to_read, is_made, migrate
 from holdfast.adapters.sqlite.examine import as_stored, examine
 from holdfast.adapters.sqlite.wal import check_log
 from holdfast.adapters.sqlite.worker import Worker
@@ -199,7 +199,11 @@ class SqliteJournal:
         if self._to_read is None:
             if not self._path.exists():
                 raise Unavailable("ENG-001", f"no journal at {self._path}", "start a node there first")
-            self._to_read = connect_to_read(self._path)
+            db = connect_to_read(self._path)
+            if not is_made(db, "journal") and not self._lock.is_free():
+                db.close()
+                raise Unavailable("ENG-001", f"{self._path} is just being made", "ask again in a moment")
+            self._to_read = db
         return self._to_read
 
     def _close_reader(self) -> None:
@@ -247,9 +251,10 @@ class OwnerLock:
                 f"process {holder or '?'} owns {self._path.parent}",
                 "stop that node first, or use another folder",
             ) from None
-        os.ftruncate(file, 0)
-        os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
         self._file = file
+        with suppress(OSError):  # on a full disk: the lock counts, the number is for humans
+            os.ftruncate(file, 0)
+            os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
 
     def is_free(self) -> bool:
         """Whether nobody holds it at this moment."""

@@ -15,7 +15,7 @@ import apsw
 from holdfast.adapters.sql.lots import keys_of_all, lots_to_merge
 from holdfast.adapters.sql.shape import COLUMNS, FILTERS, KEYS, replacing, where
 from holdfast.adapters.sql.statements import queries
-from holdfast.adapters.sqlite.connect import connect, connect_to_read, migrate
+from holdfast.adapters.sqlite.connect import connect, connect_to_read, is_made, migrate
 from holdfast.adapters.sqlite.examine import as_stored, examine
 from holdfast.adapters.sqlite.worker import Worker
 from holdfast.core.claim import Claim
@@ -173,12 +173,19 @@ class SqliteTables:
     def _reader_db(self) -> apsw.Connection:
         if self._to_read is None:
             self._check_there()
-            self._to_read = connect_to_read(self._path)
+            db = connect_to_read(self._path)
+            if not is_made(db, "tables"):
+                db.close()
+                raise self._not_there()
+            self._to_read = db
         return self._to_read
 
     def _check_there(self) -> None:
         if not self._path.exists():
-            raise Unavailable("ENG-004", f"there are no tables at {self._path} yet", "the next start makes them")
+            raise self._not_there()
+
+    def _not_there(self) -> Unavailable:
+        return Unavailable("ENG-004", f"there are no tables at {self._path} yet", "the next start makes them")
 
     def _close_reader(self) -> None:
         if self._to_read is not None:
@@ -218,7 +225,11 @@ def _lots(db: apsw.Connection) -> list[tuple[int, int]]:
 
 
 def _claim_keys(lot: int, after: bytes, db: apsw.Connection) -> list[bytes]:
-    return [as_stored((bytes,), row)[0] for row in db.execute(_SQL["claim_keys"], (lot, after, _CHUNK))]
+    keys: list[bytes] = [key for (key,) in db.execute(_SQL["claim_keys"], (lot, after, _CHUNK))]
+    if set(map(type, keys)) - {bytes}:  # looked at together: a start reads millions
+        for key in keys:
+            as_stored((bytes,), (key,))
+    return keys
 
 
 def _add_lot(db: apsw.Connection, claims: Sequence[tuple[bytes, Claim]]) -> None:

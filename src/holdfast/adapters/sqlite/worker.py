@@ -6,6 +6,7 @@ import asyncio
 import re
 import threading
 from collections.abc import Callable
+from errno import ENOSPC
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -50,7 +51,7 @@ class Worker:
             fault: BaseException | None
             try:
                 result, fault = work(), None
-            except (apsw.Error, UnicodeDecodeError) as error:
+            except (apsw.Error, OSError, UnicodeDecodeError) as error:
                 result, fault = None, self._named(error)
             except BaseException as error:
                 result, fault = None, error
@@ -59,7 +60,10 @@ class Worker:
     def _named(self, error: Exception) -> Exception:
         if isinstance(error, _DAMAGE) or (isinstance(error, apsw.SQLError) and _NOT_OURS.search(str(error))):
             return Corrupt("ENG-003", f"{self._file} is damaged: SQLite: {error}", self._if_damaged)
-        hint = "the disk is full" if isinstance(error, apsw.FullError) else "check the disk and the file's permissions"
+        is_full = isinstance(error, apsw.FullError) or getattr(error, "errno", None) == ENOSPC
+        hint = "the disk is full" if is_full else "check the disk and the file's permissions"
+        if isinstance(error, OSError):
+            return Unavailable("ENG-002", f"{error.filename or self._file}: {error.strerror or error}", hint)
         return Unavailable("ENG-002", f"{self._file}: SQLite: {error}", hint)
 
 

@@ -13,7 +13,7 @@ from holdfast.core.chain.header import Signed
 from holdfast.core.refusal import Unavailable
 from holdfast.core.values import ChainId, Height
 from holdfast.engine.headerfiles import Source
-from holdfast.engine.headers import read_values
+from holdfast.engine.headers import Untrue, read_values
 
 PAGE: Final = 1_000
 TABLES_WITHIN_S: Final = 10.0
@@ -58,7 +58,10 @@ class ChainReader:
         if height == 0:
             return 0
         found = await self._node.call("chain.list", height=height)
-        return next(int(row["event"]) for row in found["rows"] if row["status"] == SEALED)
+        for row in found["rows"]:
+            if row["status"] == SEALED:
+                return int(row["event"])
+        raise Untrue(f"block {height} was taken back while the chain was read")
 
     def _read(self, row: dict[str, object]) -> Signed:
         return read_values(row, f"block {row['height']}", self.chain_id)

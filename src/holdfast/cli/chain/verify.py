@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
-import msgspec
 import typer
 
 from holdfast.adapters.files import Folder
@@ -16,12 +15,12 @@ from holdfast.cli.asking import Asked, Ca, Data, Place, TokenFile, Url, run
 from holdfast.cli.chain.look import counted
 from holdfast.cli.chain.reading import ChainReader, Heights
 from holdfast.cli.columns import when
+from holdfast.cli.papers import Unreadable, json_of
 from holdfast.core.refusal import Corrupt, Unavailable
 from holdfast.engine import consistency, headerfiles
 from holdfast.engine.headers import Links, Proved, Untrue, check_proof, read_proof
 
 FALSE, UNREADABLE = 1, 2
-PROOF_BYTES_MAX: Final = 64 << 20
 
 
 def verify(
@@ -91,10 +90,8 @@ def _check_file(file: Path, keys: frozenset[bytes]) -> None:
 
 def _values(file: Path) -> object:
     try:
-        if file.stat().st_size > PROOF_BYTES_MAX:
-            raise Corrupt("CHN-001", f"{file} is too large for a proof")
-        return msgspec.json.decode(file.read_bytes())
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as fault:
+        return json_of(file)
+    except Unreadable as fault:
         raise Corrupt("CHN-001", f"{file} cannot be read: {fault}", "a proof is what `chain prove` prints") from fault
 
 

@@ -40,6 +40,7 @@ def archive(
 
     async def move() -> str:
         async with opened(settings) as db:
+            await db.journal.tip()  # before the folder is made: there may be no journal
             with db.archive.alone():
                 found = await bound(db.journal, db.tables, db.snapshots, db.policy, keep_batches, progress)
                 floor = await db.journal.store.floor()

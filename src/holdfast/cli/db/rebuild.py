@@ -23,6 +23,7 @@ def rebuild(data: Data = None, config: File = None) -> None:
 
     async def work() -> Tip | Refused:
         async with opened(settings) as db:
+            await db.journal.tip()  # owning would make a journal where there is none
             return await rebuild_all(db.journal, db.tables, db.snapshots, db.policy, progress)
 
     with told():

@@ -28,6 +28,8 @@ def export(
     Everything that was confirmed before the export began is in it. Made again into the same folder, it adds only what
     is new and never rewrites a chapter. It is read back and folded before manifest.json says what it holds; until
     then an import sees the export before.
+
+    It is history: the keys of the node and the outputs in its folder warm/ are not in it. Copy them as well.
     """
     settings = configured(config, {"data": data}, with_stores=True)
     progress, folder = Progress("exporting"), Folder(to)
@@ -36,6 +38,7 @@ def export(
         if await _is_foreign(folder):
             return Refused("ENG-004", f"{to} holds other files", "choose a new folder or one with an earlier export")
         async with opened(settings) as db:
+            await db.journal.tip()  # before the folder is made: there may be no journal
             with folder.alone():
                 return await transfer.export(db.journal, folder, db.policy, progress)
 
@@ -74,6 +77,7 @@ def import_(
         if isinstance(done, Refused):
             refuse(done)
         print(f"imported {_said(done)} into {settings.data}")
+        print(f"copy keys/ and warm/ of the old folder into {settings.data} first: an export does not hold them")
         print(f"start it with: holdfast up --data {settings.data}")
 
 

@@ -40,13 +40,18 @@ def export(
         refuse(no)
 
     async def carried(node: Asked) -> int:
-        total = 0
-        async for one in sessions(node, channel):
-            if session in (None, one["session"]):
-                total += await _carry(node, to / channel, channel, one["session"], one["pruned"])
-        return total
+        wanted = [one async for one in sessions(node, channel) if session in (None, one["session"])]
+        if not wanted:
+            refuse(_unknown(channel, session))
+        return sum([await _carry(node, to / channel, channel, one["session"], one["pruned"]) for one in wanted])
 
     print(f"{run(Place(data, url, token_file, ca), carried)} records written to {to / channel}")
+
+
+def _unknown(channel: str, session: str | None = None) -> Refused:
+    """A name that was mistyped must not look like evidence that was carried away."""
+    says = f"no session of channel {channel!r}" if session is None else f"no session {session!r} of channel {channel!r}"
+    return Refused("EVD-001", f"{says} is here", "holdfast evidence ls", "NotFound")
 
 
 async def _carry(node: Asked, folder: Path, channel: str, session: str, pruned: int) -> int:
@@ -132,7 +137,10 @@ def asrun(
 
     async def written(node: Asked) -> int:
         log, total = AsRun(Folder(to / channel), channel), 0
-        async for one in sessions(node, channel):
+        wanted = [one async for one in sessions(node, channel)]
+        if not wanted:
+            refuse(_unknown(channel))
+        for one in wanted:
             async for lines in _in_lots(records(node, channel, one["session"], None)):
                 total += await log.write(lines)
         return total

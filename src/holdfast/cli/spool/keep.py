@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from holdfast.cli.spool.session import SpoolFile, given, owned, place, refuse, size, told
 from holdfast.core.refusal import Refused
-from holdfast.spool import channel
+from holdfast.spool import SpoolPolicy, channel
 from holdfast.spool.disk import RealDisk
 from holdfast.spool.record import CHANNEL_TERMINATED
+
+UNCAPPED: Final = SpoolPolicy(channel_bytes_max=1 << 62, reserve_bytes=0)
+"""The cap is its program's, and not known here. An end takes less than the reserve that is kept for it."""
 
 
 def compact(file: SpoolFile) -> None:
@@ -51,7 +54,7 @@ def seal(
         if not yes:
             says = f"session {where.session} would take no more records, its last one is {found.last}"
             refuse(Refused("SP-RET-001", says, "say --yes if its process will not come back", "NotSealed"))
-        spool = owned(file)
+        spool = owned(file, UNCAPPED)
         payload = {"termination_utc_ms": time.time_ns() // 1_000_000, "reason": "SEALED_BY_OPERATOR", "detail": detail}
         answer = spool.emit(CHANNEL_TERMINATED, payload)
         spool.step()

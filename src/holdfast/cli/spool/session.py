@@ -12,6 +12,7 @@ from typing import Annotated, Final, NoReturn, TypeVar
 import typer
 
 from holdfast.core.refusal import Corrupt, Refused, Unavailable
+from holdfast.spool import SpoolPolicy
 from holdfast.spool.disk import Disk, RealDisk
 from holdfast.spool.names import Place, place_of
 from holdfast.spool.spool import Spool
@@ -35,10 +36,10 @@ def place(file: Path) -> Place:
     return found
 
 
-def owned(file: Path) -> Spool:
+def owned(file: Path, policy: SpoolPolicy | None = None) -> Spool:
     """The session, open and locked, without threads: it does what it is told."""
     where = place(file)
-    return given(Spool.open(where.channel, where.session, root=where.folder.parent, threads=False))
+    return given(Spool.open(where.channel, where.session, root=where.folder.parent, policy=policy, threads=False))
 
 
 def is_open_elsewhere(where: Place, disk: Disk | None = None) -> bool:

@@ -20,6 +20,9 @@ Millis = Annotated[int, msgspec.Meta(ge=1, le=365 * 24 * 3_600_000)]
 Ppm = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 SCALARS: Final = (bool, int, str)
 ATTESTED: Final = "attested"
+TRAPS: Final = "traps"
+TRAPPED_SHOTS_MAX: Final = 1_000_000
+"""So many runs are looked at where they are proved by traps (PRF-002)."""
 GATES_MAX: Final = 64
 """They are in memory while the job lives (ENG-007), so there cannot be any number of them."""
 
@@ -133,6 +136,8 @@ def _replica_proof(payload: Payload) -> str:
 
 def _ai(payload: Payload) -> dict[str, object]:
     spec = _spec(AiSpec, payload.spec)
+    if payload.proof == TRAPS:
+        raise _Malformed("proof", "traps are runs of a circuit: only QUANTUM jobs have them")
     if (spec.prompt is None) == (spec.input is None):
         raise _Malformed("spec", "give either prompt or input")
     for name, value in spec.params.items():
@@ -145,6 +150,10 @@ def _ai(payload: Payload) -> dict[str, object]:
 
 def _quantum(payload: Payload) -> dict[str, object]:
     spec = _spec(QuantumSpec, payload.spec)
+    if payload.proof == TRAPS and spec.trap_ppm == 0:
+        raise _Malformed("spec.trap_ppm", "0: without traps there is nothing to prove by them")
+    if payload.proof == TRAPS and spec.shots > TRAPPED_SHOTS_MAX:
+        raise _Malformed("spec.shots", f"at most {TRAPPED_SHOTS_MAX} where they are proved by traps")
     return {"gates": sorted(spec.gates), "depth": spec.depth, "width": spec.width, "precision": spec.precision}
 
 

@@ -94,7 +94,7 @@ def cancel(state: Leasing, command: Cancel, now_ms: int) -> Decided | Refused:
 def held_by(state: Leasing, id_: LeaseId, provider_id: ProviderId, now_ms: int) -> Lease | Refused:
     """The live lease, if it is this provider's and not handed in yet."""
     lease = state.leases.by_id.get(id_)
-    if lease is None or not is_live(lease, now_ms):
+    if lease is None or (lease.submitted is None and not is_live(lease, now_ms)):  # handed in, no mark ends it
         return Refused("LEA-005", f"lease {id_.hex()} is over", "its job went to others or has ended", "LeaseLost")
     if lease.provider_id != provider_id:
         return Refused("PRV-003", f"lease {id_.hex()} is another provider's", name="Forbidden")

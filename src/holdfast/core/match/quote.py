@@ -12,7 +12,7 @@ from holdfast.core.canon import H
 from holdfast.core.event import PAYLOAD_TAG
 from holdfast.core.job.record import Job
 from holdfast.core.match.decide import Seeded
-from holdfast.core.match.fit import why_not
+from holdfast.core.match.fit import lease_cap, why_not
 from holdfast.core.provider.record import Provider
 from holdfast.core.queue.acts import Enqueue
 from holdfast.core.queue.line import place_of
@@ -65,7 +65,7 @@ class Quote(msgspec.Struct):
             if no is None:
                 self.could += 1
                 told = (each.id, each.name, each.region, each.price, each.price * job.units)
-                self.providers.append(Could(*told, each.slots - each.leases))
+                self.providers.append(Could(*told, lease_cap(each, state.policy) - each.leases))
             else:
                 self.could_not += 1
                 if len(self.refused) < NAMED_MAX:

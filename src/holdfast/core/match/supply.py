@@ -21,7 +21,7 @@ from holdfast.core.provider.record import Provider
 from holdfast.core.values import Kind, ProviderId, Seed
 
 FITS_KEPT_MAX: Final = 4_096
-"""How many answers to "which ranks fit this" are kept before all are forgotten."""
+"""How many answers to "which ranks fit this" are kept at least before all are forgotten."""
 FEW: Final = 8
 """Where fewer than one in so many is free, the free ones are sorted; else the whole order is walked."""
 
@@ -105,6 +105,8 @@ class Supply(msgspec.Struct):
     """What there was when the last tick that gave all it could had ended."""
     last: Ticked = Ticked()
     as_of_ms: int = 0
+    kept_max: int = FITS_KEPT_MAX
+    """How many answers are kept: twice as many as there are groups, so that a tick never asks for all of them anew."""
     _policy: Policy | None = None
     _fits: dict[tuple[Kind, bytes], tuple[int, set[int]]] = {}
     """Which of the first so many ranks fit what is asked."""
@@ -216,7 +218,7 @@ class Supply(msgspec.Struct):
         known = self._fits.get((kind, requirements))
         count, found = known if known is not None else (0, set())
         if known is None or count < len(self.ranks):
-            if len(self._fits) >= FITS_KEPT_MAX:
+            if len(self._fits) >= self.kept_max:
                 self._fits.clear()
             for rank in range(count, len(self.ranks)):
                 if why_not_able(self.ranks[rank].profile, kind, requirements) is None:

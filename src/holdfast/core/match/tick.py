@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Final, Protocol
 
 from holdfast.core.match.merge import Merged
-from holdfast.core.match.supply import Seat, Supply
+from holdfast.core.match.supply import FITS_KEPT_MAX, Seat, Supply
 from holdfast.core.match.takers import CHOOSERS, Taker
 from holdfast.core.policy import MatchOrder
 from holdfast.core.queue.line import AGE_AT, ID_AT, Ask, Line
@@ -113,6 +113,7 @@ class Tick:
         self._largest = tuple(largest.items())
         """How many units the largest job takes, by kind."""
         counts: dict[str, list[int]] = {}
+        supply.kept_max = max(FITS_KEPT_MAX, 2 * len(line.groups))
         supply.order(seed)
         self._demands = [
             (group, demand) for ask, group in line.groups.items() if (demand := self._demand(ask, counts)) is not None
@@ -123,6 +124,7 @@ class Tick:
 
         MAT-005: where the next assignment would be a multiple of `every`, it goes to the oldest job, not to the first.
         """
+        limit = self._slots(limit)
         places, by, guarded, oldest, left = self.places, self.by, self.guarded, self._oldest(), 0
         merged = Merged([(group.places, demand) for group, demand in self._demands])
         for lot in merged:
@@ -145,6 +147,15 @@ class Tick:
                 by.append(taker)
                 left -= 1
         return self._given()
+
+    def _slots(self, limit: int) -> int:
+        """How many jobs can be given at all, one a slot: behind the last of them nobody need be asked any more."""
+        supply, slots = self.supply, 0
+        for seat in chain.from_iterable(supply.ranks[rank].free.values() for rank in supply.vacant):
+            slots += seat.cap - seat.leases
+            if slots >= limit:
+                return limit
+        return slots
 
     def _given(self) -> Iterator[tuple[bytes, Seat]]:
         return ((place, taker.seat) for place, taker in zip(self.places, self.by, strict=True))

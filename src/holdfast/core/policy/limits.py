@@ -26,6 +26,8 @@ BLOCKS: Final = 1_000_000_000
 YEAR_MS: Final = 365 * DAY_MS
 CENTURY_DAYS: Final = 36_500
 WHOLE: Final = 10**9
+I64_MAX: Final = 2**63 - 1
+"""What a column holds: a quota lets no more through, so what is used of it always fits (QUO-001)."""
 AGE_MS_MAX: Final = 4_102_444_800_000
 """The year 2100 in milliseconds: as late as a job is enqueued."""
 
@@ -79,8 +81,8 @@ RANGES: Final = (
     ("ttl.tombstone_ms", 1, 100 * YEAR_MS),
     ("ttl.collect_jobs_max", 1, PPM),
     ("quota.leases_per_provider_max", 1, PPM),
-    ("quota.ai_units_per_epoch", 0, U64_MAX),
-    ("quota.quantum_units_per_epoch", 0, U64_MAX),
+    ("quota.ai_units_per_epoch", 0, I64_MAX),
+    ("quota.quantum_units_per_epoch", 0, I64_MAX),
     ("provider.stake_ai_min", 0, U64_MAX),
     ("provider.stake_quantum_min", 0, U64_MAX),
     ("provider.heartbeat_ms", 1, DAY_MS),

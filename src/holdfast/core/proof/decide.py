@@ -40,7 +40,7 @@ def submit(state: Leasing, command: Submit, now_ms: int) -> Decided | Refused:
     if (body.lease_id, body.provider) != (command.lease_id, command.provider_id):
         return Refused("PRV-003", "the proof is of another lease or another provider", name="Forbidden")
     lease = state.leases.by_id.get(command.lease_id)
-    if lease is None or not is_live(lease, now_ms):
+    if lease is None or (lease.submitted is None and not is_live(lease, now_ms)):  # handed in, no mark ends it
         return _late(state, command.envelope, body)
     if lease.provider_id != command.provider_id or lease.job_id != body.task_id:
         return Refused("PRV-003", f"lease {command.lease_id.hex()} is not this one's", name="Forbidden")
@@ -134,7 +134,7 @@ def _accepted(state: Leasing, lease: Lease, job: Job, envelope: Envelope, reason
     payee = state.providers[lease.provider_id].account
     charged = Amount(min(job.max_fee, job.units * lease.price))
     names = (job.id, lease.id, lease.provider_id, nullifier, lease.submitted, lease.submitted_size)
-    expires_at = Height(job.height + state.policy.result.result_ttl_blocks)
+    expires_at = job.expires_height or Height(job.height + state.policy.result.result_ttl_blocks)
     whose = (link_of(envelope), job.caller, KIND_NAMES[job.kind], earliest_read_height(job), None, state.open_height)
     return ProofAccepted(*names, payee, charged, now_ms, expires_at, envelope.method, reasons, None, *whose)
 

@@ -30,7 +30,7 @@ class Case(msgspec.Struct, frozen=True, gc=False):
     output: bytes | None = None
     """What was handed in, checked against its digest; None unless the method needs it."""
     chance: bytes = b""
-    """Nobody knew this before the result was handed in: what samples are drawn from."""
+    """Nobody knew this before the result was handed in, the node neither: what samples are drawn from."""
 
 
 class Finding(msgspec.Struct, frozen=True):

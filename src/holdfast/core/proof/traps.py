@@ -6,11 +6,10 @@ draw names, so that the answer is certain. Which runs and which qubits follows f
 
 from __future__ import annotations
 
+from hashlib import sha3_256
 from typing import Final
 
 import msgspec
-
-from holdfast.core.canon import H
 
 TRAP_TAG: Final = "holdfast.trap.v1"
 PPM: Final = 1_000_000
@@ -28,22 +27,36 @@ def plan(payload: bytes, shots: int, width: int, trap_ppm: int) -> Plan:
     """As many runs as the share asks for, rounded up, drawn without repetition; the first one drawn is the first."""
     count = -(-shots * trap_ppm // PPM)
     order: dict[int, str] = {}
-    draw = 0
+    words, draw = _Words(payload), 0
     while len(order) < count:
-        word = H(TRAP_TAG, payload, draw)
-        order.setdefault(int.from_bytes(word[:8], "big") % shots, _bits(payload, draw, width))
+        at = int.from_bytes(words.at(draw)[:8], "big") % shots
+        if at not in order:
+            order[at] = _bits(words, draw, width)
         draw += 1
     return Plan(shots, width, dict(sorted(order.items())))
 
 
-def _bits(payload: bytes, draw: int, width: int) -> str:
-    found = ""
-    part = 0
-    while len(found) < width:
-        word = H(TRAP_TAG, payload, draw, part)
-        found += "".join(f"{byte:08b}" for byte in word)
-        part += 1
+def _bits(words: _Words, draw: int, width: int) -> str:
+    found = "".join(f"{byte:08b}" for part in range(-(-width // 256)) for byte in words.at(draw, part))
     return found[:width]
+
+
+class _Words:
+    """`H(TRAP_TAG, payload, numbers …)` (CAN-001), the payload hashed once: one job may have a million draws."""
+
+    def __init__(self, payload: bytes) -> None:
+        self._begun = sha3_256()
+        for field in (TRAP_TAG.encode(), payload):
+            self._begun.update(len(field).to_bytes(4, "big") + field)
+
+    def at(self, *numbers: int) -> bytes:
+        hasher = self._begun.copy()
+        for number in numbers:
+            hasher.update(_NUMBER + number.to_bytes(8, "big"))
+        return hasher.digest()
+
+
+_NUMBER: Final = (8).to_bytes(4, "big")
 
 
 def circuit(answer: str) -> str:

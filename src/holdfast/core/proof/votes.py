@@ -101,7 +101,7 @@ def _accepted(
         paid[0].account,
         charged,
         now_ms,
-        Height(parent.height + state.policy.result.result_ttl_blocks),
+        parent.expires_height or Height(parent.height + state.policy.result.result_ttl_blocks),
         QUORUM,
         f"{len(agreeing)} of {parent.quorum_m} agree, {votes} were counted",
         link=link_of(envelope),

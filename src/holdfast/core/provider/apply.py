@@ -22,7 +22,7 @@ from holdfast.core.provider.acts import (
     unstake_key,
 )
 from holdfast.core.provider.health import when_due
-from holdfast.core.provider.moves import why_barred
+from holdfast.core.provider.moves import exclusive, why_barred
 from holdfast.core.provider.record import (
     HEALTH_WHOLE,
     SLASHED,
@@ -56,6 +56,8 @@ def changed(state: Registry, provider: Provider) -> None:
 
 def note(state: Registry, provider: Provider) -> None:
     state.ward.note(provider.id, *when_due(state, provider))
+    is_stranger = not provider.at_stake and provider.status is not ProviderStatus.RETIRED
+    state.ward.meet(provider.id, is_stranger=is_stranger)
 
 
 def looked_after(state: Registry) -> Ward:
@@ -80,7 +82,7 @@ def apply_registered(state: Registry, event: ProviderRegistered) -> None:
         known.region, known.price, known.slots = event.region, event.price, event.slots
         known.attested_until_ms = event.attested_until_ms
     known.attestor, known.versions = event.attestor, event.versions
-    known.barred = why_barred(known, state.listings)
+    known.barred = why_barred(known, state.listings, exclusive(state.listings))
     changed(state, known)
 
 
@@ -117,8 +119,9 @@ def apply_listed(state: Registry, event: ListingChanged) -> None:
         state.listings[event.subject] = event.after
     else:
         state.listings.pop(event.subject, None)
+    only = exclusive(state.listings)
     for provider in state.providers.values():
-        if (barred := why_barred(provider, state.listings)) != provider.barred:
+        if (barred := why_barred(provider, state.listings, only)) != provider.barred:
             provider.barred = barred
             changed(state, provider)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -38,7 +39,10 @@ from holdfast.core.refusal import Refused
 from holdfast.core.values import Kind, ProviderId
 
 SLOTS_MAX: Final = 1_000_000
+STRANGERS_MAX: Final = 20_000
+"""How many may be known that have nothing at stake: to register costs nothing, and every one is kept in memory."""
 VERSIONS_MAX, REASON_MAX = 200, 200
+CAPABILITIES_BYTES_MAX: Final = 16 << 10
 NOBODYS: Final = frozenset({MINT, SLASHED})
 SUPPORT_TAG: Final = "holdfast.support.v1"
 _ACCOUNT: Final = re.compile(r"[a-z0-9][a-z0-9:._-]{0,127}")
@@ -54,7 +58,7 @@ def register(state: Registry, command: Register, now_ms: int) -> Decided | Refus
     attested = (command.attested_until_ms, command.attestor, command.versions)
     event = ProviderRegistered(id_, command.public, *told, attested[0], now_ms, *attested[1:])
     if known is None:
-        return Decided((event,))
+        return _why_not_met(state) or Decided((event,))
     if known.status is ProviderStatus.RETIRED:
         return Refused("PRV-001", f"{known.status} is final", "register with another key")
     if no := why_not_key(state, id_, command.public):
@@ -65,6 +69,14 @@ def register(state: Registry, command: Register, now_ms: int) -> Decided | Refus
     if known.account != command.account and known.at_stake:
         return Refused("PRV-001", f"the stake is {known.account}'s", "unstake before changing the account")
     return Decided((event,))
+
+
+def _why_not_met(state: Registry) -> Refused | None:
+    """SEC-001: what strangers can fill is bounded; who stakes or retires makes room."""
+    if len(state.ward.strangers) < STRANGERS_MAX:
+        return None
+    says, hint = f"{STRANGERS_MAX} providers with nothing at stake are known", "the operator can retire some"
+    return Refused("PRV-001", says, hint, "BackPressure")
 
 
 def _why_not_registered(state: Registry, command: Register, now_ms: int) -> Refused | None:
@@ -78,6 +90,7 @@ def _why_not_registered(state: Registry, command: Register, now_ms: int) -> Refu
         "price: must not be negative": not 0 <= command.price < 2**62,
         f"slots: 1 … {SLOTS_MAX}": not 1 <= command.slots <= SLOTS_MAX,
         "capabilities: a canonical map from kind to what it takes": not kinds_of(command.capabilities),
+        f"capabilities: at most {CAPABILITIES_BYTES_MAX} bytes": len(command.capabilities) > CAPABILITIES_BYTES_MAX,
         "attested_until_ms: the attestation is over": command.attested_until_ms + skew_ms <= now_ms,
         "attested_until_ms: too far ahead": command.attested_until_ms >= 2**62,
         f"versions: at most {VERSIONS_MAX} printable signs": not is_versions(command.versions),
@@ -104,16 +117,20 @@ class _Capabilities(msgspec.Struct):
     QUANTUM: _Quantum | None = None
 
 
-def kinds_of(capabilities: bytes) -> list[str]:
-    """Which kinds of jobs a provider says it can run; none where that cannot be read."""
+@lru_cache(maxsize=1_024)
+def kinds_of(capabilities: bytes) -> tuple[str, ...]:
+    """Which kinds of jobs a provider says it can run; none where that cannot be read.
+
+    Read once: it is asked at every heartbeat, and what a stranger registers may be long.
+    """
     try:
         told = decode(capabilities)
         msgspec.convert(told, _Capabilities)
     except (NotCanonical, msgspec.ValidationError):
-        return []
+        return ()
     if not isinstance(told, dict) or not all(isinstance(each, dict) for each in told.values()):
-        return []
-    return [kind for kind in told if kind in set(Kind)]
+        return ()
+    return tuple(kind for kind in told if kind in set(Kind))
 
 
 def is_versions(told: str) -> bool:

@@ -4,7 +4,7 @@ and the operator's lists of whom to give work at all (PRV-001, MAT-002)."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Final
 
 from holdfast.core.event import Decided
@@ -68,7 +68,7 @@ def unstake(state: Registry, command: Unstake, now_ms: int) -> Decided | Refused
     height, free_ms = Height(state.open_height + rules.unstake_lock_blocks), now_ms + rules.unstake_cooldown_ms
     asked = UnstakeAsked(provider.id, command.amount, command.request, height, free_ms, command.by)
     if (number := state.claims.event_of(unstake_key(asked))) is not None:  # its lock ends when it did the first time
-        return Decided((), since=number)
+        return _why_not_again(state, asked) or Decided((), since=number)
     if no := _why_not_unstaked(provider, command, state.policy):
         return no
     left = provider.stake - command.amount
@@ -76,6 +76,15 @@ def unstake(state: Registry, command: Unstake, now_ms: int) -> Decided | Refused
         return Decided((asked,))
     reason = f"stake {left} of {_enough(provider, state.policy)}"
     return Decided((asked, moved(state, provider, ProviderAct.LAPSE, reason)))
+
+
+def _why_not_again(state: Registry, asked: UnstakeAsked) -> Refused | None:
+    """ENG-005: another wish under the same name is none that was done, as far back as memory has the first one."""
+    _, first = state.claims.recent.get(unstake_key(asked), (0, asked))
+    if isinstance(first, UnstakeAsked) and (first.id, first.amount) == (asked.id, asked.amount):
+        return None
+    hint = "take a new request for another wish"
+    return Refused("ENG-005", "this request was used for something else", hint, "IdReused")
 
 
 def _enough(provider: Provider, policy: Policy) -> int:
@@ -135,12 +144,17 @@ def list_(state: Registry, command: List, _now_ms: int) -> Decided | Refused:
     return Decided((ListingChanged(command.subject, before, command.verdict, *told),))
 
 
-def why_barred(provider: Provider, listings: Mapping[str, str]) -> str:
-    """Which list keeps this one from work; empty where none does."""
+def exclusive(listings: Mapping[str, str]) -> frozenset[str]:
+    """Of which kind of subject any is allowed, so that all others of it are not."""
+    return frozenset(subject.partition(":")[0] for subject, verdict in listings.items() if verdict == ALLOW)
+
+
+def why_barred(provider: Provider, listings: Mapping[str, str], only: Container[str]) -> str:
+    """Which list keeps this one from work; empty where none does. `only` is what `exclusive` says of the lists."""
     for kind, name in (("provider", provider.id.hex()), ("region", provider.region)):
         verdict = listings.get(f"{kind}:{name}")
         if verdict == DENY:
             return f"its {kind} is denied" if kind == "region" else "denied"
-        if verdict != ALLOW and any(v == ALLOW and k.startswith(f"{kind}:") for k, v in listings.items()):
+        if verdict != ALLOW and kind in only:
             return f"its {kind} is not among those allowed" if kind == "region" else "not among those allowed"
     return ""

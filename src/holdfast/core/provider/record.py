@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final, Protocol
 
@@ -191,6 +192,6 @@ def why_not_key(state: Registry, id_: ProviderId, public: bytes) -> Refused | No
 STAKES: Final = {"AI": "stake_ai_min", "QUANTUM": "stake_quantum_min"}
 
 
-def stake_min(kinds: list[str], policy: ProviderPolicy) -> int:
+def stake_min(kinds: Iterable[str], policy: ProviderPolicy) -> int:
     """MAT-002: the sum of the minima of what it says it can do."""
     return sum(int(getattr(policy, STAKES[kind])) for kind in kinds if kind in STAKES)

@@ -1,6 +1,7 @@
 """Who needs looking after when: an index beside the providers, so that one who is well costs nothing (PRV-002).
 
-It is made from the records and never a fact of its own: by time, by height, and whose a changed key is.
+It is made from the records and never a fact of its own: by time, by height, whose a changed key is, and who has
+nothing to lose.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ class Ward(msgspec.Struct):
     """Who waits for a block of this height: the jailed, and those whose stake is locked. They are few."""
     keyring: dict[bytes, ProviderId] = {}
     """Keys that were changed to, and whose they are."""
+    strangers: set[ProviderId] = set()
+    """Who has nothing at stake and has not retired: anybody with a key of its own making can be one."""
 
     def note(self, id_: ProviderId, due_ms: int | None, height: int | None) -> None:
         """From now on this one is due then, and not when it was due before."""
@@ -38,6 +41,12 @@ class Ward(msgspec.Struct):
             self.heights[id_] = height
         else:
             self.heights.pop(id_, None)
+
+    def meet(self, id_: ProviderId, *, is_stranger: bool) -> None:
+        if is_stranger:
+            self.strangers.add(id_)
+        else:
+            self.strangers.discard(id_)
 
     def is_due(self, now_ms: int, height: int) -> bool:
         next_ms = self.agenda.next_ms()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Protocol
 
 import msgspec
@@ -68,12 +69,13 @@ class Queue(msgspec.Struct):
 
 def counted(jobs: dict[TaskId, Job]) -> Queue:
     """A queue with its counters and its order made anew from the jobs."""
-    queue = Queue(jobs)
-    for job in jobs.values():
-        if job.state in LIVE:
-            queue.count(job, 1)
-            queue.note_ends(job)
-    queue.line = made(job for job in jobs.values() if job.state is JobState.QUEUED)
+    queue, live = Queue(jobs), [job for job in jobs.values() if job.state in LIVE]
+    queue.depth = sum(not job.quorum_m for job in live)
+    whole = [job for job in live if not job.parent]
+    queue.in_flight = dict(Counter(job.caller for job in whole))
+    queue.agenda.fill((job.id, ends_ms(job)) for job in whole)
+    queue.heights.fill((job.id, job.expires_height) for job in whole if job.expires_height)
+    queue.line = made(job for job in live if job.state is JobState.QUEUED)
     return queue
 
 

@@ -15,7 +15,7 @@ from holdfast.core.canon import H
 from holdfast.core.escrow import apply as money
 from holdfast.core.event import Decided, Event
 from holdfast.core.job.quorum import replica_ids
-from holdfast.core.job.record import JOB_LIFE, Job, JobAct, JobState, hold_of
+from holdfast.core.job.record import JOB_LIFE, LIVE, Job, JobAct, JobState, hold_of
 from holdfast.core.machine import why_not_step
 from holdfast.core.queue.apply import begin_quorum, replicas_of
 from holdfast.core.queue.books import Admitting
@@ -59,7 +59,7 @@ def requeue(state: Admitting, command: Requeue, now_ms: int) -> Decided | Refuse
         return Refused("LEA-009", says, "put that one back: they go together", "InvalidParams")
     if job is None or _is_buried(state, job, now_ms):
         return Refused("RTY-001", f"no job {command.id.hex()}", "it never was, or its tombstone is gone", "NotFound")
-    if job.requeues and job.state is not JobState.FAILED and (first := _since(state, job)) is not None:
+    if job.requeues and job.state in LIVE and (first := _since(state, job)) is not None:
         return first
     if why := why_not_step(JOB_LIFE, job.state, JobAct.REQUEUE):
         return Refused("JOB-007", f"job {job.id.hex()}: {why}", "only a job that failed is put back")

@@ -17,6 +17,8 @@ class Kept(msgspec.Struct, frozen=True, gc=False):
     kind: Kind
     earliest: Height
     """Where the receipt allows reading (RES-002)."""
+    height: Height = Height(0)
+    """Of the block that resolved it, which may still have been open."""
 
 
 class Consume(msgspec.Struct, frozen=True, gc=False):

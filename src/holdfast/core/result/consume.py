@@ -20,7 +20,7 @@ from holdfast.core.result.acts import (
     claimed,
     consumption_key,
 )
-from holdfast.core.result.read import why_not_readable, why_not_yet
+from holdfast.core.result.read import not_sealed, why_not_readable, why_not_yet
 from holdfast.core.result.record import Consumption, Resolving
 from holdfast.core.values import Height, TaskId
 
@@ -37,6 +37,9 @@ def consume(state: Resolving, command: Consume, _now_ms: int) -> Decided | Refus
     found = _readable(state, command)
     if isinstance(found, Refused):
         return found
+    if not found.caller:
+        says = f"nobody knows any more whose result {command.task_id.hex()} was"
+        return Refused("RES-007", says, "its record was let go, and history with it", "NotFound")
     if command.caller != found.caller:
         says = f"result {command.task_id.hex()} is for {found.caller}, not for {command.caller}"
         return Refused("RES-005", says, name="Forbidden")
@@ -66,6 +69,8 @@ def _readable(state: Resolving, command: Consume) -> Kept | Refused:
     if job is None:
         if command.kept is None:
             return Refused("RES-007", f"no result of {command.task_id.hex()}", name="NotFound")
+        if command.kept.height >= state.open_height:
+            return not_sealed(command.kept.height)
         return why_not_yet(command.kept.earliest, state.open_height) or command.kept
     if job.caller != command.caller:  # before anything is said about somebody else's job
         return Kept(job.event, job.caller, job.kind, NOT_MARKED)

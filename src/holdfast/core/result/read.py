@@ -18,8 +18,7 @@ def why_not_readable(job: Job | None, result: Result | None, open_height: Height
     if result is None or result.status is ResultStatus.UNLINKED:
         return _why_no_result(job)
     if result.height_resolved >= open_height:
-        says = f"resolved in block {result.height_resolved}, which is open"
-        return Refused("RES-002", says, f"readable from {result.height_resolved + 1} on", "NoResultYet")
+        return not_sealed(result.height_resolved)
     return why_not_yet(result.earliest or (earliest_read_height(job) if job is not None else Height(0)), open_height)
 
 
@@ -30,6 +29,13 @@ def _why_no_result(job: Job | None) -> Refused:
         hint = "its money went back"
         return Refused("RES-007", f"job {job.id.hex()} ended without a result: {job.reason}", hint, "Expired")
     return Refused("RES-002", f"job {job.id.hex()} is {job.state}", "ask again later", "NoResultYet")
+
+
+def not_sealed(height: Height) -> Refused:
+    """RES-002: not while the block that resolves it is open."""
+    return Refused(
+        "RES-002", f"resolved in block {height}, which is open", f"readable from {height + 1} on", "NoResultYet"
+    )
 
 
 def why_not_yet(earliest: Height, open_height: Height) -> Refused | None:

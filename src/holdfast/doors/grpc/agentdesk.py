@@ -9,24 +9,29 @@ from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 import grpc
+import structlog
 
 from holdfast.core.provider.record import holder_of, why_not_key
 from holdfast.core.refusal import Refused, Unavailable
 from holdfast.core.values import ProviderId
-from holdfast.doors.attesting import BUILT_IN, Attestor
+from holdfast.doors.attesting import BUILT_IN, Attestor, refused
 from holdfast.doors.desk import Desk
 from holdfast.doors.grpc.handling import Context
 from holdfast.engine.loop import Engine
 from holdfast.engine.outcome import Phase
 from holdfast.ports import Blobs
+from holdfast.wire.acts import Attestation
 
 POOL_THREADS: Final = 2
 NONCE_BYTES: Final = 32
 ANSWER_S: Final = 10.0
 """How long an agent may take to answer the challenge that a stream begins with."""
+ATTEST_S: Final = 30.0
+"""How long a plug-in may take to judge an attestation."""
 Verify = Callable[[bytes, bytes, bytes], bool]
 """Public key, message, signature."""
 T = TypeVar("T")
+_log = structlog.get_logger()
 
 
 class AgentDesk:
@@ -38,6 +43,7 @@ class AgentDesk:
         self.desk, self.engine, self.blobs, self.verify = desk, engine, blobs, verify
         self.attestors = attestors
         self._pool = ThreadPoolExecutor(POOL_THREADS, thread_name_prefix="signatures")
+        self._plugged = ThreadPoolExecutor(POOL_THREADS, thread_name_prefix="attestors")
         self._closing: asyncio.Event | None = None
         self._open: dict[object, Callable[[], None]] = {}
         self._waiting: asyncio.Task[None] | None = None
@@ -57,6 +63,19 @@ class AgentDesk:
         if await self.in_pool(self.verify, public, message, signature):
             return why_not_key(self.engine.state, self.holder(public), public)
         return Refused("PRV-003", "the signature does not fit", "sign with the provider's key", "Unauthorized")
+
+    async def why_not_vouched(self, shown: Attestation) -> Refused | None:
+        """PRV-001: what its verifier says. One that hangs holds up no signature, and its own trouble is no verdict."""
+        pool = self._pool if shown.verifier in BUILT_IN else self._plugged
+        judge = self.attestors[shown.verifier]
+        try:
+            async with asyncio.timeout(ATTEST_S):
+                says = await asyncio.get_running_loop().run_in_executor(pool, judge, shown, self.verify)
+        except Exception as fault:
+            _log.warning("an attestor failed", attestor=shown.verifier, because=repr(fault))
+            says = f"the attestor {shown.verifier!r:.40} did not answer"
+            raise Unavailable("PRV-001", says, "register again in a moment") from fault
+        return refused(says) if says else None
 
     def holder(self, public: bytes) -> ProviderId:
         """Whose key this is; one that changed its key is who it was (PRV-003)."""

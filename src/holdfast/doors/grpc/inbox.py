@@ -19,6 +19,8 @@ CREDIT_BYTES: Final = 4 << 20
 GROUP_BYTES_MAX: Final = min(1 << 20, RECORDS_BYTES_MAX)
 """What piled up meanwhile is stored together, up to about this much."""
 GROUP_MESSAGES_MAX: Final = 8_192
+MESSAGE_BYTES: Final = 64
+"""What a message takes beside its records: also one without any counts, else there could be any number of them."""
 WRITE_S: Final = 30.0
 """Who takes no acks for so long is let go of."""
 _CLOSING: Final = ("ENG-006", "the node stops", "connect again in a moment")
@@ -58,7 +60,7 @@ class Inbox:
             await self._room.wait()
         size = self._size_of(message)
         self._waiting.append((message, size))
-        self._bytes += size
+        self._bytes += size + MESSAGE_BYTES
         self._news.set()
 
     def close(self) -> None:
@@ -86,7 +88,7 @@ class Inbox:
             message, size = self._waiting.popleft()
             taken.append(message)
             total += size
-        self._bytes -= total
+        self._bytes -= total + MESSAGE_BYTES * len(taken)
         self._room.set()
         return taken
 

@@ -12,7 +12,7 @@ from holdfast.core import law
 from holdfast.core.evidence.letters import Dead
 from holdfast.core.evidence.marks import TakeEvidence, mark_id
 from holdfast.core.lease.acts import FailLease
-from holdfast.core.refusal import Refused
+from holdfast.core.refusal import Corrupt, Refused
 from holdfast.core.state import State
 from holdfast.doors.completing import completion
 from holdfast.doors.grpc.agentdesk import AgentDesk
@@ -81,8 +81,19 @@ class Intake:
     async def _why_not_again(self, first: int, lines: list[bytes]) -> Refused | None:
         """EVD-003: what comes again has no effect; another record under a known sequence is a conflict.
 
-        Duplicates are rare, so the stored ones are read. What was pruned is known by its number alone.
+        What is let go of while it is read is no hole: it is looked again.
         """
+        while True:
+            pruned = self._pruned
+            try:
+                return await self._compared(first, lines)
+            except Corrupt:
+                await self.look()
+                if self._pruned == pruned:
+                    raise
+
+    async def _compared(self, first: int, lines: list[bytes]) -> Refused | None:
+        """Duplicates are rare, so the stored ones are read. What was pruned is known by its number alone."""
         begin, last = max(first, self._pruned + 1), first + len(lines) - 1
         if begin <= last:
             async for sequence, stored in self._stored.lines(begin, last):
@@ -96,12 +107,26 @@ class Intake:
     async def _store(self, first: int, lines: list[bytes]) -> int | Refused:
         """Some of the lines that follow the mark, and how many; none where somebody else was faster."""
         found = await self._at.in_pool(examine, self._who, self._at.verify, first, lines)
-        return await self._submit(first, found)
+        commands = await self._commands(found)
+        if (fitting := self._fitting(first, found)) < len(found.lines):
+            return await self._store(first, lines[:fitting])
+        return await self._submit(first, found, commands)
 
-    async def _submit(self, first: int, found: Examined) -> int | Refused:
+    def _fitting(self, first: int, found: Examined) -> int:
+        """EVD-007: what comes before the first dead letter too many is stored; from there on the channel waits.
+
+        Else letters that come together could be too many for a bound that none of them has been counted against.
+        """
+        state = self._at.engine.state
+        room = state.policy.evidence.dead_letters_per_channel_max - state.buried.get(self._who.channel, 0)
+        if len(found.dead) <= room:
+            return len(found.lines)
+        before = sorted(each.sequence for each in found.dead)[max(0, room)] - first
+        return before or len(found.lines)
+
+    async def _submit(self, first: int, found: Examined, commands: list[law.Command]) -> int | Refused:
         """Records, mark and what they ask for in one batch of the journal, durable when this returns."""
         who, last = self._who, first + len(found.lines) - 1
-        commands = await self._commands(found)
         where = (who.provider_id, who.channel, who.session, first, last)
         taking = TakeEvidence(*where, packed(found.lines), tuple(found.dead), found.ending)
         taken, *outcomes = await self._at.engine.submit_together([taking, *commands])

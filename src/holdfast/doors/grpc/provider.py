@@ -15,7 +15,7 @@ from holdfast.core.provider.record import ProviderAct, stake_min, why_not_key
 from holdfast.core.refusal import Refused
 from holdfast.core.state import State
 from holdfast.core.values import AccountId, Amount, ProviderId
-from holdfast.doors.attesting import refused, why_not_attested
+from holdfast.doors.attesting import why_not_attested
 from holdfast.doors.completing import completion, is_signed
 from holdfast.doors.grpc.agentdesk import AgentDesk
 from holdfast.doors.grpc.challenge import Nonces
@@ -91,8 +91,7 @@ class ProviderService(provider_pb2_grpc.ProviderServiceServicer):
         times = (at.engine.now_ms(), at.engine.policy.provider.attestation_skew_ms)
         if no := why_not_attested(shown, told.public, canonical(told.capabilities), times, at.attestors):
             return no
-        says = await at.in_pool(at.attestors[shown.verifier], shown, at.verify)
-        return refused(says) if says else None
+        return await at.why_not_vouched(shown)
 
     async def _registered(self, id_: ProviderId) -> pb.RegisterResponse:
         def standing(state: State) -> pb.RegisterResponse:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable
+from itertools import count
 from typing import Final
 
 from holdfast.core import law
@@ -33,12 +34,16 @@ ACTS_MAX: Final = 1_024
 """In one message."""
 BODY_BYTES_MAX: Final = 256 << 10
 PROOF_INVALID: Final = "PROOF_INVALID"
+BEAT: Final = "beat"
+BEATS_MAX: Final = 4
+"""In one message."""
+_BEATS_TOO_MANY: Final = Refused("PRV-002", f"more than {BEATS_MAX} heartbeats at once", "send one", "TooLarge")
 
 _COMMANDS: Final[dict[str, Callable[[acts.Act, ProviderId], law.Command]]] = {
     "ack": lambda act, by: AckLease(LeaseId(act.lease_id), by),
     "renew": lambda act, by: RenewLease(LeaseId(act.lease_id), by, act.renewal),
     "decline": lambda act, by: DeclineLease(LeaseId(act.lease_id), by, act.reason or "DECLINED"),
-    "beat": lambda act, by: Beat(by, act.slots, act.load, act.versions, act.support),
+    BEAT: lambda act, by: Beat(by, act.slots, act.load, act.versions, act.support),
 }
 
 
@@ -198,8 +203,15 @@ class _Hearing:
         return None
 
     async def _decided(self, asked: list[acts.Act]) -> list[Outcome]:
-        """All in one call of the engine; an act that cannot be read is refused alone."""
-        read_acts = [_command(act, self._seat.provider_id) for act in asked]
+        """All in one call of the engine; an act that cannot be read is refused alone.
+
+        Every heartbeat is an event, whoever sends it, and nobody has more than a few to say at once.
+        """
+        beats = count(1)
+        read_acts = [
+            _BEATS_TOO_MANY if act.act == BEAT and next(beats) > BEATS_MAX else _command(act, self._seat.provider_id)
+            for act in asked
+        ]
         commands = [each for each in read_acts if not isinstance(each, Refused)]
         decided = iter(await self._at.engine.submit_many(commands))
         return [each if isinstance(each, Refused) else next(decided) for each in read_acts]
@@ -209,7 +221,7 @@ def _command(act: acts.Act, by: ProviderId) -> law.Command | Refused:
     make = _COMMANDS.get(act.act)
     if make is None:
         return Refused("PRV-003", f"no act {act.act[:40]!r}", " ".join(_COMMANDS), "InvalidParams")
-    if act.act != "beat" and len(act.lease_id) != 32:
+    if act.act != BEAT and len(act.lease_id) != 32:
         return Refused("PRV-003", "lease_id: 32 bytes", name="InvalidParams")
     return make(act, by)
 

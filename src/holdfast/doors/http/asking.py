@@ -80,6 +80,11 @@ class Asking:
             return self._too_often(wait_ms)
         return self.refuse(visitor, CHALLENGE) if isinstance(visitor, Refused) else visitor
 
+    def why_not_look(self, address: str) -> Reply | None:
+        """What is open to all is as often as questions are, in a bucket of its own: neither takes from the other."""
+        wait_ms = self._of_address.take(f"{address} looks")
+        return self._too_often(wait_ms) if wait_ms else None
+
     async def answer(
         self, raw: bytes, visitor: Visitor, address: str, methods: Mapping[str, Method] | None = None
     ) -> Reply:

@@ -66,6 +66,7 @@ class GuardedHttp(HttpToolsProtocol):
         """Which part of a request has begun and not ended: head, body or none."""
         self._timer: asyncio.TimerHandle | None = None
         self._timed = ""
+        self._taking: asyncio.TimerHandle | None = None
         self._head_bytes = self._complete = 0
         self._why: Reply | None = None
 
@@ -100,6 +101,8 @@ class GuardedHttp(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_lost = True
         self._unwatch()
+        if self._taking is not None:
+            self._taking.cancel()
         super().connection_lost(exc)
         for tell in self._tell:
             tell()
@@ -146,6 +149,32 @@ class GuardedHttp(HttpToolsProtocol):
         says = f"a head of more than {self._guard.settings.head_bytes_max} bytes"
         return no(Refused("SEC-001", says, name="TooLarge"), status=HEAD_TOO_LARGE)
 
+    # ------------------------------------------------------------------------------------ an answer is taken
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._watch_taking()
+
+    def _watch_taking(self) -> None:
+        """What waits to be taken keeps its memory and its connection, also a closed one: not for ever."""
+        if self._taking is not None:
+            self._taking.cancel()
+        left = self._untaken()
+        slow_s = self._guard.settings.slow_ms / 1000
+        self._taking = self.loop.call_later(slow_s, self._look_taken, left) if left and not self._is_lost else None
+
+    def _look_taken(self, left: int) -> None:
+        if self._untaken() < left:
+            self._watch_taking()
+            return
+        self._guard.tally.dropped["slow"] += 1
+        self.transport.abort()
+
+    def _untaken(self) -> int:
+        """Below TLS there is a second buffer, which its transport does not count."""
+        below = getattr(getattr(self.transport, "_ssl_protocol", None), "_transport", None)
+        return self.transport.get_write_buffer_size() + (below.get_write_buffer_size() if below is not None else 0)
+
     # ------------------------------------------------------------------------------------ refusing
 
     def send_400_response(self, msg: str) -> None:
@@ -161,6 +190,7 @@ class GuardedHttp(HttpToolsProtocol):
             return
         self.transport.write(as_bytes(reply, self.server_state.default_headers))
         self.transport.close()
+        self._watch_taking()
 
     def _watch(self, part: str) -> None:
         self._unwatch()

@@ -25,6 +25,7 @@ class Probes:
     def __init__(self, asking: Asking) -> None:
         self._asking = asking
         self.is_closing = False
+        self._document: Reply | None = None
 
     async def alive(self, _: Scope, __: Receive, send: Send) -> None:
         await say(send, _json({"status": "alive"}))
@@ -46,8 +47,12 @@ class Probes:
             reply = Reply(OK, tally.text(), ((b"content-type", CONTENT_TYPE),))
         await say(send, reply)
 
-    async def document(self, _: Scope, __: Receive, send: Send) -> None:
-        await say(send, _json(openrpc.document(self._asking.methods)))
+    async def document(self, scope: Scope, _: Receive, send: Send) -> None:
+        if (reply := self._asking.why_not_look(address_of(scope))) is None:
+            if self._document is None:  # made once: that takes long, and the methods stay what they are
+                self._document = _json(openrpc.document(self._asking.methods))
+            reply = self._document
+        await say(send, reply)
 
     async def _why_not_ready(self) -> Refused | None:
         """An owner whose journal does not confirm hangs instead of failing, so it gets a limited time to answer."""
@@ -77,7 +82,7 @@ class Probes:
     async def _why_not_counts(self, scope: Scope) -> Reply | None:
         asking = self._asking
         if asking.settings.public_metrics:
-            return None
+            return asking.why_not_look(address_of(scope))
         visitor = await asking.admit(token_of(scope["headers"]), address_of(scope))
         if isinstance(visitor, Reply):
             return visitor

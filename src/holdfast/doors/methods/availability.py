@@ -97,12 +97,12 @@ async def _shelved(desk: Desk, id_: TaskId) -> Shelved | Refused:
     if found.da_commitment is None:
         says = f"this result of {found.result_size} bytes is not pinned"
         return Refused("DA-001", says, "only those above policy.result.max_inline_bytes are", "NotFound")
-    if (known := desk.shelf.find(found.result_digest)) is not None:
+    if (known := desk.shelf.find(found.da_commitment)) is not None:
         return known
     raw = await output_of(desk, found)
     if raw is None:
         return pruned(found)
-    made = await desk.shelf.put(found.result_digest, namespace_of(found.caller.encode()), raw)
+    made = await desk.shelf.put(namespace_of(found.caller.encode()), raw)
     if made.pinned.commitment != found.da_commitment:
         raise Corrupt("DA-001", f"the bytes of {id_.hex()} do not give the commitment of its record")
     return made

@@ -10,7 +10,7 @@ from holdfast.core.act import Act
 from holdfast.core.evidence import sessions
 from holdfast.core.evidence.letters import DeadLetter, LetterReleased, ReleaseLetter, Standing
 from holdfast.core.evidence.marks import Ending, Mark, is_final, mark_id
-from holdfast.core.refusal import Refused
+from holdfast.core.refusal import Corrupt, Refused
 from holdfast.core.state import State
 from holdfast.core.values import EventNo, ProviderId
 from holdfast.doors.desk import OPERATORS, READERS, Desk, Method, Visitor
@@ -149,7 +149,7 @@ def _shown(desk: Desk, state: State, row: Mark) -> SessionShown:
     return SessionShown(mark.channel, mark.session, mark.provider_id, owner, *marks, *now)
 
 
-async def _records(desk: Desk, _: Visitor, asked: ManyRecords) -> Records | Refused:
+async def _records(desk: Desk, visitor: Visitor, asked: ManyRecords) -> Records | Refused:
     if no := why_not_limit(asked.limit):
         return no
     id_ = mark_id(asked.channel, asked.session)
@@ -162,14 +162,26 @@ async def _records(desk: Desk, _: Visitor, asked: ManyRecords) -> Records | Refu
     if after < mark.pruned:
         says = f"the records up to {mark.pruned} of {id_} were let go of by policy"
         return Refused("EVD-008", says, f"begin after {mark.pruned}", "EvidencePruned")
-    lines, size, last = list[str](), 0, min(mark.acked, after + asked.limit)
+    try:
+        lines = await _page(desk, asked, after, min(mark.acked, after + asked.limit))
+    except Corrupt:
+        pruned = await desk.source.ask(lambda state: state.marks[id_].pruned)
+        if pruned <= mark.pruned:
+            raise
+        return await _records(desk, visitor, asked)  # they were let go of while they were read: it is told what is left
+    return Records(after + 1, lines, mark.acked, mark.pruned, is_final(mark))
+
+
+async def _page(desk: Desk, asked: ManyRecords, after: int, last: int) -> list[str]:
+    """Some of the records up to `last`, at least one where there is any."""
+    lines, size = list[str](), 0
     if after < last:
         async for _sequence, line in Stored(desk.source, asked.channel, asked.session).lines(after + 1, last):
             size += len(line)
             if lines and size > PAGE_BYTES_MAX:
                 break
             lines.append(line.decode())
-    return Records(after + 1, lines, mark.acked, mark.pruned, is_final(mark))
+    return lines
 
 
 def _copied(mark: Mark | None) -> Mark | None:

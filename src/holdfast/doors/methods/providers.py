@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import accumulate
 from typing import Any, Final
 
 import msgspec
@@ -24,6 +25,7 @@ from holdfast.doors.methods.node import Nothing
 from holdfast.doors.pages import why_not_limit
 from holdfast.engine import read
 
+PAGE_BYTES_MAX: Final = 1 << 20
 OWNERS: Final = frozenset({Role.PROVIDER, Role.OPERATOR})
 """Operators for all; the holder of a provider's key of the API for the providers of its account."""
 
@@ -43,7 +45,10 @@ class ProviderShown(msgspec.Struct, frozen=True):
 
 
 class ManyProviders(msgspec.Struct, frozen=True):
-    """A page of providers by id, filtered where asked; `cursor` is the last page's `next_cursor`."""
+    """A page of providers by id, filtered where asked; `cursor` is the last page's `next_cursor`.
+
+    A page can be shorter than `limit` where providers have much to say; there are more while there is a cursor.
+    """
 
     status: ProviderStatus | None = None
     kind: Kind | None = None
@@ -136,11 +141,17 @@ async def _list(desk: Desk, _: Visitor, asked: ManyProviders) -> Providers | Ref
 
     def page(state: State) -> Providers:
         fit = sorted(each.id for each in state.providers.values() if each.id > asked.cursor and _is_asked(each, asked))
-        found = [shown(state, state.providers[id_], now_ms) for id_ in fit[: asked.limit]]
-        next_ = fit[asked.limit - 1] if len(fit) > asked.limit else None
-        return Providers(found, state.last_event, next_)
+        taken = _a_page([state.providers[id_] for id_ in fit[: asked.limit]])
+        found = [shown(state, each, now_ms) for each in taken]
+        return Providers(found, state.last_event, taken[-1].id if len(fit) > len(taken) else None)
 
     return await desk.source.ask(page)
+
+
+def _a_page(fit: list[Provider]) -> list[Provider]:
+    """As many of them as make no endless answer: what providers say they can run is as long as they like it."""
+    ends = accumulate(len(each.capabilities) for each in fit)
+    return fit[: max(1, sum(1 for end in ends if end <= PAGE_BYTES_MAX))]
 
 
 def _is_asked(provider: Provider, asked: ManyProviders) -> bool:

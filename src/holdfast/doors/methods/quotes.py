@@ -14,6 +14,8 @@ from holdfast.core.refusal import Refused
 from holdfast.core.state import State
 from holdfast.core.values import AccountId, TaskId
 from holdfast.doors.desk import OWNERS, Desk, Method, Visitor, why_not_own
+from holdfast.engine import read
+from holdfast.engine.loop import Engine
 
 TOGETHER: Final = 500
 """How many providers are asked before others get a turn."""
@@ -31,7 +33,7 @@ class QuoteFor(msgspec.Struct, frozen=True):
 
 
 async def _quote(desk: Desk, visitor: Visitor, asked: QuoteFor) -> Quote | Refused:
-    now_ms = desk.source.standing().tip.time_ms
+    now_ms = _now_ms(desk.source)
     if bool(asked.task_id) == (asked.payload is not None):
         return Refused("JOB-008", "params: task_id or payload: name one of them", name="InvalidParams")
     if asked.task_id:
@@ -46,6 +48,11 @@ async def _quote(desk: Desk, visitor: Visitor, asked: QuoteFor) -> Quote | Refus
         some = everybody[at : at + TOGETHER]
         await desk.source.ask(lambda state, some=some: told.ask(state, some, job, now_ms))  # type: ignore[misc]
     return told
+
+
+def _now_ms(source: read.Source) -> int:
+    """An owner knows the time; a follower how late it was when the last batch was written."""
+    return source.now_ms() if isinstance(source, Engine) else source.standing().tip.time_ms
 
 
 async def _waiting(desk: Desk, visitor: Visitor, id_: TaskId) -> Job | Refused:

@@ -142,14 +142,34 @@ async def _prove(desk: Desk, _: Visitor, asked: OneJob) -> ResultProof | Refused
         return found
     block = await read.block(desk.source, found.height_resolved)
     if block is None:
-        return Refused("RES-008", f"block {found.height_resolved} is not on the active chain", name="NoResultYet")
+        return _MOVED
+    try:
+        proof = await _proof(desk, found, block)
+    except Corrupt:
+        if await _is_still_there(desk, found, block):
+            raise
+        return _MOVED
+    return proof if await _is_still_there(desk, found, block) else _MOVED
+
+
+_MOVED: Final = Refused("RES-008", "a reorg takes the block of this result back just now", "ask again", "NoResultYet")
+
+
+async def _proof(desk: Desk, found: ResultView, block: Block) -> ResultProof:
     first = block.log_size - block.result_count
     leaves = await read.leaves(desk.source, first, block.result_count)
-    if root(leaves) != block.result_root:
-        raise Corrupt("RES-008", f"the leaves of block {block.height} do not give its root", "run holdfast db rebuild")
     index = found.leaf_index - first
+    if root(leaves) != block.result_root or not 0 <= index < len(leaves):
+        raise Corrupt("RES-008", f"the leaves of block {block.height} do not give its root", "run holdfast db rebuild")
     path = prove_inclusion(leaves, index)
     return ResultProof(desk.source.policy.chain_id, block, leaves[index], index, len(leaves), path)
+
+
+async def _is_still_there(desk: Desk, found: ResultView, block: Block) -> bool:
+    """Whether record, block and leaves, read one after the other, were of one chain: a reorg may come in between."""
+    now, head = await read.result(desk.source, found.task_id), await read.block(desk.source, block.height)
+    place = (found.height_resolved, found.leaf_index)
+    return now is not None and (now.height_resolved, now.leaf_index) == place and head == block
 
 
 def pruned(found: Result) -> Refused:

@@ -1,0 +1,62 @@
+"""Work in another process: what it gives, how its faults are told, and that nobody is held up by it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from holdfast.adapters.apart import apart
+from holdfast.core.refusal import Corrupt, Unavailable
+
+pytestmark = pytest.mark.rule("ENG-003")
+
+
+def double(number: int) -> int:
+    return 2 * number
+
+
+def fail(says: str) -> int:
+    raise Corrupt("ENG-003", says)
+
+
+def die(_: None) -> int:
+    os._exit(3)
+
+
+def interrupted(number: int) -> int:
+    """As by Ctrl-C in the terminal: the whole group of processes gets the signal."""
+    os.kill(os.getpid(), signal.SIGINT)
+    os.kill(os.getpid(), signal.SIGTERM)
+    return number
+
+
+def begin_and_wait(mark: Path) -> None:
+    mark.write_text(str(os.getpid()))
+    time.sleep(60)
+
+
+async def test_work_apart_gives_what_it_gives_and_its_faults_by_their_words() -> None:
+    assert await apart(double, 21) == 42
+    with pytest.raises(Unavailable, match="ENG-003: the snapshot reads back differently"):
+        await apart(fail, "the snapshot reads back differently")
+    with pytest.raises(Unavailable, match="ended with"):
+        await apart(die, None)
+
+
+async def test_a_signal_for_the_nodes_group_is_no_matter_of_work_apart() -> None:
+    assert await apart(interrupted, 7) == 7
+
+
+async def test_whoever_is_cancelled_ends_the_work_and_holds_up_nobody(tmp_path: Path) -> None:
+    working = asyncio.create_task(apart(begin_and_wait, tmp_path / "mark"))
+    while not (tmp_path / "mark").exists() or not (number := (tmp_path / "mark").read_text()):
+        await asyncio.sleep(0.01)
+    working.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(working, 5)
+    assert not Path(f"/proc/{number}").exists()

@@ -1,0 +1,113 @@
+"""The command line without a terminal: readers that go away or were never there, and bytes that are no text."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.stories.node import HOLDFAST, NodeProcess
+
+from holdfast.client import Client
+
+WITHIN_S = 30
+BAD_INPUT, GONE = 2, 1
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[NodeProcess]:
+    found = NodeProcess(tmp_path / "data")
+    try:
+        await found.up()
+        yield found
+    finally:
+        found.end()
+
+
+def said(*words: str | bytes, shell: str = "", environ: dict[str, str] | None = None) -> tuple[int, str, str]:
+    """What `holdfast` answers; `shell` redirects its streams as a shell does."""
+    command = [os.fsencode(word) for word in (HOLDFAST, *words)]
+    if shell:
+        command = [b"bash", b"-c", b'"$0" "$@" ' + shell.encode(), *command]
+    done = subprocess.run(command, capture_output=True, timeout=WITHIN_S, env=os.environ | (environ or {}), check=False)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def said_to_nobody(*words: str) -> tuple[int, str]:
+    """Its exit code and what it says on standard error, where the reader of its pipe has left."""
+    with subprocess.Popen([HOLDFAST, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as one:
+        assert one.stdout is not None
+        assert one.stderr is not None
+        one.stdout.close()
+        return one.wait(WITHIN_S), one.stderr.read().decode()
+
+
+@pytest.mark.rule("RPC-001")
+async def test_a_reader_that_goes_away_ends_it_quietly_and_no_node_is_blamed(node: NodeProcess) -> None:
+    for verb in (("events",), ("events", "--no-follow"), ("status",), ("key", "list")):
+        assert said_to_nobody(*verb, "--data", str(node.data)) == (GONE, "")
+
+
+@pytest.mark.rule("ENG-006")
+async def test_a_cursor_beyond_the_last_event_is_refused_also_by_who_does_not_follow(node: NodeProcess) -> None:
+    code, out, says = said("events", "--after", "999999", "--no-follow", "--data", str(node.data))
+    assert (code, out) == (1, "")
+    assert "has not happened" in says
+
+
+@pytest.mark.rule("RPC-001")
+async def test_bytes_that_are_no_text_are_named_in_a_sentence(node: NodeProcess) -> None:
+    for words in (("job", "show", b"caf\xe9"), ("account", "reserve", "alice", "5", "--memo", b"\xff")):
+        code, _, says = said(*words, "--data", bytes(node.data))
+        assert (code, "is not UTF-8 text" in says, "Traceback" in says) == (BAD_INPUT, True, False), says
+
+
+@pytest.mark.rule("RPC-001")
+def test_a_closed_standard_input_holds_no_proof_and_no_payload() -> None:
+    for words in (
+        ("verify", "-"),
+        ("job", "enqueue", "--caller", "alice", "--file", "-"),
+        ("job", "quote", "--file", "-"),
+    ):
+        code, _, says = said(*words, shell="<&-")
+        assert (code, "standard input is closed" in says, says.count("\n")) == (BAD_INPUT, True, 1), says
+
+
+@pytest.mark.rule("RPC-001")
+def test_without_standard_error_the_exit_code_still_tells() -> None:
+    assert said("job", "quote", shell="2>&-") == (BAD_INPUT, "", "")
+    assert said("up", "--network", "moon", shell="2>&-") == (BAD_INPUT, "", "")
+
+
+@pytest.mark.rule("RPC-001")
+async def test_a_node_runs_without_standard_error(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with subprocess.Popen(["bash", "-c", 'exec "$0" up --data "$1" 2>&- >&- <&-', HOLDFAST, data]) as one:
+        async with Client(data, WITHIN_S) as node:
+            assert (await node.status())["role"] == "owner"
+        one.terminate()
+
+
+@pytest.mark.rule("RPC-001")
+def test_a_sign_that_the_terminal_cannot_show_is_spelt_out(tmp_path: Path) -> None:
+    _, out, says = said("doctor", "--data", str(tmp_path), environ={"PYTHONIOENCODING": "ascii"})
+    assert (out.isascii(), "\\u2714" in out, says) == (True, True, "")
+
+
+@pytest.mark.rule("JOB-003", "RES-008", "CHN-001")
+def test_a_file_without_an_end_and_one_nested_beyond_reason_are_refused(tmp_path: Path) -> None:
+    deep = tmp_path / "deep.json"
+    deep.write_text('{"a":' * 5_000 + "1" + "}" * 5_000)
+    for words in (("job", "quote", "--file"), ("job", "enqueue", "--file"), ("verify",)):
+        for file, why in ((deep, "nested too deeply"), ("/dev/zero", "more than 64 MiB")):
+            code, _, says = said(*words, str(file))
+            assert (code, why in says, says.count("\n")) == (BAD_INPUT, True, 1), says
+
+
+@pytest.mark.rule("SEC-001")
+async def test_a_token_goes_into_a_file_not_into_a_folder(node: NodeProcess) -> None:
+    code, _, says = said("key", "new", "--account", "alice", "--output", ".", "--data", str(node.data))
+    assert (code, "is a folder" in says) == (75, True), says
+    assert said("key", "list", "--data", str(node.data))[1].count("\n") == 1, "no key was made"
