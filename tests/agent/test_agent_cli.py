@@ -158,6 +158,15 @@ def test_an_agent_does_not_move_into_a_nodes_folder(tmp_path: Path) -> None:
     assert not (tmp_path / "spool").exists()
 
 
+@pytest.mark.rule("SEC-001")
+def test_a_file_that_is_no_certificate_is_named_at_once(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("not a certificate")
+    words = [str(HOLDFAST), "agent", *flags(1, tmp_path / "a", ca=str(tmp_path / "ca.pem"))]
+    done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=30)
+    assert (done.returncode, "ca.pem is no PEM certificate" in done.stderr) == (75, True), done.stderr
+    assert not (tmp_path / "a").exists(), "nothing was begun"
+
+
 async def test_an_agent_works_on_when_nobody_reads_what_it_says(node: FakeNode, tmp_path: Path) -> None:
     node.status, node.stake = "REGISTERED", 4_000
     command = [str(HOLDFAST), "agent", *flags(node.port, tmp_path / "agent")]

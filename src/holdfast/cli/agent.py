@@ -162,10 +162,19 @@ def tls_of(ca: Path | None, certificate: Path | None, key: Path | None) -> Tls |
         print("holdfast: SEC-001: --certificate and --key are given together", file=sys.stderr)
         raise typer.Exit(BAD_INPUT)
     return Tls(
-        read_public(ca) if ca is not None else None,
-        read_public(certificate) if certificate is not None else None,
+        _certificate(ca) if ca is not None else None,
+        _certificate(certificate) if certificate is not None else None,
         read_secret(key) if key is not None else None,
     )
+
+
+def _certificate(path: Path) -> bytes:
+    """Its bytes, or at once why they are none: gRPC would try for ever with whatever it is given."""
+    from holdfast.adapters.keys.certificate import describe  # noqa: PLC0415 - only where there is TLS
+
+    raw = read_public(path)
+    describe(raw, str(path))
+    return raw
 
 
 async def _until_told(made: Agent) -> None:

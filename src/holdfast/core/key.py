@@ -196,8 +196,10 @@ def rotate(state: Keyring, command: RotateKey, now_ms: int) -> Decided | Refused
         return key
     if key.secret == command.secret:
         return Decided((), since=key.event)
-    if len(command.secret) != 32 or not 0 <= command.grace_ms <= GRACE_MS_MAX:
-        return Refused("SEC-001", f"secret: 32 bytes; grace_ms: 0 … {GRACE_MS_MAX}", name="InvalidParams")
+    if len(command.secret) != 32:
+        return Refused("SEC-001", "secret: must be a hash of 32 bytes", name="InvalidParams")
+    if not 0 <= command.grace_ms <= GRACE_MS_MAX:
+        return Refused("SEC-001", f"grace_ms: {command.grace_ms} is not in 0 … {GRACE_MS_MAX}", name="InvalidParams")
     return Decided((KeyRotated(command.id, command.secret, now_ms + command.grace_ms),))
 
 

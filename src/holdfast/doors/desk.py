@@ -101,7 +101,7 @@ def why_not_allowed(visitor: Visitor, name: str, method: Method) -> Refused | No
         return Refused("SEC-001", f"{name} needs a key", "send `Authorization: Bearer <token>`", "Unauthorized")
     if visitor.role not in method.roles:
         may = ", ".join(sorted(method.roles))
-        return Refused("SEC-001", f"{name} is for {may}, this key is a {visitor.role}'s", name="Forbidden")
+        return Refused("SEC-001", f"{name} is for {may}, this key has the role {visitor.role}", name="Forbidden")
     if visitor.scopes and not any(covers(scope, name) for scope in visitor.scopes):
         return Refused("SEC-001", f"{name} is outside of this key's scopes", " ".join(visitor.scopes), "Forbidden")
     return None
