@@ -18,6 +18,7 @@ from holdfast.core.queue.acts import Enqueue
 from holdfast.core.queue.decide import prepare
 from holdfast.core.queue.line import Ask
 from holdfast.core.refusal import Refused
+from holdfast.core.state import digest
 from holdfast.core.values import Kind, TaskId, Tier
 
 T_MS = 600_000
@@ -56,6 +57,17 @@ def test_a_repeat_is_answered_as_the_first_and_another_digest_is_equivocation_wh
     assert way.ask(Submit(lease.id, lease.provider_id, first)) == ()
     told = way.do(Submit(lease.id, lease.provider_id, other))
     assert isinstance(told[0], CompletionIgnored)
+
+
+@pytest.mark.rule("RCV-002", "OBS-001")
+def test_what_is_handed_in_too_late_changes_nothing_and_is_counted() -> None:
+    way, job, lease = leased()
+    proof = way.envelope(job, b"out")
+    way.now_ms += T_MS
+    before = digest(way.state)
+    late = way.ask(Submit(lease.id, lease.provider_id, proof))
+    assert isinstance(late, Refused)
+    assert (late.name, way.state.tally.counts["ignored", ""], digest(way.state)) == ("LeaseLost", 1, before)
 
 
 def in_groups(count: int, model: str = "echo") -> Way:

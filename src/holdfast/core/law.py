@@ -103,6 +103,17 @@ Command = (
     | Act
 )
 
+TOO_LATE: Final = frozenset({"LeaseLost", "ProofConflict"})
+
+
+def _handed_in(state: State, command: proof.Submit, now_ms: int) -> Decided | Refused:
+    """RCV-002: what comes too late changes nothing, and is counted."""
+    said = may_let_go.why_not_hold(state, command) or may_prove.submit(state, command, now_ms)
+    if isinstance(said, Refused) and said.name in TOO_LATE:
+        state.tally.count("ignored")
+    return said
+
+
 _DECIDE: Final[dict[type, Callable[[State, Any, int], Decided | Refused]]] = {
     money.Mint: may.mint,
     money.Reserve: may.reserve,
@@ -139,9 +150,7 @@ _DECIDE: Final[dict[type, Callable[[State, Any, int], Decided | Refused]]] = {
     lease.DeclineLease: may_lend.decline,
     lease.FailLease: may_lend.fail,
     lease.Reap: may_lend.reap,
-    proof.Submit: lambda state, command, now_ms: (
-        may_let_go.why_not_hold(state, command) or may_prove.submit(state, command, now_ms)
-    ),
+    proof.Submit: _handed_in,
     proof.Judge: may_prove.judge,
     use.Consume: may_use.consume,
     retain.DropHot: may_let_go.drop_hot,
