@@ -41,7 +41,7 @@ async def run(folder: Path, *, is_quick: bool) -> list[Table]:
         for store in (Store(folder / "lite"), server):
             if store is None:
                 continue
-            for measured in (lives, receipts, leased, contest):
+            for measured in (lives, steps, receipts, leased, contest):
                 found = await measured(store, rounds, many)
                 add(found)
     return tables
@@ -91,6 +91,31 @@ async def lives(store: Store, rounds: int, many: int) -> Table:
     found.goals.append(at_least("a life", ratios_of(figures[OURS], figures[HAND]), SHARES[store.title]))
     found.goals.append(at_least("bulk", figures["bulk"], 100_000, "/s"))
     found.notes.append("requests and proofs are encoded while the clock stands, proofs are judged without signatures")
+    return found
+
+
+async def steps(store: Store, rounds: int, many: int) -> Table:
+    """Where the processor time of a life goes; SQL by hand shares it with SQLite, or leaves it to the server."""
+    hand, engine = await by_hand(store, "steps/hand"), await ours.opened(store.spot("steps/ours"))
+    whole, by_them = "a whole life", "a whole life by hand, without the server's part"
+
+    async def of_hand(_: int) -> Mapping[str, float]:
+        began = time.thread_time()
+        await lived(hand, _ids(many), LOT)
+        return {by_them: (time.thread_time() - began) / many * 1e6}
+
+    async def of_ours(_: int) -> Mapping[str, float]:
+        found = await ours.spent(engine, ours.asked(engine, min(many, LOT)))
+        await ours.rested(engine)
+        return {whole: sum(found.values()), **found}
+
+    figures = await interleave((of_hand, of_ours), rounds)
+    await close_engine(engine)
+    await hand.close()
+    title = f"Where a job's processor time goes, {store.title}"
+    order = [by_them, *(name for name in figures if name != by_them)]
+    found = table(store.named("queue-steps"), title, "µs/job", figures, order, by_them)
+    found.notes.append("of the thread that decides; what it waits for, and threads that write, are not in it")
     return found
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from hashlib import sha512
 from itertools import count
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -34,6 +34,7 @@ from holdfast.core.values import AccountId, Amount, TaskId, Tier
 from holdfast.engine.loop import Engine
 from holdfast.engine.outcome import Accepted
 
+T = TypeVar("T")
 SLOTS: Final = 4_000
 YEAR_MS: Final = 365 * 86_400_000
 _numbers = count(1)
@@ -146,6 +147,28 @@ async def lived(engine: Engine, commands: Sequence[Enqueue], size: int) -> float
         await sealed(engine)
         took += drain + time.perf_counter() - began
     return len(commands) / took
+
+
+async def spent(engine: Engine, commands: Sequence[Enqueue]) -> Mapping[str, float]:
+    """Microseconds of processor time that each step of a job takes, in the thread that decides."""
+    took: dict[str, float] = {}
+
+    async def step(name: str, work: Awaitable[T]) -> T:
+        began = time.thread_time()
+        found = await work
+        took[name] = (time.thread_time() - began) / len(commands) * 1e6
+        return found
+
+    await step("enqueue", enqueued(engine, commands))
+    leases = await step("match", _matched(engine, len(commands)))
+    acks, proofs = [AckLease(each.id, each.provider_id) for each in leases], [_submission(each) for each in leases]
+    check(await step("ack", engine.submit_many(acks)))
+    check(await step("hand in", engine.submit_many(proofs)))
+    verdicts = [Judge(each.id, True, "signed by the leased provider") for each in leases]
+    check(await step("verdict and result", engine.submit_many(verdicts)))
+    await step("seal", sealed(engine))
+    assert len(leases) == len(commands)
+    return took
 
 
 async def sealed(engine: Engine, times: int = 1) -> None:
