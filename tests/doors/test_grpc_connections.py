@@ -325,8 +325,8 @@ async def test_closing_lets_a_running_call_finish_and_takes_no_new_one() -> None
             while code is None:  # what was under way when the closing began may still be answered
                 code = await _code_of(say(late, "new", timeout=5))
                 answered += code is None
-        # A call that arrives at the very moment is cancelled by gRPC; all the others find nobody.
-        assert code in ("UNAVAILABLE", "CANCELLED")
+        # A call that arrives at the very moment is cancelled by gRPC, or left alone; all the others find nobody.
+        assert code in ("UNAVAILABLE", "CANCELLED", "DEADLINE_EXCEEDED")
         async with dialled(door) as later:
             assert await _code_of(say(later, "new", timeout=5)) == "UNAVAILABLE"
         assert echo.heard.count("new") == answered
