@@ -197,6 +197,16 @@ class Incoming(Protocol):
         ...
 
 
+Aged = tuple[Digest, int]
+"""Bytes that have been held for a while, and how many."""
+PLACES: Final = 1 << 48
+"""Places in the order of digests: their first six bytes, a number that also JSON keeps whole."""
+
+
+def stands_at(digest: Digest) -> int:
+    return int.from_bytes(digest[:6], "big")
+
+
 class Blobs(Protocol):
     """The warm tier (TIER-001): output bytes on disk by their result digest, verified when they are read."""
 
@@ -220,6 +230,13 @@ class Blobs(Protocol):
 
     async def sweep(self, digests: Sequence[Digest]) -> list[Digest]:
         """Delete what is held under these, but for what somebody asked for a moment ago: those are told."""
+        ...
+
+    async def aged(self, before_ms: int, at: int, most: int) -> tuple[list[Aged], int]:
+        """What lies here since then or longer, from a place on, in order, and the place to go on from; PLACES ends it.
+
+        About so many are looked at, one at least. What somebody asks for begins anew.
+        """
         ...
 
     async def usage(self) -> int:

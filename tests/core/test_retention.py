@@ -101,7 +101,7 @@ def test_the_passes_follow_each_other() -> None:
     assert way.state.touched["tombstone"] == {stone.event: stone}
     way.do(EndAudit(stone.event, (stone.event,)))
     assert way.state.touched["tombstone"] == {stone.event: None}
-    assert all(is_dropped(way.state, each, stone.event) for each in Pass)
+    assert all(is_dropped(way.state, each, stone.event) for each in Pass if each is not Pass.STRAY)
 
 
 @pytest.mark.rule("RET-002")

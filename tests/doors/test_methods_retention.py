@@ -20,6 +20,7 @@ from holdfast.core.da.commit import Pinned, Sample, why_not_sample
 from holdfast.core.da.sample import drawn, judge
 from holdfast.core.escrow.acts import Mint
 from holdfast.core.refusal import Corrupt
+from holdfast.core.result import result_digest
 from holdfast.core.retention.books import Pass
 from holdfast.core.values import AccountId, Amount, Digest
 from holdfast.doors.desk import NOBODY, Desk
@@ -182,10 +183,31 @@ async def test_operators_collect_and_auditors_see_how_far_it_has_come(doors: Doo
         ("warm", 0, 0),
         ("index", 0, 0),
         ("audit", 0, 0),
+        ("stray", 0, 0),
     ]
     doors.desk.collector = None
     name, _, _ = await doors.node.no(OPERATOR, "gc.run", tier="hot")
     assert name == "Unavailable"
+
+
+@pytest.mark.rule("RET-003", "OBS-001")
+async def test_operators_sweep_strays_and_all_see_how_many_there_were(doors: Doors) -> None:
+    home, ask = doors.home, doors.node.ask
+    await home.resolve(LARGE, seals=13)
+    home.blobs.held |= {result_digest(raw): raw for raw in (b"one", b"other")}
+    await home.pass_days(1)
+    dry = await ask(OPERATOR, "gc.run", tier="stray", dry_run=True)
+    assert (dry["looked"], dry["dropped"], dry["freed_bytes"], len(home.blobs.held)) == (3, 2, 8, 3)
+    done = await ask(OPERATOR, "gc.run", tier="stray")
+    assert (done["dropped"], done["freed_bytes"], done["deleted"], done["is_done"]) == (2, 8, 2, True)
+    assert list(home.blobs.held.values()) == [LARGE]
+    (*_, standing) = (await ask(AUDITOR, "gc.status"))["passes"]
+    assert (standing["tier"], standing["results"], standing["bytes"]) == ("stray", 2, 8)
+    text = Tally(doors.desk, SimulatedClock()).text().decode()
+    assert "cap_results_strays_total 2.0" in text
+    assert "cap_results_stray_bytes_total 8.0" in text
+    assert 'tier="stray"' not in text
+    assert 'cap_results_gc_seconds_count{pass="stray"} 2.0' in text
 
 
 @pytest.mark.rule("OBS-001")

@@ -16,8 +16,11 @@ from holdfast.adapters.keys.signing import SigningKey
 from holdfast.core.lease.acts import CompletionSubmitted
 from holdfast.core.proof.envelope import body_of
 from holdfast.core.result import result_digest
-from holdfast.core.values import Digest
+from holdfast.core.retention import Pass
+from holdfast.core.retention.acts import DropWarm, Lot, Sweep
+from holdfast.core.values import Digest, EventNo, Height, LeaseId
 from holdfast.doors.grpc import outputs
+from holdfast.doors.grpc.taken import OUTPUTS_MAX, SPARE, Taken
 from holdfast.wire.acts import Act
 from holdfast.wire.gen.holdfast.provider.v1 import provider_pb2 as pb
 
@@ -140,6 +143,70 @@ async def test_who_announced_more_than_came_is_told_so(house: House, oak: Hand, 
 async def test_an_output_of_a_lease_that_is_over_is_not_taken(house: House, oak: Hand, offer: pb.Offer) -> None:
     house.pass_time(600_000)
     assert (await refusal(oak.put(offer, b"out"))).name == "LeaseLost"
+
+
+@pytest.mark.rule("TIER-001")
+async def test_a_lease_is_good_for_a_few_outputs_and_one_more_is_refused(
+    house: House, oak: Hand, offer: pb.Offer
+) -> None:
+    outputs_ = [b"out %d" % number for number in range(OUTPUTS_MAX + 1)]
+    for output in outputs_[:-1]:
+        await oak.put(offer, output)
+    no = await refusal(oak.put(offer, outputs_[-1]))
+    assert (no.rule, no.name, no.hint) == ("TIER-001", "TooLarge", "complete it with one of them, or fail it")
+    assert len(house.files()) == OUTPUTS_MAX
+    assert (await oak.put(offer, outputs_[0])).size == 5  # the same again is none more
+    await oak.complete(oak.completion(offer, outputs_[3]))
+    assert (await oak.put(offer, outputs_[3])).size == 5
+
+
+@pytest.mark.rule("TIER-001")
+async def test_each_lease_is_counted_for_itself_and_also_what_was_only_announced(house: House, oak: Hand) -> None:
+    stream = await oak.at_work()
+    one, two = await oak.leased(stream), await oak.leased(stream, "again")
+    for number in range(OUTPUTS_MAX):
+        header = pb.PutOutputRequest(header=oak.header(one, b"out %d" % number))
+        assert (await refusal(oak.put_all([header]))).name == "InvalidRequest"  # and nothing comes
+    assert (await refusal(oak.put(one, b"another"))).name == "TooLarge"
+    assert (await oak.put(one, b"out 0")).size == 5
+    assert (await oak.put(two, b"another")).size == 7
+    ash = Hand(house, "ash")
+    await ash.register()
+    assert (await refusal(ash.put(two, b"mine"))).name == "Forbidden"
+    assert len(house.at.taken) == 2
+
+
+@pytest.mark.rule("TIER-001")
+def test_leases_that_are_over_are_forgotten() -> None:
+    taken, live = Taken(), {LeaseId(bytes([number]) * 32) for number in range(10)}
+    for number in range(1_000):
+        id_ = LeaseId(number.to_bytes(32, "big"))
+        taken.forget(live, len(live))
+        assert taken.why_not(id_, Digest(bytes(32))) is None
+        assert len(taken) <= 2 * len(live) + SPARE + 1
+    for id_ in live:
+        taken.why_not(id_, Digest(bytes(32)))
+    for number in range(SPARE + 20):
+        taken.why_not(LeaseId(number.to_bytes(32, "big")), Digest(bytes(32)))
+    taken.forget(live, len(live))
+    assert len(taken) == len(live)
+
+
+@pytest.mark.rule("TIER-001", "RET-002", "RCV-001")
+async def test_bytes_that_are_just_being_let_go_are_to_be_sent_again_and_are_held_then(
+    house: House, oak: Hand, offer: pb.Offer
+) -> None:
+    await oak.put(offer, b"out")
+    digest, state = result_digest(b"out"), house.engine.state
+    await house.do(DropWarm(Lot(state.last_event, Height(0), EventNo(0)), strays=((digest, 3),)))
+    no = await refusal(oak.put(offer, b"out"))
+    assert (no.rule, no.name, no.hint) == ("TIER-001", "Unavailable", "send the output again")
+    no = await refusal(oak.complete(oak.completion(offer, b"out")))
+    assert (no.rule, no.hint) == ("RCV-001", "send the output again, then complete")
+    await house.blobs.delete(digest)
+    await house.do(Sweep(Pass.WARM))
+    await oak.put(offer, b"out")
+    await oak.complete(oak.completion(offer, b"out"))
 
 
 # ------------------------------------------------------------------------------------------------ completing

@@ -31,6 +31,7 @@ from holdfast.duties.collector import Collector
 from holdfast.engine import read
 from holdfast.engine.loop import Engine
 from holdfast.engine.outcome import Accepted
+from holdfast.ports import PLACES, Aged, stands_at
 
 ID = provider_id(public(1))
 RETAINED = ResultPolicy(max_inline_bytes=64, retain_hot_blocks=12, retain_warm_days=1, retain_cold_days=2)
@@ -60,6 +61,8 @@ class SimulatedBlobs:
     def __init__(self, fuse: Fuse) -> None:
         self.held: dict[Digest, bytes] = {}
         self.asked: set[Digest] = set()
+        self.since: dict[Digest, int] = {}
+        """When bytes came, in milliseconds, where a test says so; else long ago."""
         self.fuse = fuse
         self.reads = 0
 
@@ -90,6 +93,11 @@ class SimulatedBlobs:
                 self.fuse()
                 self.held.pop(digest, None)
         return spared
+
+    async def aged(self, before_ms: int, at: int, most: int) -> tuple[list[Aged], int]:
+        there = sorted(each for each in self.held if stands_at(each) >= at)
+        old = [(each, len(self.held[each])) for each in there[:most] if self.since.get(each, 0) <= before_ms]
+        return old, stands_at(there[most]) if len(there) > most else PLACES
 
     async def usage(self) -> int:
         return sum(map(len, self.held.values()))

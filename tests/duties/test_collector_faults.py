@@ -20,6 +20,7 @@ from holdfast.core.result import result_digest
 from holdfast.core.retention.books import Pass, is_dropped
 from holdfast.core.state import digest
 from holdfast.core.values import Height, TaskId
+from holdfast.duties.collector import PASSES
 from holdfast.engine import read
 from holdfast.engine.outcome import Phase
 
@@ -173,7 +174,11 @@ class Lives(RuleBasedStateMachine):
         if hot is not None and len(sharing) == 1:
             self.home.blobs.held.pop(result_digest(hot), None)  # type: ignore[arg-type]
 
-    @rule(passes=st.lists(st.sampled_from([Pass.HOT, Pass.WARM, Pass.INDEX]), min_size=1, max_size=3))
+    @rule(output=st.sampled_from((*OUTPUTS, b"never accepted" * 100)))
+    def send_an_output_and_never_complete(self, output: bytes) -> None:
+        self.home.blobs.held[result_digest(output)] = output
+
+    @rule(passes=st.lists(st.sampled_from([Pass.HOT, Pass.WARM, Pass.INDEX, Pass.STRAY]), min_size=1, max_size=3))
     def collect(self, passes: list[Pass]) -> None:
         self.run(self.home.collector.look(passes))
 
@@ -181,7 +186,7 @@ class Lives(RuleBasedStateMachine):
     def die_while_collecting(self, at: int) -> None:
         self.home.fuse.burnt, self.home.fuse.at = 0, at
         with suppress(Unavailable):
-            self.run(self.home.collector.look())
+            self.run(self.home.collector.look([*PASSES, Pass.STRAY]))
         self.home.fuse.at = None
         self.run(self.home.killed())
         self.run(self.home.open())

@@ -8,6 +8,8 @@ from tests.mutants.mutant import Mutant
 
 MAY, LET_GO, DEMOTE = "core/retention/decide.py", "core/retention/apply.py", "duties/demote.py"
 PROOFS, COMMIT = "core/da/proofs.py", "core/da/commit.py"
+STRAYS, OUTPUTS = "tests/core/test_strays.py", "tests/doors/test_provider_outputs.py"
+SWEPT = "tests/duties/test_strays_swept.py"
 TESTS, FAULTS, CORE = (
     "tests/duties/test_collector.py",
     "tests/duties/test_collector_faults.py",
@@ -69,8 +71,8 @@ RETENTION: Final = [
     Mutant(
         "a completion relies on bytes that are about to go",
         "core/law.py",
-        "        may_let_go.why_not_hold(state, command) or may_prove.submit(state, command, now_ms)\n",
-        "        may_prove.submit(state, command, now_ms)\n",
+        "    said = may_let_go.why_not_hold(state, command) or may_prove.submit(state, command, now_ms)\n",
+        "    said = may_prove.submit(state, command, now_ms)\n",
         f"{TESTS} -k about_to_be_deleted",
     ),
     Mutant(
@@ -94,6 +96,69 @@ RETENTION: Final = [
         "    row = await source.tables.get(table, key) if row and is_gone(row) else row\n"
         "    return _record(kind, row) if row else None\n",
         "tests/engine/test_project.py -k deleted_is_gone",
+    ),
+    Mutant(
+        "strays that are handed in are deleted",
+        MAY,
+        " = _handed_in(state) | _in_memory(state) | state.condemned.keys(), ",
+        " = _in_memory(state) | state.condemned.keys(), ",
+        f"{STRAYS} -k came_to_need",
+    ),
+    Mutant(
+        "what was accepted and is final since the rows were read is a stray",
+        MAY,
+        "if digest not in needed and recent.get(digest, NO_RESULT) <= as_of\n",
+        "if digest not in needed\n",
+        f"{STRAYS} -k came_to_need",
+    ),
+    Mutant(
+        "a stray that was spared is left behind for a result that is none",
+        MAY,
+        " if state.condemned.get(digest, NO_RESULT) != NO_RESULT)\n",
+        ")\n",
+        f"{STRAYS} -k was_spared",
+    ),
+    Mutant(
+        "files of results are strays",
+        "duties/strays.py",
+        "        return [each for each in aged if each[0] not in needed]\n",
+        "        return list(aged)\n",
+        f"{SWEPT} -k left_behind",
+    ),
+    Mutant(
+        "young files are strays",
+        "adapters/aged.py",
+        " and seen.st_mtime_ns // 1_000_000 <= before_ms:\n",
+        ":\n",
+        f"{SWEPT} -k real_folder",
+    ),
+    Mutant(
+        "who asks for an old file does not make it young",
+        "adapters/warm.py",
+        "                os.utime(place_of(self._path, digest))",
+        "                pass",
+        "tests/adapters/test_warm_aged.py -k young_again",
+    ),
+    Mutant(
+        "a round does not see what lies behind the end of a step",
+        "adapters/aged.py",
+        "                return found, stands_at(digest)\n",
+        "                return found, (int(prefix, 16) + 1) << 32\n",
+        "tests/adapters/test_warm_aged.py -k every_file_once",
+    ),
+    Mutant(
+        "a lease may send any number of outputs",
+        "doors/grpc/taken.py",
+        "        if digest not in digests and len(digests) >= OUTPUTS_MAX:\n",
+        "        if False:\n",
+        f"{OUTPUTS} -k few_outputs",
+    ),
+    Mutant(
+        "bytes that are about to go count as held",
+        "doors/grpc/outputs.py",
+        "    if digest in at.engine.state.condemned:\n",
+        "    if False:\n",
+        f"{OUTPUTS} -k being_let_go",
     ),
     Mutant(
         "a namespace's proof need not be complete",

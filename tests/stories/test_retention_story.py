@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ from tests.storage.stores import Place
 from tests.stories.agent import AgentProcess, free_ports
 from tests.stories.node import HOLDFAST, NodeProcess, on_postgres
 
+from holdfast.adapters.warm import place_of
 from holdfast.client import Client, NodeRefused
+from holdfast.core.result import result_digest
 
 PATIENCE_S = 60.0
 LARGE = "a long answer " * 100
@@ -101,11 +104,21 @@ class Network:
         assert process.returncode is not None
         return process.returncode, out.decode(), err.decode()
 
+    def stray(self, count: int) -> None:
+        """Files of outputs that were sent and never accepted, as old as those of results."""
+        warm = self.node.data / "warm"
+        for raw in (b"stray %d" % number for number in range(count)):
+            place = place_of(warm, result_digest(raw))
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(raw)
+        for path in self.warm_files():
+            os.utime(path, (1, 1))
+
     def warm_files(self) -> list[Path]:
         return [path for path in (self.node.data / "warm").rglob("*") if path.is_file()]
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.full)])
 async def network(request: pytest.FixtureRequest, place: Place) -> AsyncIterator[Network]:
     made = Network(place, request.param)
     yield made
@@ -144,15 +157,18 @@ async def test_bytes_are_let_go_through_kills_and_what_is_gone_is_still_proved(n
 
     # Nothing is old enough on the disk; hot bytes may go. A dry run changes nothing.
     assert len(network.warm_files()) == 14
+    network.stray(3)
     code, said, _ = await network.told("gc", "run", "--dry-run", "--json")
     dry = {each["tier"]: each for each in json.loads(said)}
     assert (code, dry["hot"]["dropped"], dry["warm"]["looked"]) == (0, 16, 0)
+    assert (dry["stray"]["looked"], dry["stray"]["dropped"], dry["stray"]["freed_bytes"]) == (17, 3, 21)
     code, said, _ = await network.told("gc", "status", "--json")
-    assert [each["results"] for each in json.loads(said)["passes"]] == [0, 0, 0, 0]
+    assert [each["results"] for each in json.loads(said)["passes"]] == [0, 0, 0, 0, 0]
+    assert len(network.warm_files()) == 17
 
     # The node dies again and again while it collects.
     await network.later()
-    for number, tier in enumerate(("hot", "hot", "warm", "warm", "index")):
+    for number, tier in enumerate(("hot", "hot", "stray", "warm", "warm", "index")):
         await collect_and_die(network, tier, runs=3, more_ms=3 * number)
         await network.node.up()
         await all_readable_or_pruned(network)
@@ -160,7 +176,7 @@ async def test_bytes_are_let_go_through_kills_and_what_is_gone_is_still_proved(n
     assert code == 0, err
     assert sum(each["dropped"] for each in json.loads(said)) > 0
     code, said, _ = await network.told("gc", "status", "--json")
-    assert [each["results"] for each in json.loads(said)["passes"]] == [16, 16, 16, 0]
+    assert [each["results"] for each in json.loads(said)["passes"]] == [16, 16, 16, 0, 3]
     assert network.warm_files() == []
 
     # What is gone says so, with the pointer, and is proved as before.

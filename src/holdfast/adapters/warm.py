@@ -21,9 +21,11 @@ from hashlib import sha3_256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from holdfast.adapters.aged import aged_below
 from holdfast.core.refusal import Corrupt, Unavailable
 from holdfast.core.result.ids import RESULT
 from holdfast.core.values import ZERO_DIGEST, Digest
+from holdfast.ports import Aged
 
 if TYPE_CHECKING:
     from hashlib import _Hash
@@ -82,6 +84,9 @@ class WarmFolder:
     async def sweep(self, digests: Sequence[Digest]) -> list[Digest]:
         return await _in_thread(self._sweep_away, digests)
 
+    async def aged(self, before_ms: int, at: int, most: int) -> tuple[list[Aged], int]:
+        return await _in_thread(aged_below, self._path, before_ms, at, most)
+
     async def usage(self) -> int:
         return await _in_thread(self._measure)
 
@@ -128,14 +133,17 @@ class WarmFolder:
         if len(digest) != len(ZERO_DIGEST):
             return None
         try:
-            size = place_of(self._path, digest).stat().st_size
+            seen = place_of(self._path, digest).stat()
         except FileNotFoundError:
             return None
         if digest in self._settling:  # asked after looking: it is put there before the file gets its name
             return None
         if not self._is_settled:
             self._home(digest)
-        return size
+        if seen.st_mtime < time.time() - ASKED_S:
+            with suppress(OSError):  # it is held all the same
+                os.utime(place_of(self._path, digest))  # somebody counts on it: it is no stray for a while
+        return seen.st_size
 
     def _read(self, digest: Digest) -> bytes | None:
         place = place_of(self._path, digest)

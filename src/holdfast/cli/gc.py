@@ -11,8 +11,9 @@ from holdfast.cli import verb
 from holdfast.cli.asking import Asked, Ca, Data, Json, Place, TokenFile, Url, ask, run
 from holdfast.cli.columns import print_json, print_record, print_table
 
-app = verb(no_args_is_help=True, help="Let results' bytes and records go, in three bounded passes.")
-PASSES: Final = ("hot", "warm", "index")
+app = verb(no_args_is_help=True, help="Let results' bytes and records go, and strays, in bounded passes.")
+STRAY: Final = "stray"
+PASSES: Final = ("hot", "warm", "index", STRAY)
 SUMMED: Final = ("looked", "dropped", "freed_bytes", "lost", "deleted", "ms")
 
 
@@ -20,7 +21,8 @@ SUMMED: Final = ("looked", "dropped", "freed_bytes", "lost", "deleted", "ms")
 def run_(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; say what would be done.")] = False,
     pass_: Annotated[
-        str | None, typer.Option("--pass", metavar="hot|warm|index", help="Only this one; else all, in their order.")
+        str | None,
+        typer.Option("--pass", metavar="hot|warm|index|stray", help="Only this one; else all, in their order."),
     ] = None,
     data: Data = None,
     url: Url = None,
@@ -34,10 +36,11 @@ def run_(
     hot    bytes leave the store, where the disk or the archive was seen to hold them
     warm   bytes leave the disk, where the archive was seen to hold them
     index  records become tombstones; tombstones go when the audit window ends
+    stray  files leave the disk that no result and no completion needs
     """
     wanted = [pass_] if pass_ is not None else list(PASSES)
     if not set(wanted) <= set(PASSES):
-        print("holdfast gc run: RET-003: --pass is one of hot, warm, index", file=sys.stderr)
+        print("holdfast gc run: RET-003: --pass is one of hot, warm, index, stray", file=sys.stderr)
         raise typer.Exit(2)
 
     async def collect(node: Asked) -> list[dict[str, Any]]:
@@ -72,12 +75,13 @@ async def _whole(node: Asked, tier: str, is_dry: bool) -> dict[str, Any]:
         report = await node.call("gc.run", tier=tier, dry_run=is_dry, after=after)
         total |= {name: total[name] + report[name] for name in SUMMED}
         for why, count in report["kept"].items():
-            total["kept"][why] = total["kept"].get(why, 0) + count if is_dry else count
+            total["kept"][why] = total["kept"].get(why, 0) + count if is_dry or tier == STRAY else count
         total["runs"] += 1
         if report["is_done"]:
             return total
         after = report["until"]
-        print(f"{tier}: {total['dropped']} results, {total['freed_bytes']} bytes …", file=sys.stderr)
+        what = "files" if tier == STRAY else "results"
+        print(f"{tier}: {total['dropped']} {what}, {total['freed_bytes']} bytes …", file=sys.stderr)
 
 
 def _print(reports: list[dict[str, Any]], is_dry: bool) -> None:

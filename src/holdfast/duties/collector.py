@@ -1,4 +1,4 @@
-"""The collector: lets go of results' bytes and records in three bounded passes (RET-002, RET-003).
+"""The collector: lets go of results' bytes and records in three bounded passes, and of strays (RET-002, RET-003).
 
 It is the owner's duty. Nothing is remembered outside of the journal: where it stands, what it left behind and what may
 still have to be deleted is in the state, so one that was killed goes on where it was.
@@ -14,18 +14,22 @@ from typing import Final
 
 import structlog
 
+from holdfast.core.policy.knobs import HOUR_MS
 from holdfast.core.refusal import Corrupt, Unavailable
 from holdfast.core.retention.books import Pass
 from holdfast.core.values import EventNo
 from holdfast.duties.collecting import PAGE, Limits, Seen, result_of, seen
 from holdfast.duties.demote import Demoter
+from holdfast.duties.strays import Strays
 from holdfast.duties.vacuum import Vacuumer
 from holdfast.engine.collected import Report
 from holdfast.engine.loop import Engine
-from holdfast.ports import Blobs, Clock, Cold
+from holdfast.ports import PLACES, Blobs, Clock, Cold
 
 PASSES: Final = (Pass.HOT, Pass.WARM, Pass.INDEX)
-"""What one may ask for, in their order; the last one also ends audits."""
+"""What is looked at each time, in their order; the last one also ends audits."""
+ROUND_MS: Final = HOUR_MS
+"""How often all files are gone through for strays."""
 MARKS_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 5_000)
 """Bounds of the histogram of durations."""
 _log = structlog.get_logger()
@@ -37,6 +41,7 @@ class Collector:
     def __init__(self, engine: Engine, blobs: Blobs, clock: Clock, cold: Cold | None = None) -> None:
         self._engine, self._blobs, self._clock = engine, blobs, clock
         self._demoter, self._vacuumer = Demoter(engine, blobs, cold), Vacuumer(engine)
+        self._strays, self._round_due_ms = Strays(engine, blobs, self._demoter.sweep_warm), 0
         self._turn = asyncio.Lock()
         self._swept_epoch = -1
         self.took: dict[str, list[int]] = {}
@@ -49,7 +54,7 @@ class Collector:
         while True:
             try:
                 await work()
-                work = self.look
+                work = self._look_round
             except (Unavailable, Corrupt) as fault:
                 _log.warning("nothing is collected", because=str(fault))
             await self._clock.sleep(self._engine.policy.result.collect_interval_ms)
@@ -68,13 +73,20 @@ class Collector:
             while not report.is_done:
                 reports.append(report)
                 await self._clock.sleep(max(1, report.ms))
-                report = await self.run_pass(pass_)
+                report = await self.run_pass(pass_, after=report.until)
             reports.append(report)
         await self._measure()
         return reports
 
+    async def _look_round(self) -> None:
+        """The passes each time, strays now and then: to find them every file is asked about."""
+        await self.look()
+        if self._clock.monotonic_ms() >= self._round_due_ms:
+            await self.look([Pass.STRAY])
+            self._round_due_ms = self._clock.monotonic_ms() + ROUND_MS
+
     async def run_pass(self, pass_: Pass, *, is_dry: bool = False, after: int = 0) -> Report:
-        """One bounded run; a dry one changes nothing and goes on after the event it is told."""
+        """One bounded run; a dry one changes nothing and goes on after the event it is told, as strays always do."""
         async with self._turn:
             begun_ms = self._clock.monotonic_ms()
             knobs = self._engine.policy.result
@@ -83,7 +95,10 @@ class Collector:
             report = Report(pass_.value, is_dry)
             if not is_dry:
                 await self._finish(report)
-            await self._pages(pass_, EventNo(after), limits, report)
+            if pass_ is Pass.STRAY:
+                await self._places(max(0, after), limits, report)
+            else:
+                await self._pages(pass_, EventNo(after), limits, report)
             report.ms = self._clock.monotonic_ms() - begun_ms
             self._note(report)
             return report
@@ -114,6 +129,16 @@ class Collector:
             await asyncio.sleep(0)
         if pass_ is Pass.INDEX:
             await self._end_audits(await seen(self._engine), limits, report)
+
+    async def _places(self, at: int, limits: Limits, report: Report) -> None:
+        """Files from a place on. Whoever asks knows where it stands: a round may begin anew at any time."""
+        now = await seen(self._engine)
+        while at < PLACES:
+            at = report.until = await self._strays.step(now, at, limits, report)
+            if limits.is_reached(report):
+                report.is_done = at >= PLACES
+                return
+            await asyncio.sleep(0)
 
     async def _page(self, pass_: Pass, now: Seen, at: EventNo, limits: Limits, report: Report) -> EventNo:
         rows_max, bytes_max = limits.rows - report.looked, limits.bytes - report.freed_bytes

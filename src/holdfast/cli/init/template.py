@@ -181,6 +181,7 @@ SECTIONS: Final = (
             Leaf("retain_cold_days", "the record"),
             Leaf("may_lose_unarchived", "delete from the disk what no archive has"),
             Leaf("collect_interval_ms", "how often it is looked at what can go"),
+            Leaf("stray_hours", "so long a file may lie on the disk that no result and no completion needs"),
         ),
     ),
     Section(

@@ -168,6 +168,7 @@ class ResultPolicy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     collect_bytes_max: int = 64 * MIB
     collect_ms_max: int = 50
     collect_interval_ms: int = 10 * SECOND_MS
+    stray_hours: int = 24
 
 
 class SpoolPolicy(msgspec.Struct, frozen=True, kw_only=True, gc=False):

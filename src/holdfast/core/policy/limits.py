@@ -119,6 +119,7 @@ RANGES: Final = (
     ("result.collect_bytes_max", 1, GIB),
     ("result.collect_ms_max", 1, 60 * SECOND_MS),
     ("result.collect_interval_ms", 1, DAY_MS),
+    ("result.stray_hours", 1, 24 * CENTURY_DAYS),
     ("spool.flush_interval_ms", 1, 60 * SECOND_MS),
     ("spool.flush_records_max", 1, PPM),
     ("spool.queue_records_max", 1, 100 * PPM),

@@ -60,16 +60,25 @@ class Held(msgspec.Struct, frozen=True, gc=False):
     """Another result, which is not in a pass yet, has the same bytes."""
 
 
+Stray = tuple[Digest, int]
+"""Bytes on the disk that no row says are there, and how many."""
+
+
 class DropWarm(msgspec.Struct, frozen=True, gc=False):
     """Let the warm bytes of a lot go. Whoever asks has the archive's word, or the policy's, for each."""
 
     lot: Lot
     held: tuple[Held, ...] = ()
     again: tuple[Held, ...] = ()
+    strays: tuple[Stray, ...] = ()
+    """Beside the lot: old enough, and the rows as of the lot need none of them."""
 
 
 class WarmDropped(Event, frozen=True, tag=106):
-    """Warm bytes need not be on the disk any more; `condemned` are those that no other result needs."""
+    """Warm bytes need not be on the disk any more; `condemned` are those that no other result needs.
+
+    Strays are among them, under event 0: no result had them.
+    """
 
     until: EventNo
     results: int
@@ -79,6 +88,8 @@ class WarmDropped(Event, frozen=True, tag=106):
     left: tuple[Left, ...] = ()
     again: tuple[EventNo, ...] = ()
     condemned: tuple[tuple[Digest, EventNo], ...] = ()
+    strays: int = 0
+    stray_bytes: int = 0
 
 
 class Sweep(msgspec.Struct, frozen=True, gc=False):

@@ -28,6 +28,8 @@ def apply_warm_dropped(state: Retaining, event: WarmDropped) -> None:
         del state.kept_warm[number]
     state.kept_warm.update(event.left)
     state.condemned.update(event.condemned)
+    if event.strays:
+        _advance(state, Pass.STRAY, EventNo(0), event.strays, event.stray_bytes)
 
 
 def apply_gone(state: Retaining, event: BytesGone) -> None:

@@ -26,6 +26,8 @@ class Pass(StrEnum):
     """The record leaves its table; a tombstone takes its place."""
     AUDIT = "audit"
     """The tombstone goes as well; the leaf of the log stays for ever."""
+    STRAY = "stray"
+    """Files leave the disk that never were a result's, or are no result's any more; so it is in no order with these."""
 
 
 class Progress(msgspec.Struct, array_like=True, gc=False):

@@ -20,6 +20,7 @@ from holdfast.core.retention.acts import (
     HotDropped,
     Left,
     Lot,
+    Stray,
     Sweep,
     Vacuum,
     Vacuumed,
@@ -29,6 +30,8 @@ from holdfast.core.retention.books import KEPT_MAX, Pass, Retaining, until
 from holdfast.core.values import Digest, EventNo, Height
 
 HANDED_IN = "the same bytes are just being handed in"
+NO_RESULT = EventNo(0)
+"""Whose bytes strays are."""
 
 
 def watermark(state: Retaining) -> Height:
@@ -59,20 +62,25 @@ def drop_warm(state: Retaining, command: DropWarm, _now_ms: int) -> Decided | Re
     left, going, again = _without_handed_in(state, command)
     if no := _why_not_left(state.kept_warm, left, tuple(held.event for held in again)):
         return no
-    if lot.until == until(state, Pass.WARM) and not again:
+    strays = not_needed(state, lot.as_of, command.strays)
+    if lot.until == until(state, Pass.WARM) and not again and not strays:
         return Decided((), since=state.last_event)
     gone = (*going, *again)
     lost = [held.size for held in gone if not held.is_archived]
     told = (len(gone), sum(held.size for held in gone), len(lost), sum(lost))
     events = tuple(held.event for held in again)
-    return Decided((WarmDropped(lot.until, *told, left, events, _condemned(state, lot, gone)),))
+    condemned = (*_condemned(state, lot, gone), *((digest, NO_RESULT) for digest, _ in strays))
+    counted = (len(strays), sum(size for _, size in strays))
+    return Decided((WarmDropped(lot.until, *told, left, events, condemned, *counted),))
 
 
 def sweep(state: Retaining, command: Sweep, _now_ms: int) -> Decided | Refused:
+    """What was spared is its result's again; a stray is nobody's, and is found once more when it is old again."""
     waiting = state.leaving if command.tier == Pass.HOT else state.condemned
     if not waiting:
         return Decided((), since=state.last_event)
-    return Decided((BytesGone(command.tier, command.spared),))
+    spared = tuple(digest for digest in command.spared if state.condemned.get(digest, NO_RESULT) != NO_RESULT)
+    return Decided((BytesGone(command.tier, spared),))
 
 
 def vacuum(state: Retaining, command: Vacuum, _now_ms: int) -> Decided | Refused:
@@ -135,13 +143,21 @@ def _may_lose(state: Retaining) -> bool:
 # ------------------------------------------------------------------------------------------------ who needs the bytes
 
 
+def not_needed(state: Retaining, as_of: EventNo, strays: tuple[Stray, ...]) -> tuple[Stray, ...]:
+    """RET-002: of bytes that no row as of that event needs, those that nobody has come to need since."""
+    if not strays:
+        return ()
+    needed, recent = _handed_in(state) | _in_memory(state) | state.condemned.keys(), state.recent.events
+    return tuple(
+        (digest, size) for digest, size in strays if digest not in needed and recent.get(digest, NO_RESULT) <= as_of
+    )
+
+
 def _without_handed_in(
     state: Retaining, command: DropWarm
 ) -> tuple[tuple[Left, ...], tuple[Held, ...], tuple[Held, ...]]:
     """Bytes that a completion relies on stay until its verdict; their results wait with them."""
-    leases = state.leases.by_id
-    waiting = {leases[id_].submitted for id_ in state.submissions if id_ in leases}
-    waiting |= {vote.digest for quorum in state.quorums.values() for vote in quorum.votes}  # for the others' (LEA-009)
+    waiting = _handed_in(state)
     if not waiting:
         return command.lot.left, command.held, command.again
     left = tuple((held.event, HANDED_IN) for held in command.held if held.digest in waiting)
@@ -150,12 +166,24 @@ def _without_handed_in(
     return (*command.lot.left, *left), going, again
 
 
+def _handed_in(state: Retaining) -> set[Digest]:
+    """What waits for a verdict, and what was voted for until the others have voted (LEA-009)."""
+    leases = state.leases.by_id
+    waiting = {leases[id_].submitted for id_ in state.submissions if id_ in leases}
+    waiting |= {vote.digest for quorum in state.quorums.values() for vote in quorum.votes}
+    return {digest for digest in waiting if digest is not None}
+
+
+def _in_memory(state: Retaining) -> set[Digest]:
+    return {result.result_digest for result in state.results.values()}
+
+
 def _condemned(state: Retaining, lot: Lot, gone: tuple[Held, ...]) -> tuple[tuple[Digest, EventNo], ...]:
     """Of several results with the same bytes the last one lets go of them."""
     wanted = {held.digest: held.event for held in gone if not held.is_shared}
     if not wanted:
         return ()
-    needed = {result.result_digest for result in state.results.values()}
+    needed = _in_memory(state)
     needed |= {held.digest for held in gone if held.is_shared}
     recent = state.recent.events
     return tuple(

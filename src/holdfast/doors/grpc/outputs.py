@@ -16,6 +16,9 @@ from holdfast.wire.gen.holdfast.provider.v1 import provider_pb2 as pb
 
 OUTPUT_BYTES_MAX: Final = 256 << 20
 PART_BYTES_MAX: Final = 1 << 20
+_GOING: Final = Refused(
+    "TIER-001", "the node is just letting go of an older copy of these bytes", "send the output again", "Unavailable"
+)
 _CUT: Final = Refused("TIER-001", "the stream ended before it said so", "send the output again", "InvalidRequest")
 
 
@@ -29,6 +32,8 @@ async def put_output(at: AgentDesk, requests: AsyncIterator[pb.PutOutputRequest]
     if (no := await _why_not_taken(at, header)) is not None:
         return no
     digest, size = Digest(header.digest), header.size
+    if digest in at.engine.state.condemned:
+        return _GOING  # what is here may go at once, and until it is gone no completion could rely on it
     if await at.blobs.size(digest) == size:
         return pb.PutOutputResponse(digest=digest, size=size)  # held already: by this agent or another
     incoming = await at.blobs.receive((digest, size))
@@ -54,8 +59,12 @@ async def _why_not_taken(at: AgentDesk, header: pb.OutputHeader) -> Refused | No
         found = held_by(state, lease_id, holder, now_ms)
         lease = state.leases.by_id.get(lease_id)
         is_again = lease is not None and (lease.provider_id, lease.submitted) == (holder, header.digest)
-        return found if isinstance(found, Refused) and not is_again else None
+        if is_again:
+            return None
+        return found if isinstance(found, Refused) else at.taken.why_not(lease_id, Digest(header.digest))
 
+    live = at.engine.state.leases.by_id
+    at.taken.forget(live, len(live))
     return await at.engine.ask(why_not)
 
 

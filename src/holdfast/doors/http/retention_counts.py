@@ -16,8 +16,12 @@ def retention_families(desk: Desk) -> Iterator[Metric]:
     passes = desk.source.state.passes
     family = CounterMetricFamily("cap_results_pruned", "Results that left a tier.", labels=["tier"])
     for each in Pass:
-        family.add_metric([each.value], (passes.get(each) or Progress()).results)
+        if each is not Pass.STRAY:  # which never were results, or are none any more
+            family.add_metric([each.value], (passes.get(each) or Progress()).results)
     yield family
+    strays = passes.get(Pass.STRAY) or Progress()
+    yield CounterMetricFamily("cap_results_strays", "Files on the disk let go that nobody named.", value=strays.results)
+    yield CounterMetricFamily("cap_results_stray_bytes", "And their bytes.", value=strays.bytes)
     warm = passes.get(Pass.WARM) or Progress()
     says = "Bytes of results that the archive alone holds."
     yield GaugeMetricFamily("cap_results_bytes_cold", says, value=warm.bytes - warm.lost_bytes)

@@ -16,11 +16,11 @@ from holdfast.doors.desk import OPERATORS, READERS, Desk, Method, Visitor
 from holdfast.doors.methods.node import Nothing
 from holdfast.engine.collected import Report
 
-PASSES: Final = (Pass.HOT, Pass.WARM, Pass.INDEX)
+PASSES: Final = (Pass.HOT, Pass.WARM, Pass.INDEX, Pass.STRAY)
 
 
 class RunPass(msgspec.Struct, frozen=True):
-    """Which pass; a dry run goes on after the event at which the last one ended."""
+    """Which pass; a dry run, and any for strays, goes on where the last one says that it ended."""
 
     tier: str
     dry_run: bool = False
@@ -50,7 +50,7 @@ class Retention(msgspec.Struct, frozen=True):
 
 async def _run(desk: Desk, _: Visitor, asked: RunPass) -> Report | Refused:
     if asked.tier not in {each.value for each in PASSES}:
-        return Refused("RET-003", "params: tier: one of hot, warm, index", name="InvalidParams")
+        return Refused("RET-003", "params: tier: one of hot, warm, index, stray", name="InvalidParams")
     if desk.collector is None:
         return Refused("RET-003", "nobody collects here", "ask the owner", "Unavailable")
     return await desk.collector.run_pass(Pass(asked.tier), is_dry=asked.dry_run, after=asked.after)

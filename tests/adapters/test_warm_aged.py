@@ -1,0 +1,95 @@
+"""Files of the warm tier by their age: a round in steps sees each of them once, wherever the steps end."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from holdfast.adapters.warm import ASKED_S, WarmFolder, place_of
+from holdfast.core.result import result_digest
+from holdfast.core.values import Digest
+from holdfast.ports import PLACES, stands_at
+
+pytestmark = [pytest.mark.rule("RET-002"), pytest.mark.rule("RET-003")]
+RAWS = [b"%d" % number for number in range(40)]
+DIGESTS = sorted(result_digest(raw) for raw in RAWS)
+SOON_MS = int(time.time() * 1_000) + 3_600_000
+
+
+async def filled(folder: Path) -> WarmFolder:
+    warm = WarmFolder(folder)
+    for raw in RAWS:
+        incoming = await warm.receive()
+        await incoming.write(raw)
+        await incoming.keep()
+    return warm
+
+
+def beside(folder: Path, digest: Digest, count: int) -> list[Digest]:
+    """More files in the same lower folder."""
+    made = [Digest(digest[:2] + bytes([number]) + digest[3:]) for number in range(count)]
+    for each in made:
+        place_of(folder, each).write_bytes(b"x")
+    return made
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 7, 1_000])
+async def test_a_round_sees_every_file_once_and_in_order(tmp_path: Path, most: int) -> None:
+    warm = await filled(tmp_path / "warm")
+    there = sorted({*DIGESTS, *beside(tmp_path / "warm", DIGESTS[3], 9)})
+    found, at, steps = list[Digest](), 0, 0
+    while at < PLACES:
+        aged, reached = await warm.aged(SOON_MS, at, most)
+        assert len(aged) <= most
+        assert reached > at
+        found, at, steps = found + [digest for digest, _ in aged], reached, steps + 1
+    assert found == there
+    assert steps >= len(there) // most
+
+
+async def test_only_files_that_are_old_enough_are_told_with_their_sizes(tmp_path: Path) -> None:
+    warm = await filled(tmp_path / "warm")
+    for number, digest in enumerate(DIGESTS):
+        os.utime(place_of(tmp_path / "warm", digest), ns=(0, (1_000 + number) * 1_000_000))
+    assert await warm.aged(999, 0, 1_000) == ([], PLACES)
+    aged, _ = await warm.aged(1_002, 0, 1_000)
+    assert [digest for digest, _ in aged] == DIGESTS[:3]
+    assert {size for _, size in aged} <= {1, 2}
+    aged, _ = await warm.aged(1_002, stands_at(DIGESTS[2]), 1_000)
+    assert [digest for digest, _ in aged] == DIGESTS[2:3]
+
+
+async def test_what_is_none_of_ours_is_passed_over(tmp_path: Path) -> None:
+    folder = tmp_path / "warm"
+    warm = await filled(folder)
+    home = place_of(folder, DIGESTS[0]).parent
+    free = next(name for name in map("{:02x}".format, range(256)) if not (folder / name).exists())
+    (folder / free).write_bytes(b"a file where a folder should be")
+    (home / "notes").write_bytes(b"")
+    (home / DIGESTS[0].hex().upper()).write_bytes(b"")
+    (home / ("ee" * 32)).write_bytes(b"in another's folder")
+    (home / (DIGESTS[0].hex()[:4] + "ee" * 30)).mkdir()
+    (home / (DIGESTS[0].hex()[:4] + "dd" * 30)).symlink_to(home / "notes")
+    await warm.receive()
+    aged, _ = await warm.aged(SOON_MS, 0, 1_000)
+    assert [digest for digest, _ in aged] == DIGESTS
+
+
+async def test_a_folder_that_never_was_has_no_files(tmp_path: Path) -> None:
+    assert await WarmFolder(tmp_path / "warm").aged(SOON_MS, 0, 10) == ([], PLACES)
+    assert await WarmFolder(tmp_path / "warm").aged(SOON_MS, PLACES, 10) == ([], PLACES)
+
+
+async def test_what_somebody_asks_for_is_young_again(tmp_path: Path) -> None:
+    """A completion is on its way that relies on it, and may take its time."""
+    warm = await filled(tmp_path / "warm")
+    asked, new = (place_of(tmp_path / "warm", each) for each in DIGESTS[:2])
+    os.utime(asked, (1, 1))
+    lately = time.time() - ASKED_S / 2
+    os.utime(new, (lately, lately))
+    assert [await warm.size(each) for each in DIGESTS[:2]] == [asked.stat().st_size, new.stat().st_size]
+    assert asked.stat().st_mtime > lately
+    assert new.stat().st_mtime == pytest.approx(lately)  # that costs nothing
