@@ -24,10 +24,10 @@ demo: setup      ## less than a minute: an agent and the node are killed, and ev
 	$(BIN)/holdfast demo
 
 test: setup      ## the tests, reduced counts
-	$(PYTEST) -n 3
+	$(PYTEST) -n 3 --dist worksteal
 
 test-all: setup  ## the tests, full counts
-	HOLDFAST_FULL=1 $(PYTEST) -n 3
+	HOLDFAST_FULL=1 $(PYTEST) -n 3 --dist worksteal
 
 format: setup    ## rewrite the code in the house style
 	$(BIN)/ruff format .

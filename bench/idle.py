@@ -16,7 +16,7 @@ from typing import Any
 
 import grpc
 import grpc.aio
-from tests.stories.agent import free_ports
+from tests.ports import free_ports
 from tests.stories.node import NodeProcess
 
 from bench import echoed

@@ -16,7 +16,7 @@ from statistics import quantiles
 from typing import Any
 
 import msgspec
-from tests.stories.agent import free_ports
+from tests.ports import free_ports
 from tests.stories.node import NodeProcess, on_postgres
 
 from bench.measure import Table, Turn, at_least, interleave, show, table

@@ -10,7 +10,8 @@ from itertools import count
 from typing import Any
 
 import msgspec
-from tests.stories.agent import AgentProcess, free_ports
+from tests.ports import free_ports
+from tests.stories.agent import AgentProcess
 from tests.stories.node import NodeProcess, on_postgres
 
 from bench.stores import Spot

@@ -16,7 +16,7 @@ from typing import Any
 
 import grpc
 import msgspec
-from tests.postgres.server import free_port
+from tests.ports import free_port
 
 from holdfast.adapters.keys.signing import verify
 from holdfast.core.canon import canonical

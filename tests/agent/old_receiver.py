@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
-from tests.postgres.server import free_port
+from tests.ports import free_port
 
 from holdfast.wire.gen.retrovue.evidence.v1 import evidence_pb2 as pb
 from holdfast.wire.gen.retrovue.evidence.v1 import evidence_pb2_grpc

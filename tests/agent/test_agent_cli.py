@@ -15,7 +15,7 @@ import pytest
 from tests.agent.fake_node import FakeNode
 from tests.agent.house import comes, folders, settings_for
 from tests.doors.grpc_house import tls_folder
-from tests.stories.agent import free_ports
+from tests.ports import free_ports
 from tests.stories.node import HOLDFAST, NodeProcess
 
 from holdfast.adapters.keys.signing import SigningKey

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 from tests.agent.house import comes
-from tests.stories.agent import AgentProcess, free_ports
+from tests.ports import free_ports
+from tests.stories.agent import AgentProcess
 from tests.stories.node import HOLDFAST, NodeProcess
 
 from holdfast.adapters.keys.signing import SigningKey

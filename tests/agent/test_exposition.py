@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.agent.fake_node import FakeNode
 from tests.agent.house import comes, working
 from tests.agent.test_delivery import live_of
-from tests.stories.agent import free_ports
+from tests.ports import free_ports
 
 from holdfast.agent.exposition import text
 from holdfast.agent.tally import Tally

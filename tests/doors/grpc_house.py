@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import grpc
 import msgspec
 from google.protobuf.wrappers_pb2 import StringValue
-from tests.postgres.server import free_port
+from tests.ports import free_port
 
 from holdfast.adapters.keys.authority import Pair, make_client_certificate, make_tls
 from holdfast.adapters.keys.certificate import TlsFiles

@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 from tests.core.books import some_id
-from tests.postgres.server import free_port
+from tests.ports import free_port
 from tests.simulated.world import World
 
 from holdfast.core.escrow.acts import Mint

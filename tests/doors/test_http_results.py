@@ -10,7 +10,7 @@ from tests.core.ways import ALICE
 from tests.doors.http_house import House
 from tests.doors.results import Shop, shop
 from tests.doors.test_http_events import stream
-from tests.postgres.server import free_port
+from tests.ports import free_port
 
 from holdfast.core.key import Role
 from holdfast.core.result import result_digest

@@ -15,7 +15,7 @@ import pytest
 from tests.core.ways import ALICE
 from tests.doors import grpc_house, http_house
 from tests.doors.results import ID, Shop, shop
-from tests.postgres.server import free_port
+from tests.ports import free_port
 from tests.stories.node import HOLDFAST
 
 from holdfast.client import SOCKET, Client, NodeRefused

@@ -10,16 +10,16 @@ import importlib.util
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from random import SystemRandom
 from typing import Final, NamedTuple
 from uuid import uuid4
+
+from tests.ports import free_port
 
 NOBODY: Final = 65534
 PASSWORD: Final = "s3cret-äöü%/@:pässword"
@@ -155,15 +155,6 @@ def as_nobody() -> list[str]:
     user = [f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"] if os.getuid() == 0 else []
     assert program or not user, "PostgreSQL does not run as root, and there is no setpriv"
     return [program, *user, "--pdeathsig=INT"] if program else []
-
-
-def free_port() -> int:
-    """A loopback port below those that outgoing connections take."""
-    while True:
-        port = SystemRandom().randrange(20_000, 32_000)
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) != 0:
-                return port
 
 
 @contextmanager

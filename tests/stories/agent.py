@@ -3,28 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import socket
 import subprocess
 from pathlib import Path
 
 from tests.stories.node import HOLDFAST
-
-
-def free_ports(count: int) -> list[int]:
-    """Loopback ports below the range from which the system gives out its own."""
-    found: list[int] = []
-    for port in range(20_000 + os.getpid() % 5_000, 32_768):
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            found.append(port)
-        if len(found) == count:
-            return found
-    raise AssertionError("no free ports below 32768")
 
 
 class AgentProcess:

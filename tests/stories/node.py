@@ -47,8 +47,18 @@ class NodeProcess:
             environ = os.environ | self._environ
             self._process = subprocess.Popen(command, stderr=log, stdin=subprocess.DEVNULL, env=environ)
         async with Client(door or self.data, UP_WITHIN_S, answer_within_s=1.0) as node:
-            await node.status()
+            answering, ending = asyncio.create_task(node.status()), asyncio.create_task(self._has_ended())
+            await asyncio.wait({answering, ending}, return_when=asyncio.FIRST_COMPLETED)
+            ending.cancel()
+            if not answering.done():
+                answering.cancel()
+                raise AssertionError(f"it ended with {self._process.returncode}: {self.log()[-2_000:]}")
+            await answering
         return door or self.data
+
+    async def _has_ended(self) -> None:
+        while self._process is not None and self._process.poll() is None:
+            await asyncio.sleep(0.05)
 
     @property
     def pid(self) -> int:

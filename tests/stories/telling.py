@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.postgres.server import free_port
+from tests.ports import free_port
 from tests.stories.node import HOLDFAST, NodeProcess
 
 WITHIN_S = 60.0

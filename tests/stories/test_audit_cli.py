@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.ports import free_ports
 from tests.storage.stores import Place
-from tests.stories.agent import AgentProcess, free_ports
+from tests.stories.agent import AgentProcess
 from tests.stories.node import on_postgres
 from tests.stories.telling import OFTEN, Told, told
 

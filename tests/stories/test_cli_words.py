@@ -9,7 +9,7 @@ from typing import Any
 import click
 import pytest
 import typer
-from tests.postgres.server import free_port
+from tests.ports import free_port
 from typer.testing import CliRunner
 
 from holdfast.cli import VERBS, app, asking

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.postgres.server import free_port
+from tests.ports import free_port
 from tests.stories.node import NodeProcess
 from tests.stories.telling import holdfast, told
 

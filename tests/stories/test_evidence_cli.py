@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 import pytest
 from tests.doors.legacy_sender import KINDS, Air
-from tests.stories.agent import free_ports
+from tests.ports import free_ports
 from tests.stories.node import QUIET_CHAIN
 from tests.stories.telling import Told, told
 

@@ -14,7 +14,7 @@ import pytest
 from tests.counts import counts
 from tests.doors.agents import Hand
 from tests.doors.legacy_sender import Air
-from tests.stories.agent import free_ports
+from tests.ports import free_ports
 from tests.stories.node import NodeProcess
 
 from holdfast.adapters.keys.signing import SigningKey

@@ -13,7 +13,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.doors.agents import Hand, HandEvidence, HandStream
-from tests.postgres.server import free_port
+from tests.ports import free_port
 from tests.stories.node import QUIET_CHAIN
 from tests.stories.telling import Told, told
 

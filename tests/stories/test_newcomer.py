@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.postgres.server import free_port
+from tests.ports import free_port
 from tests.rules import ROOT
 from tests.storage.stores import Place
 from tests.stories.node import HOLDFAST, on_postgres

@@ -10,7 +10,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.stories.agent import AgentProcess, free_ports
+from tests.ports import free_ports
+from tests.stories.agent import AgentProcess
 from tests.stories.telling import OFTEN, Said, Told, holdfast, told
 
 WITHIN_S = 30.0

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from tests.core.ways import ALICE
 from tests.doors.results import SERVING
+from tests.ports import free_ports
 from tests.storage.stores import Place
-from tests.stories.agent import AgentProcess, free_ports
+from tests.stories.agent import AgentProcess
 from tests.stories.telling import Told, told
 from tests.stories.test_results import Story
 

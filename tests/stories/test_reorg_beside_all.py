@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from tests.ports import free_ports
 from tests.storage.stores import Place
-from tests.stories.agent import AgentProcess, free_ports
+from tests.stories.agent import AgentProcess
 from tests.stories.node import NodeProcess
 from tests.stories.telling import holdfast
 

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.ports import free_ports
 from tests.storage.stores import Place
-from tests.stories.agent import AgentProcess, free_ports
+from tests.stories.agent import AgentProcess
 from tests.stories.node import on_postgres
 from tests.stories.telling import OFTEN, Told, holdfast, told
 

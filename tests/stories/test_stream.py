@@ -18,8 +18,8 @@ import grpc
 import pytest
 from tests.counts import counts
 from tests.doors.agents import Hand
+from tests.ports import free_ports
 from tests.storage.stores import Place
-from tests.stories.agent import free_ports
 from tests.stories.faulty import FaultyProxy
 from tests.stories.line import Line
 from tests.stories.node import NodeProcess, on_postgres

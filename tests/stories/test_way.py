@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 from tests.counts import counts
+from tests.ports import free_ports
 from tests.storage.stores import JOURNALS, Place
-from tests.stories.agent import AgentProcess, free_ports
+from tests.stories.agent import AgentProcess
 from tests.stories.line import Line
 from tests.stories.node import NodeProcess, on_postgres
 from tests.stories.test_kill import folded
