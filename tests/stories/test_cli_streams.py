@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -111,3 +112,16 @@ async def test_a_token_goes_into_a_file_not_into_a_folder(node: NodeProcess) -> 
     code, _, says = said("key", "new", "--account", "alice", "--output", ".", "--data", str(node.data))
     assert (code, "is a folder" in says) == (75, True), says
     assert said("key", "list", "--data", str(node.data))[1].count("\n") == 1, "no key was made"
+
+
+def test_ctrl_c_while_it_loads_is_no_stack_trace(tmp_path: Path) -> None:
+    (tmp_path / "typer.py").write_text("raise KeyboardInterrupt\n")
+    command = [sys.executable, "-m", "holdfast", "--version"]
+    environ = os.environ | {"PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command, capture_output=True, timeout=WITHIN_S, env=environ, check=False)
+    assert (done.returncode, done.stderr) == (130, b"")
+
+
+def test_it_runs_as_a_module() -> None:
+    done = subprocess.run([sys.executable, "-m", "holdfast", "--version"], capture_output=True, check=True)
+    assert done.stdout.startswith(b"holdfast ")
