@@ -61,7 +61,7 @@ def apply_admitted(state: Admitting, event: JobAdmitted) -> None:
 
 def _remember(queue: Queue, event: JobAdmitted, number: int) -> None:
     """JOB-002: keys are forgotten in the order in which they came, in lots, when they count no longer."""
-    if len(queue.remembered) % FORGET_EVERY == 0:
+    if queue.remembered and len(queue.remembered) % FORGET_EVERY == 0:
         kept = queue.remembered.items()
         for key, _ in list(takewhile(lambda entry: entry[1].until_ms <= event.enqueue_ms, kept)):
             del queue.remembered[key]
