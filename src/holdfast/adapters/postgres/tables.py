@@ -111,7 +111,8 @@ class PostgresTables:
 
     async def _claim_keys(self, lot: int, after: bytes) -> list[bytes]:
         async with self._readers.use() as connection:
-            return [key for (key,) in await connection.fetch(_SQL["claim_keys"], lot, after, _CHUNK)]
+            found: list[bytes] = await connection.fetchval(_SQL["claim_keys"], lot, after, _CHUNK)
+            return found
 
     async def find_claim(self, key: bytes) -> Claim | None:
         async with self._readers.use() as connection:
