@@ -119,7 +119,8 @@ class Engine:
             self._task = None
         if self.phase is Phase.STOPPING:
             with suppress(TimeoutError):  # tables that cannot be written are brought up to date at the next start
-                await asyncio.wait_for(self.projector.drain(), DRAIN_S)
+                async with asyncio.timeout(DRAIN_S):
+                    await self.projector.drain()
             self.phase = Phase.STOPPED
         await self.projector.stop()
         self.tail.close()

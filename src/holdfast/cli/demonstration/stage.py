@@ -79,7 +79,8 @@ class Stage:
         """One thing that must end: as long as it may take here, and never for ever."""
         patience_s = PATIENCE_S + self.pace.seconds
         try:
-            return await asyncio.wait_for(work, patience_s)
+            async with asyncio.timeout(patience_s):  # not wait_for: on Python 3.11 it may drop a Ctrl-C
+                return await work
         except TimeoutError:
             raise Trouble(f"{what}: not within {patience_s:g} s") from None
 
@@ -107,8 +108,7 @@ class Stage:
         """From now on this is what the store says."""
         if self._witness is not None:
             self._witness.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._witness
+            await asyncio.gather(self._witness, return_exceptions=True)  # our own cancelling goes on
         self.board.history = end
 
     async def _watch(self) -> None:

@@ -73,8 +73,9 @@ class Server(uvicorn.Server):
 
     async def main_loop(self) -> None:
         while not await self.on_tick(0):
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._told.wait(), 1.0)
+            with contextlib.suppress(TimeoutError):  # not wait_for: on Python 3.11 it drops a cancelling
+                async with asyncio.timeout(1.0):
+                    await self._told.wait()
 
     def tell_to_exit(self) -> None:
         self.should_exit = True
