@@ -143,11 +143,15 @@ def run(folder: Path, test: str, *args: str, full: bool = False) -> tuple[int, s
     (folder / "tests" / "test_it.py").write_text(f"import pytest\n{test}\n", "utf-8")
     markers = "markers =\n    rule\n    full\n"
     (folder / "pytest.ini").write_text(f"[pytest]\ntestpaths = tests\npythonpath = .\n{markers}", "utf-8")
-    plugins = ("-p", "no:cacheprovider", "-p", "no:asyncio")
+    plugins = ("-p", "no:cacheprovider", *(("-p", "xdist.plugin") if "-n" in args else ()))
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *plugins, *args],
         cwd=folder,
-        env={"HOLDFAST_FULL": "1" if full else "", "PYTHONDONTWRITEBYTECODE": "1"},
+        env={
+            "HOLDFAST_FULL": "1" if full else "",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # they take longer to load than all of it takes to run
+        },
         capture_output=True,
         text=True,
         check=False,

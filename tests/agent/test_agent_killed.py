@@ -109,7 +109,7 @@ async def test_an_agent_killed_at_random_delivers_every_lease_once(
 ) -> None:
     random = Random(SEED)
     leases = [node.offer(f"job {n}", "sleep", ms=random.randrange(80)) for n in range(4)]
-    for round_ in range(counts(6, 60)):
+    for round_ in range(counts(4, 60)):
         agent = start("never")
         await comes(lambda: node.connected)
         leases += [node.offer(f"more {round_} {n}", "sleep", ms=random.randrange(80)) for n in range(3)]

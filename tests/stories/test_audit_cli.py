@@ -63,7 +63,7 @@ async def house(place: Place, store: str, tmp_path: Path) -> AsyncIterator[House
 
 
 @pytest.mark.rule("MAT-006")
-@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+@pytest.mark.parametrize("store", ["sqlite", pytest.param("postgres", marks=pytest.mark.full)])
 async def test_a_node_is_audited_while_it_runs_and_when_it_has_ended(house: House) -> None:
     await house.staked()
     await house.worked(JOBS)

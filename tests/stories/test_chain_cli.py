@@ -171,7 +171,7 @@ async def test_a_rollback_that_may_not_be_is_refused_and_nothing_is_undone(tmp_p
 
 
 @pytest.mark.rule("CHN-006")
-@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+@pytest.mark.parametrize("store", ["sqlite", pytest.param("postgres", marks=pytest.mark.full)])
 async def test_a_replay_gives_the_chain_beside_a_node_and_without_one(place: Place, store: str) -> None:
     settings = on_postgres(place.address) if store == "postgres" else {}
     async with told(place.folder, settings, chain=KEEPS) as node:

@@ -103,7 +103,7 @@ def confirmed(requesters: list[Requester]) -> Counter[tuple[str, str]]:
 
 
 @pytest.mark.rule("ENG-002", "ENG-003", "ENG-004", "ENG-005", "ENG-007")
-@pytest.mark.parametrize("target", ["sqlite", "postgres"])
+@pytest.mark.parametrize("target", ["sqlite", pytest.param("postgres", marks=pytest.mark.full)])
 async def test_a_backup_made_under_load_brings_back_all_that_was_confirmed_before_it(
     nodes: Nodes, place: Place, tmp_path: Path, target: str
 ) -> None:

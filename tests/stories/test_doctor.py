@@ -60,7 +60,7 @@ def test_dangerous_settings_of_a_server_are_named_and_the_node_refuses_them(plac
 
 
 @pytest.mark.rule("ENG-003")
-@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+@pytest.mark.parametrize("store", ["sqlite", pytest.param("postgres", marks=pytest.mark.full)])
 async def test_a_node_has_its_snapshots_made_by_another_process(place: Place, store: str) -> None:
     settings = on_postgres(place.address) if store == "postgres" else {}
     every = {"HOLDFAST_POLICY__ENGINE__SNAPSHOT_EVERY_EVENTS": "1000"}

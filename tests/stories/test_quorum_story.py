@@ -154,7 +154,7 @@ async def test_where_all_must_agree_and_one_lies_the_job_fails_and_the_money_com
     assert "QUORUM_LOST" in dead
 
 
-@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+@pytest.mark.parametrize("store", ["sqlite", pytest.param("postgres", marks=pytest.mark.full)])
 @pytest.mark.rule("LEA-009", "ENG-003", "ENG-004", "RES-006")
 async def test_either_store_has_the_job_its_replica_and_its_pay_over_a_restart_and_a_reorg(
     store: str, place: Place
