@@ -5,6 +5,8 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 # Stories wait as much as they compute: three at a time keep two cores busy. Full counts are switched on by make test-all.
 PYTEST := $(BIN)/python -m pytest
+# The stories start a thousand processes: compiling all modules in each of them would take as long as the tests.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup demo test test-all check format lint types contracts stubs bench clean
 

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,9 +20,17 @@ def ids(found: dict[Path, set[str]]) -> set[str]:
     return {rule for rules in found.values() for rule in rules}
 
 
-NAMED = {path: named_in(path.read_text("utf-8")) for path in SOURCES}
-PROVEN = {path: proven_in(path.read_text("utf-8")) for path in TESTS}
 RULES = rules_of_spec()
+
+
+@cache  # reading all of it takes seconds: only where it is asked for, and once
+def named() -> dict[Path, set[str]]:
+    return {path: named_in(path.read_text("utf-8")) for path in SOURCES}
+
+
+@cache
+def proven() -> dict[Path, set[str]]:
+    return {path: proven_in(path.read_text("utf-8")) for path in TESTS}
 
 
 # ------------------------------------------------------------------------------------------------ the project
@@ -33,17 +42,17 @@ def test_the_pages_define_rules_each_of_them_once() -> None:
 
 
 def test_every_rule_is_named_by_the_code_that_lives_it() -> None:
-    assert sorted(set(RULES) - ids(NAMED)) == []
+    assert sorted(set(RULES) - ids(named())) == []
 
 
 def test_every_rule_is_proven_by_a_test() -> None:
-    assert sorted(set(RULES) - ids(PROVEN)) == []
+    assert sorted(set(RULES) - ids(proven())) == []
 
 
 def test_code_and_tests_name_only_rules_that_a_page_defines() -> None:
     strangers = {
         f"{path.relative_to(ROOT)} names {rule}"
-        for path, rules in (NAMED | PROVEN).items()
+        for path, rules in (named() | proven()).items()
         for rule in rules - set(RULES)
     }
     assert sorted(strangers) == []
