@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.core.ways import ALICE, Way
+from tests.core.ways import ALICE, Way, leased
 
 from holdfast.core.lease.acts import AckLease, RenewLease
-from holdfast.core.lease.record import Lease
 from holdfast.core.match import supply
 from holdfast.core.match.decide import RulesNow
 from holdfast.core.match.fit import Profile, why_not_able
@@ -19,18 +18,9 @@ from holdfast.core.queue.decide import prepare
 from holdfast.core.queue.line import Ask
 from holdfast.core.refusal import Refused
 from holdfast.core.state import digest
-from holdfast.core.values import Kind, TaskId, Tier
+from holdfast.core.values import Kind, Tier
 
 T_MS = 600_000
-
-
-def leased() -> tuple[Way, TaskId, Lease]:
-    way = Way()
-    way.funded()
-    way.provider()
-    job = way.enqueue()
-    way.match()
-    return way, job, way.lease_of(job)
 
 
 @pytest.mark.rule("RCV-001", "EVD-006")

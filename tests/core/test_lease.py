@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from tests.core.test_way_histories import indexes
-from tests.core.ways import BEGIN_MS, Way, public
+from tests.core.ways import BEGIN_MS, Way, leased, public
 
 from holdfast.core import law, retry
 from holdfast.core.act import Act
@@ -14,7 +14,7 @@ from holdfast.core.clock import NoteTime, TimeNoted
 from holdfast.core.event import Decided, OwnershipTaken, Tip
 from holdfast.core.job.record import JobState
 from holdfast.core.lease.acts import AckLease, DeclineLease, FailLease, LeaseClosed, Reap, RenewLease
-from holdfast.core.lease.record import Lease, LeaseStatus
+from holdfast.core.lease.record import LeaseStatus
 from holdfast.core.provider.record import provider_id
 from holdfast.core.queue.acts import Cancel, JobCancelled
 from holdfast.core.refusal import Refused
@@ -22,15 +22,6 @@ from holdfast.core.state import restore, snapshot
 from holdfast.core.values import Epoch, ProviderId, TaskId
 
 T_MS = 600_000
-
-
-def leased() -> tuple[Way, TaskId, Lease]:
-    way = Way()
-    way.funded()
-    way.provider()
-    job = way.enqueue()
-    way.match()
-    return way, job, way.lease_of(job)
 
 
 @pytest.mark.rule("LEA-002")

@@ -126,3 +126,13 @@ class Way:
     def seal(self, times: int = 1, how: Seal = SEAL) -> None:
         for _ in range(times):
             self.do(how)
+
+
+def leased() -> tuple[Way, TaskId, Lease]:
+    """A job that one provider was given."""
+    way = Way()
+    way.funded()
+    way.provider()
+    job = way.enqueue()
+    way.match()
+    return way, job, way.lease_of(job)

@@ -120,9 +120,8 @@ def main() -> None:
             sys.stdout.flush()  # here, where a failure can still be told, not while the interpreter goes down
     except KeyboardInterrupt:
         sys.exit(130)
-    except (
-        UnicodeEncodeError
-    ) as fault:  # bytes of an argument that are no text: they can be a file's name, nothing else
+    except UnicodeEncodeError as fault:
+        # Bytes of an argument that are no text: they can be a file's name, nothing else.
         print(f"holdfast: {fault.object!a:.80} is not UTF-8 text (say it in UTF-8)", file=sys.stderr)
         sys.exit(2)
     except OSError as fault:

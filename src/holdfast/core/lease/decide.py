@@ -21,7 +21,7 @@ from holdfast.core.lease.acts import (
     Reap,
     RenewLease,
 )
-from holdfast.core.lease.record import Lease, LeaseStatus, Leasing, is_live, lease_ms
+from holdfast.core.lease.record import Lease, LeaseStatus, Leasing, has_lapsed, is_live, lease_ms
 from holdfast.core.provider import health
 from holdfast.core.queue import decide as may_queue
 from holdfast.core.queue.acts import Cancel, JobCancelled
@@ -94,7 +94,7 @@ def cancel(state: Leasing, command: Cancel, now_ms: int) -> Decided | Refused:
 def held_by(state: Leasing, id_: LeaseId, provider_id: ProviderId, now_ms: int) -> Lease | Refused:
     """The live lease, if it is this provider's and not handed in yet."""
     lease = state.leases.by_id.get(id_)
-    if lease is None or (lease.submitted is None and not is_live(lease, now_ms)):  # handed in, no mark ends it
+    if lease is None or has_lapsed(lease, now_ms):
         return Refused("LEA-005", f"lease {id_.hex()} is over", "its job went to others or has ended", "LeaseLost")
     if lease.provider_id != provider_id:
         return Refused("PRV-003", f"lease {id_.hex()} is another provider's", name="Forbidden")

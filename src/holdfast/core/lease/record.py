@@ -137,6 +137,11 @@ def is_live(lease: Lease, now_ms: int) -> bool:
     return now_ms < lease.t_deadline_ms
 
 
+def has_lapsed(lease: Lease, now_ms: int) -> bool:
+    """LEA-005, RCV-001: its deadline is past, and nothing was handed in before: what was, no mark ends."""
+    return lease.submitted is None and not is_live(lease, now_ms)
+
+
 def collected(leases: list[Lease]) -> Leases:
     """The index made anew from the records."""
     made = Leases()

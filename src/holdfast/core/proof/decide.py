@@ -8,7 +8,7 @@ from holdfast.core.job.record import Job, earliest_read_height
 from holdfast.core.lease.acts import CompletionSubmitted, JobExpired, JobFailed, LeaseClosed
 from holdfast.core.lease.decide import ATTEMPTS_EXHAUSTED, failed, why_ended, why_not_held
 from holdfast.core.lease.quorum import given_up, whole
-from holdfast.core.lease.record import Lease, LeaseStatus, Leasing, is_live
+from holdfast.core.lease.record import Lease, LeaseStatus, Leasing, has_lapsed
 from holdfast.core.proof import votes
 from holdfast.core.proof.acts import (
     EQUIVOCATION,
@@ -40,7 +40,7 @@ def submit(state: Leasing, command: Submit, now_ms: int) -> Decided | Refused:
     if (body.lease_id, body.provider) != (command.lease_id, command.provider_id):
         return Refused("PRV-003", "the proof is of another lease or another provider", name="Forbidden")
     lease = state.leases.by_id.get(command.lease_id)
-    if lease is None or (lease.submitted is None and not is_live(lease, now_ms)):  # handed in, no mark ends it
+    if lease is None or has_lapsed(lease, now_ms):
         return _late(state, command.envelope, body)
     if lease.provider_id != command.provider_id or lease.job_id != body.task_id:
         return Refused("PRV-003", f"lease {command.lease_id.hex()} is not this one's", name="Forbidden")
