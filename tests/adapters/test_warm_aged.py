@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.adapters.warmed import filled
 
 from holdfast.adapters.warm import ASKED_S, WarmFolder, place_of
 from holdfast.core.result import result_digest
@@ -19,15 +20,6 @@ DIGESTS = sorted(result_digest(raw) for raw in RAWS)
 SOON_MS = int(time.time() * 1_000) + 3_600_000
 
 
-async def filled(folder: Path) -> WarmFolder:
-    warm = WarmFolder(folder)
-    for raw in RAWS:
-        incoming = await warm.receive()
-        await incoming.write(raw)
-        await incoming.keep()
-    return warm
-
-
 def beside(folder: Path, digest: Digest, count: int) -> list[Digest]:
     """More files in the same lower folder."""
     made = [Digest(digest[:2] + bytes([number]) + digest[3:]) for number in range(count)]
@@ -38,7 +30,7 @@ def beside(folder: Path, digest: Digest, count: int) -> list[Digest]:
 
 @pytest.mark.parametrize("most", [1, 2, 3, 7, 1_000])
 async def test_a_round_sees_every_file_once_and_in_order(tmp_path: Path, most: int) -> None:
-    warm = await filled(tmp_path / "warm")
+    warm = await filled(tmp_path / "warm", RAWS)
     there = sorted({*DIGESTS, *beside(tmp_path / "warm", DIGESTS[3], 9)})
     found, at, steps = list[Digest](), 0, 0
     while at < PLACES:
@@ -51,7 +43,7 @@ async def test_a_round_sees_every_file_once_and_in_order(tmp_path: Path, most: i
 
 
 async def test_only_files_that_are_old_enough_are_told_with_their_sizes(tmp_path: Path) -> None:
-    warm = await filled(tmp_path / "warm")
+    warm = await filled(tmp_path / "warm", RAWS)
     for number, digest in enumerate(DIGESTS):
         os.utime(place_of(tmp_path / "warm", digest), ns=(0, (1_000 + number) * 1_000_000))
     assert await warm.aged(999, 0, 1_000) == ([], PLACES)
@@ -64,7 +56,7 @@ async def test_only_files_that_are_old_enough_are_told_with_their_sizes(tmp_path
 
 async def test_what_is_none_of_ours_is_passed_over(tmp_path: Path) -> None:
     folder = tmp_path / "warm"
-    warm = await filled(folder)
+    warm = await filled(folder, RAWS)
     home = place_of(folder, DIGESTS[0]).parent
     free = next(name for name in map("{:02x}".format, range(256)) if not (folder / name).exists())
     (folder / free).write_bytes(b"a file where a folder should be")
@@ -85,7 +77,7 @@ async def test_a_folder_that_never_was_has_no_files(tmp_path: Path) -> None:
 
 async def test_what_somebody_asks_for_is_young_again(tmp_path: Path) -> None:
     """A completion is on its way that relies on it, and may take its time."""
-    warm = await filled(tmp_path / "warm")
+    warm = await filled(tmp_path / "warm", RAWS)
     asked, new = (place_of(tmp_path / "warm", each) for each in DIGESTS[:2])
     os.utime(asked, (1, 1))
     lately = time.time() - ASKED_S / 2

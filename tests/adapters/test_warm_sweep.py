@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.adapters.warmed import filled
 
 import holdfast.adapters.warm as warm_module
 from holdfast.adapters.warm import WarmFolder, place_of
@@ -20,17 +21,8 @@ RAWS = [bytes([n]) * 100 for n in range(5)]
 DIGESTS = [result_digest(raw) for raw in RAWS]
 
 
-async def filled(folder: Path) -> WarmFolder:
-    warm = WarmFolder(folder)
-    for raw in RAWS:
-        incoming = await warm.receive()
-        await incoming.write(raw)
-        await incoming.keep()
-    return warm
-
-
 async def test_one_sync_after_all_of_them_went(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    warm, left = await filled(tmp_path / "warm"), list[int]()
+    warm, left = await filled(tmp_path / "warm", RAWS), list[int]()
 
     def look(_: int) -> None:
         left.append(sum(place_of(tmp_path / "warm", each).exists() for each in DIGESTS))
@@ -46,7 +38,7 @@ async def test_one_sync_after_all_of_them_went(tmp_path: Path, monkeypatch: pyte
 async def test_where_it_cannot_be_made_durable_nobody_is_told_that_they_are_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    warm = await filled(tmp_path / "warm")
+    warm = await filled(tmp_path / "warm", RAWS)
 
     def fail(_: int) -> None:
         raise OSError(errno.EIO, "simulated")
@@ -65,7 +57,7 @@ async def test_a_folder_that_never_was_has_nothing_to_sweep(tmp_path: Path) -> N
 async def test_who_asks_while_bytes_are_being_deleted_is_not_told_that_they_are_held(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    warm, told = await filled(tmp_path / "warm"), list[int | None]()
+    warm, told = await filled(tmp_path / "warm", RAWS), list[int | None]()
     unlink = os.unlink
 
     def late(name: str) -> None:
