@@ -359,8 +359,10 @@ async def test_a_session_that_was_ended_and_is_delivered_is_removed(node: FakeNo
 
 async def test_a_delivered_session_without_an_end_is_kept_and_not_sent_again(node: FakeNode, tmp_path: Path) -> None:
     name = await abandoned(node, tmp_path, 2)
-    async with working(node, tmp_path):
-        await comes(lambda: len(node.evidence.get(name, [])) == 2)
+    async with working(node, tmp_path) as agent:
+        await comes(lambda: name in node.evidence)
+        await comes(lambda: all(each.session != name for each in agent.shipper.backlog.waiting), "it knows of the ack")
+    assert len(node.evidence[name]) == 2
     async with working(node, tmp_path):
         await comes(lambda: node.connected)
         await all_done(node, [node.offer("hello")])
