@@ -28,7 +28,6 @@ from holdfast.client import SOCKET, Client, NodeRefused, NodeUnreachable
 from holdfast.config import Config, Store, why_not_stored
 from holdfast.core.adopt import AdoptPolicy
 from holdfast.core.event import Tip
-from holdfast.core.evidence.marks import Mark
 from holdfast.core.refusal import Corrupt, Fenced, Refused, Unavailable
 from holdfast.core.values import ProviderId
 from holdfast.doors.desk import Desk, Visitor
@@ -36,7 +35,7 @@ from holdfast.doors.identify import identify
 from holdfast.doors.local import LocalDoor
 from holdfast.doors.methods.chain import newest
 from holdfast.doors.methods.node import status
-from holdfast.doors.stored import Stored
+from holdfast.doors.stored import kept_records
 from holdfast.doors.witness import Witness
 from holdfast.duties.collector import Collector
 from holdfast.duties.dispatcher import Dispatcher
@@ -50,7 +49,6 @@ from holdfast.duties.tireless import Duty, tireless
 from holdfast.duties.verifier import Verifier
 from holdfast.duties.weeder import Weeder
 from holdfast.engine import snapshot
-from holdfast.engine.asrun import Kept
 from holdfast.engine.follower import Follower
 from holdfast.engine.longjournal import LongJournal
 from holdfast.engine.loop import Engine
@@ -279,19 +277,22 @@ def grpc_door(config: Config, desk: Desk, engine: Engine, blobs: WarmFolder) -> 
     from holdfast.doors.grpc.door import GrpcDoor  # noqa: PLC0415
     from holdfast.doors.grpc.evidence import evidence_service  # noqa: PLC0415
     from holdfast.doors.grpc.legacy import legacy_service  # noqa: PLC0415
+    from holdfast.doors.grpc.limiting import Pace  # noqa: PLC0415
     from holdfast.doors.grpc.node import Head, node_service  # noqa: PLC0415
     from holdfast.doors.grpc.provider import provider_service  # noqa: PLC0415
     from holdfast.doors.grpc.result import result_service  # noqa: PLC0415
 
+    clock = MachineClock()
+
     async def who(token: str | None, _: object) -> Visitor | Refused:
-        return await identify(desk, MachineClock(), token)
+        return await identify(desk, clock, token)
 
     async def head() -> Head:
         block = await newest(desk)
         return Head(block.height, block.hash, block.time_ms)
 
     files = TlsFiles(told.certificate, told.key, told.client_ca) if told.certificate and told.key else None
-    agents = AgentDesk(desk, engine, blobs, verify, attestors())
+    agents = AgentDesk(desk, engine, blobs, verify, Pace(clock, told), attestors())
     desk.witness = witness = Witness()
     services = [
         node_service(lambda: status(desk), head),
@@ -300,17 +301,13 @@ def grpc_door(config: Config, desk: Desk, engine: Engine, blobs: WarmFolder) -> 
         evidence_service(agents, witness),
         legacy_service(agents, witness, told.legacy_evidence),
     ]
-    door = GrpcDoor(told, services, who, lambda: is_serving(desk), files.load if files is not None else None)
+
+    def is_serving() -> bool:
+        return desk.source.standing().phase == Phase.RUNNING
+
+    door = GrpcDoor(told, clock, services, who, is_serving, files.load if files is not None else None)
     agents.leave_with(door.closing)
     return door
-
-
-def kept_records(engine: Engine, mark: Mark, first: int, last: int) -> Kept:
-    return Stored(engine, mark.channel, mark.session).lines(first, last)
-
-
-def is_serving(desk: Desk) -> bool:
-    return desk.source.standing().phase == Phase.RUNNING
 
 
 def agent(

@@ -15,6 +15,7 @@ from tests.core.ways import YEAR_MS
 from tests.doors.grpc_house import Channel, No, dialled, no_of, opened
 from tests.simulated.world import World, ended
 
+from holdfast.adapters.clock import MachineClock
 from holdfast.adapters.keys.signing import SigningKey, verify
 from holdfast.adapters.warm import WarmFolder
 from holdfast.core import law
@@ -34,8 +35,9 @@ from holdfast.doors.desk import Desk
 from holdfast.doors.grpc.agentdesk import AgentDesk
 from holdfast.doors.grpc.evidence import EvidenceService, evidence_service
 from holdfast.doors.grpc.legacy import legacy_service
+from holdfast.doors.grpc.limiting import Pace
 from holdfast.doors.grpc.provider import ProviderService, provider_service
-from holdfast.doors.grpc.settings import LegacyEvidence
+from holdfast.doors.grpc.settings import GrpcSettings, LegacyEvidence
 from holdfast.doors.stored import stored_lines
 from holdfast.doors.witness import Witness
 from holdfast.engine.loop import Engine
@@ -60,7 +62,7 @@ class House:
         self.engine, self.world, self.folder = engine, world, folder
         self.desk = Desk(engine, engine.submit)
         self.desk.blobs = self.blobs = WarmFolder(folder / "warm")
-        self.at = AgentDesk(self.desk, engine, self.blobs, verify)
+        self.at = AgentDesk(self.desk, engine, self.blobs, verify, Pace(MachineClock(), GrpcSettings()))
         self.desk.witness = self.witness = Witness()
         self.services = [
             provider_service(self.at),

@@ -15,6 +15,7 @@ import msgspec
 from google.protobuf.wrappers_pb2 import StringValue
 from tests.ports import free_port
 
+from holdfast.adapters.clock import MachineClock
 from holdfast.adapters.keys.authority import Pair, make_client_certificate, make_tls
 from holdfast.adapters.keys.certificate import TlsFiles
 from holdfast.core.refusal import Refused, Unavailable
@@ -22,6 +23,7 @@ from holdfast.doors.grpc.door import GrpcDoor
 from holdfast.doors.grpc.identifying import Identify, PeerCertificate, caller
 from holdfast.doors.grpc.service import Service
 from holdfast.doors.grpc.settings import GrpcSettings
+from holdfast.ports import Clock
 
 NOW_MS = int(time.time() * 1000)
 DAY_MS = 24 * 3_600_000
@@ -104,6 +106,7 @@ async def opened(
     is_serving: Callable[[], bool] = lambda: True,
     identify: Identify = by_name,
     services: Sequence[Service] | None = None,
+    clock: Clock | None = None,
     **told: Any,
 ) -> AsyncIterator[GrpcDoor]:
     """A door on a free port; closed at once when the test is done, whatever still runs."""
@@ -113,7 +116,7 @@ async def opened(
     plugged = [Service(ECHO, echo or Echo(), add_echo)] if services is None else services
     for _ in range(5):
         settings = GrpcSettings(**({"port": free_port()} | told))
-        door = GrpcDoor(settings, plugged, identify, is_serving, material)
+        door = GrpcDoor(settings, clock or MachineClock(), plugged, identify, is_serving, material)
         try:
             await door.open()
             break

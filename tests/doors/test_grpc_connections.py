@@ -18,6 +18,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from structlog.testing import capture_logs
 from tests.doors.grpc_house import ECHO, Channel, Echo, dialled, no_of, opened, say, say_many, talking
 
+from holdfast.adapters.clock import MachineClock
 from holdfast.core.refusal import Unavailable
 from holdfast.doors.grpc.door import GrpcDoor
 from holdfast.doors.grpc.node import node_service
@@ -379,7 +380,7 @@ async def test_closing_twice_or_before_opening_is_no_fault() -> None:
 
 async def test_two_nodes_do_not_share_a_port() -> None:
     async with opened() as door:
-        second = GrpcDoor(GrpcSettings(port=door.port), [], _anybody, lambda: True)
+        second = GrpcDoor(GrpcSettings(port=door.port), MachineClock(), [], _anybody, lambda: True)
         with pytest.raises(Unavailable, match=rf"RPC-001: cannot listen on 127\.0\.0\.1:{door.port}"):
             await second.open()
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.simulated.world import SimulatedClock
 
-from holdfast.doors.http.buckets import NAMES_MAX, Buckets
+from holdfast.doors.buckets import NAMES_MAX, Buckets
 from holdfast.doors.http.nesting import why_not_nested
 from holdfast.doors.http.settings import BATCH_LIMIT, LEAVES, HttpSettings, faults
 from holdfast.doors.jsonrpc import BATCH_MAX

@@ -12,10 +12,10 @@ from tests.doors.agents import House, housed
 from tests.doors.legacy_sender import Air
 from tests.simulated.world import DEVELOPMENT, SimulatedFiles, World
 
-from holdfast.app import kept_records
 from holdfast.core.evidence.marks import Mark
 from holdfast.core.evidence.sessions import PruneEvidence
 from holdfast.core.policy import EvidencePolicy
+from holdfast.doors.stored import kept_records
 from holdfast.duties.scribe import Scribe
 from holdfast.engine import read
 from holdfast.engine.loop import Engine

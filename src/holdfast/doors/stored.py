@@ -9,7 +9,7 @@ from holdfast.core import law
 from holdfast.core.canon import H
 from holdfast.core.event import PAYLOAD_TAG, Payload
 from holdfast.core.evidence.letters import EvidenceBuried
-from holdfast.core.evidence.marks import Evidence, EvidenceTaken
+from holdfast.core.evidence.marks import Evidence, EvidenceTaken, Mark
 from holdfast.core.refusal import Corrupt
 from holdfast.core.values import BatchNo, EventNo
 from holdfast.engine import read
@@ -107,3 +107,8 @@ async def raw_of(source: Source, event: EventNo, payload: Payload) -> bytes:
     if raw is None or H(PAYLOAD_TAG, raw) != payload.digest:
         raise Corrupt("ENG-007", f"the records of event {event} are missing or damaged", "restore them from a backup")
     return raw
+
+
+def kept_records(source: Source, mark: Mark, first: int, last: int) -> AsyncIterator[tuple[int, bytes]]:
+    """The records of one session between two sequences."""
+    return Stored(source, mark.channel, mark.session).lines(first, last)

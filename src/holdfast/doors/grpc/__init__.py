@@ -1,7 +1,8 @@
 """The door for programs: gRPC over TLS, with services that plug in. Read in this order:
 
 settings (what an operator decides) · handling (one shape for all four kinds of calls) · answering (every no to a
-status) · identifying (who calls) · health · service (what plugs in) · node (the first one) · door
+status) · limiting (how often) · identifying (who calls) · health · service (what plugs in) · node (the first one) ·
+door
 
 For agents: agentdesk (what all their calls need) · provider (registering, completing) · outputs (bytes) · switchboard
 (from events to agents) · work (the stream of work)

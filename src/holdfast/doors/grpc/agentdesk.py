@@ -17,6 +17,7 @@ from holdfast.core.values import ProviderId
 from holdfast.doors.attesting import BUILT_IN, Attestor, refused
 from holdfast.doors.desk import Desk
 from holdfast.doors.grpc.handling import Context
+from holdfast.doors.grpc.limiting import Pace
 from holdfast.doors.grpc.taken import Taken
 from holdfast.engine.loop import Engine
 from holdfast.engine.outcome import Phase
@@ -39,9 +40,15 @@ class AgentDesk:
     """One for all services of agents at one door. It belongs to one event loop."""
 
     def __init__(
-        self, desk: Desk, engine: Engine, blobs: Blobs, verify: Verify, attestors: Mapping[str, Attestor] = BUILT_IN
+        self,
+        desk: Desk,
+        engine: Engine,
+        blobs: Blobs,
+        verify: Verify,
+        pace: Pace,
+        attestors: Mapping[str, Attestor] = BUILT_IN,
     ) -> None:
-        self.desk, self.engine, self.blobs, self.verify = desk, engine, blobs, verify
+        self.desk, self.engine, self.blobs, self.verify, self.pace = desk, engine, blobs, verify, pace
         self.attestors, self.taken = attestors, Taken()
         self._pool = ThreadPoolExecutor(POOL_THREADS, thread_name_prefix="signatures")
         self._plugged = ThreadPoolExecutor(POOL_THREADS, thread_name_prefix="attestors")

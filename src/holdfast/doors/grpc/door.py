@@ -15,8 +15,10 @@ from holdfast.core.refusal import Unavailable
 from holdfast.doors.grpc.answering import Answering
 from holdfast.doors.grpc.health import Health
 from holdfast.doors.grpc.identifying import Identify, Identifying
+from holdfast.doors.grpc.limiting import Limiting
 from holdfast.doors.grpc.service import Service
 from holdfast.doors.grpc.settings import GrpcSettings, address_of, options_of, why_not_open
+from holdfast.ports import Clock
 
 HEALTH: Final = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 OPEN_SERVICES: Final = (HEALTH, reflection.SERVICE_NAME)
@@ -41,6 +43,7 @@ class GrpcDoor:
     def __init__(
         self,
         settings: GrpcSettings,
+        clock: Clock,
         services: Sequence[Service],
         identify: Identify,
         is_serving: Callable[[], bool],
@@ -48,8 +51,12 @@ class GrpcDoor:
     ) -> None:
         """`material` reads the files that the settings name; it is asked again at every handshake."""
         self._settings, self._services, self._material = settings, tuple(services), material
+        self._around = (
+            Answering(settings.message_bytes_max),
+            Limiting(clock, settings),
+            Identifying(identify, OPEN_SERVICES),
+        )
         self._health = Health([service.name for service in services], is_serving)
-        self._identify = identify
         self._server: grpc.aio.Server | None = None
         self._looking: asyncio.Task[None] | None = None
         self.port = 0
@@ -80,7 +87,7 @@ class GrpcDoor:
 
     def _equipped(self) -> grpc.aio.Server:
         server = grpc.aio.server(
-            interceptors=(Answering(self._settings.message_bytes_max), Identifying(self._identify, OPEN_SERVICES)),
+            interceptors=self._around,
             options=options_of(self._settings),
             maximum_concurrent_rpcs=self._settings.calls_max,
         )

@@ -14,6 +14,7 @@ from holdfast.doors.loopback import is_loopback
 
 _Ms = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 _Count = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
+_Rate = Annotated[int, msgspec.Meta(ge=1, le=10_000_000)]
 _File = Annotated[str, msgspec.Meta(min_length=1)]
 
 
@@ -45,6 +46,12 @@ class GrpcSettings(msgspec.Struct, frozen=True, kw_only=True):
     calls_max: int = 20_000
     """Calls that all connections together may have open; most of them are idle streams."""
     connections_max: int = 10_000
+    address_per_s: int = 2_000
+    """Calls a second from one address, after a burst of `address_burst`; many agents may share one."""
+    address_burst: int = 10_000
+    acts_per_s: int = 2_000
+    """Acts a second of one provider on its stream of work, after a burst of `acts_burst`: more are heard later."""
+    acts_burst: int = 8_192
     handshake_ms: int = 10_000
     """How long a connection may take to become one."""
     keepalive_ms: int = 30_000
@@ -69,6 +76,10 @@ LEAVES: Final[Mapping[str, Any]] = {
     "streams_max": _Count,
     "calls_max": _Count,
     "connections_max": _Count,
+    "address_per_s": _Rate,
+    "address_burst": _Rate,
+    "acts_per_s": _Rate,
+    "acts_burst": Annotated[int, msgspec.Meta(ge=1_024, le=10_000_000)],
     "handshake_ms": _Ms,
     "keepalive_ms": _Ms,
     "keepalive_answer_ms": _Ms,

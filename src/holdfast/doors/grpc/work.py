@@ -188,6 +188,7 @@ class _Hearing:
         if no := self._why_not_new(asked):
             return no
         self._count = asked.count
+        await self._at.pace.keep(self._seat.provider_id.hex(), len(asked.acts))
         outcomes = await self._decided(asked.acts)
         return pb.WorkResponse(acts_done=pb.ActsDone(count=asked.count, outcomes=map(_outcome, outcomes)))
 

@@ -11,8 +11,8 @@ import msgspec
 from holdfast.core.key import Role
 from holdfast.core.refusal import Corrupt, Refused, Unavailable
 from holdfast.doors import jsonrpc, openrpc
+from holdfast.doors.buckets import Buckets
 from holdfast.doors.desk import NOBODY, Desk, Method, Visitor
-from holdfast.doors.http.buckets import Buckets
 from holdfast.doors.http.guests import Guests
 from holdfast.doors.http.nesting import why_not_nested
 from holdfast.doors.http.replies import BAD_REQUEST, NO_CONTENT, OK, Header, Reply, no
