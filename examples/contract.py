@@ -98,6 +98,8 @@ async def main(folder: Path) -> None:
         print(f"asked: task {task.hex()}")
         print(f"settled: result {await settled(contract, run, node, task)}")
         again = await contract.settle(run.call(), task)
+        while isinstance(again, Refused) and again.name == "HeightMismatch":  # a block was sealed meanwhile
+            again = await contract.settle(run.call(), task)
         print(f"settled again: {again.name if isinstance(again, Refused) else again}")
     finally:
         stop.set()

@@ -17,7 +17,7 @@ from tests.agent.house import comes
 from holdfast.agent.execute import Failed, execute
 from holdfast.agent.executors import BUILT_IN, Cancel, Echo, Registry, Sleep, Where, built_in
 from holdfast.core.canon import canonical
-from holdfast.core.job.spec import Payload
+from holdfast.core.job.spec import Ordered, Payload
 from holdfast.core.refusal import Refused
 from holdfast.core.values import Kind
 
@@ -25,8 +25,8 @@ PROMPT = {"kind": "AI", "spec": {"model": "echo", "prompt": "hello"}}
 LONG_MS = 60_000
 
 
-def payload(**spec: Any) -> Payload:
-    return Payload(Kind.AI, spec)
+def payload(**spec: Any) -> Ordered:
+    return Ordered(Kind.AI, spec)
 
 
 class Acting(msgspec.Struct, frozen=True):
@@ -45,7 +45,10 @@ class Acting(msgspec.Struct, frozen=True):
             case "text":
                 return "text"  # type: ignore[return-value]
             case "hang":
-                Path(payload.spec["file"]).write_text(str(os.getpid()))
+                note = Path(payload.spec["file"])
+                half = note.with_suffix(".half")
+                half.write_text(str(os.getpid()))
+                half.rename(note)  # whoever finds it finds all of it
                 while not cancel.wait(0.01):
                     pass
         return str(os.getpid()).encode()
@@ -128,7 +131,7 @@ async def test_work_that_is_cancelled_before_it_began_never_begins(tmp_path: Pat
 
 
 class Circuits(msgspec.Struct, frozen=True):
-    """What a later executor of circuits looks like."""
+    """What another executor of circuits looks like."""
 
     where: Where = Where.THREAD
 
@@ -151,7 +154,7 @@ def test_the_model_that_is_asked_for_runs_the_job() -> None:
 def test_another_kind_plugs_in() -> None:
     registry = Registry({**BUILT_IN, (Kind.QUANTUM, "circuit"): Circuits()})
     quantum = {"gates": ["h", "cx"], "depth_max": 10, "width_max": 4}
-    assert registry.capabilities() == {"AI": {"models": ["echo", "sleep"]}, "QUANTUM": quantum}
+    assert registry.capabilities() == {"AI": {"models": ["digits", "echo", "sleep"]}, "QUANTUM": quantum}
     spec = {"circuit": "OPENQASM 3;", "shots": 1, "width": 1, "depth": 1}
     found = registry.find("QUANTUM", canonical({"kind": "QUANTUM", "spec": spec}))
     assert not isinstance(found, Refused)
@@ -174,7 +177,7 @@ def test_what_is_not_offered_is_refused(kind: str, raw: bytes) -> None:
 def test_an_unknown_model_is_named_beside_those_there_are() -> None:
     no = built_in(["echo", "gpt"])
     assert isinstance(no, Refused)
-    assert (no.says, no.hint) == ("model: no executor gpt", "there are: echo, sleep")
+    assert (no.says, no.hint) == ("model: no executor gpt", "there are: digits, echo, sleep")
     some = built_in(["echo"])
     assert isinstance(some, Registry)
     assert some.capabilities() == {"AI": {"models": ["echo"]}}

@@ -17,9 +17,10 @@ from holdfast.core.proof.traps import circuit as trap_circuit
 from holdfast.core.proof.traps import plan
 from holdfast.verifiers import registry
 from holdfast.verifiers.attested import attested
-from holdfast.verifiers.recompute import echo, recompute
+from holdfast.verifiers.recompute import recompute
 from holdfast.verifiers.settings import VerifierSettings
 from holdfast.verifiers.traps import traps
+from holdfast.workloads.echo import echo
 
 pytestmark = pytest.mark.rule("PRF-002")
 ECHOED = canonical("hi")

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from holdfast.agent.executors import Executor, Where
-from holdfast.core.job.spec import Payload
+from holdfast.core.job.spec import Ordered
 
 REASON_MAX: Final = 240
 _GOOD, _BAD = b"+", b"-"
@@ -30,7 +30,7 @@ class _Failure(Exception):
     pass
 
 
-async def execute(executor: Executor, payload: Payload, timeout_ms: int) -> bytes | Failed:
+async def execute(executor: Executor, payload: Ordered, timeout_ms: int) -> bytes | Failed:
     """The output, or why there is none. Who is cancelled while it waits cancels the work."""
     run = _RUNS[executor.where](executor, payload)
     try:
@@ -50,7 +50,7 @@ async def execute(executor: Executor, payload: Payload, timeout_ms: int) -> byte
 class _InThread:
     """A thread of its own, not of a pool: one that does not look at `cancel` takes nobody's place."""
 
-    def __init__(self, executor: Executor, payload: Payload) -> None:
+    def __init__(self, executor: Executor, payload: Ordered) -> None:
         self.result, give, fail = _promise()
         cancel = self._cancel = threading.Event()
 
@@ -69,7 +69,7 @@ class _InThread:
 class _InProcess:
     """A process of its own; a thread waits for what it sends or for its end."""
 
-    def __init__(self, executor: Executor, payload: Payload) -> None:
+    def __init__(self, executor: Executor, payload: Ordered) -> None:
         self.result, give, fail = _promise()
         # Not forked from this process, whose threads hold locks; and started faster than a new interpreter.
         context = multiprocessing.get_context("forkserver")
@@ -113,7 +113,7 @@ class _InProcess:
             self._is_stopped = True
 
 
-_RUNS: Final[dict[Where, Callable[[Executor, Payload], _InThread | _InProcess]]] = {
+_RUNS: Final[dict[Where, Callable[[Executor, Ordered], _InThread | _InProcess]]] = {
     Where.THREAD: _InThread,
     Where.PROCESS: _InProcess,
 }
@@ -155,7 +155,7 @@ class _Never:
         return False
 
 
-def _inside(out: Connection, executor: Executor, payload: Payload) -> None:
+def _inside(out: Connection, executor: Executor, payload: Ordered) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the agent, which lets work finish
     threading.Thread(target=_end_with_the_agent, daemon=True).start()
     try:

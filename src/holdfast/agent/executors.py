@@ -8,10 +8,13 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from holdfast.core.canon import NotCanonical, canonical, decode
-from holdfast.core.job.spec import Payload
+from holdfast.core.canon import NotCanonical
+from holdfast.core.job.spec import Ordered, Payload, ordered
 from holdfast.core.refusal import Refused
 from holdfast.core.values import Kind
+from holdfast.workloads.circuit import CAPABILITY, circuit
+from holdfast.workloads.digits import recognise
+from holdfast.workloads.echo import echo
 
 
 class Where(StrEnum):
@@ -37,7 +40,7 @@ class Executor(Protocol):
 
     @property
     def where(self) -> Where: ...
-    def run(self, payload: Payload, cancel: Cancel) -> bytes: ...
+    def run(self, payload: Ordered, cancel: Cancel) -> bytes: ...
 
 
 # ------------------------------------------------------------------------------------------------ built in
@@ -49,7 +52,7 @@ class Echo(msgspec.Struct, frozen=True):
     where: Where = Where.THREAD
 
     def run(self, payload: Payload, cancel: Cancel) -> bytes:
-        return echo_of(payload)
+        return echo(payload)
 
 
 class Sleep(msgspec.Struct, frozen=True):
@@ -62,30 +65,49 @@ class Sleep(msgspec.Struct, frozen=True):
         if isinstance(ms, bool) or not isinstance(ms, int) or ms < 0:
             raise ValueError("params.ms: a number of milliseconds is expected")
         cancel.wait(ms / 1000)
-        return echo_of(payload)
+        return echo(payload)
 
 
-def echo_of(payload: Payload) -> bytes:
-    """The canonical bytes of prompt or input."""
-    spec = payload.spec
-    return canonical(spec["prompt"] if spec.get("prompt") is not None else spec["input"])
+class Digits(msgspec.Struct, frozen=True):
+    """Says which digit a picture shows."""
+
+    where: Where = Where.THREAD
+
+    def run(self, payload: Payload, cancel: Cancel) -> bytes:
+        return recognise(payload)
 
 
-BUILT_IN: Final[Mapping[tuple[Kind, str], Executor]] = {(Kind.AI, "echo"): Echo(), (Kind.AI, "sleep"): Sleep()}
+class Circuit(msgspec.Struct, frozen=True):
+    """Runs circuits of Clifford gates."""
+
+    where: Where = Where.PROCESS
+    capability: dict[str, Any] = msgspec.field(default_factory=lambda: dict(CAPABILITY))
+
+    def run(self, payload: Ordered, cancel: Cancel) -> bytes:
+        return circuit(payload)
+
+
+CIRCUIT: Final = "circuit"
+BUILT_IN: Final[Mapping[tuple[Kind, str], Executor]] = {
+    (Kind.AI, "digits"): Digits(),
+    (Kind.AI, "echo"): Echo(),
+    (Kind.AI, "sleep"): Sleep(),
+    (Kind.QUANTUM, CIRCUIT): Circuit(),
+}
 
 
 # ------------------------------------------------------------------------------------------------ choosing
 
 
-def _model(payload: Payload) -> str:
+def _model(payload: Ordered) -> str:
     return str(payload.spec.get("model"))
 
 
-def _circuit(_: Payload) -> str:
-    return "circuit"
+def _circuit(_: Ordered) -> str:
+    return CIRCUIT
 
 
-CHOICE: Final[Mapping[Kind, Callable[[Payload], str]]] = {Kind.AI: _model, Kind.QUANTUM: _circuit}
+CHOICE: Final[Mapping[Kind, Callable[[Ordered], str]]] = {Kind.AI: _model, Kind.QUANTUM: _circuit}
 """Which executor a payload asks for: an AI job names its model; circuits are all run by the same one."""
 
 
@@ -105,10 +127,10 @@ class Registry:
                 told[kind.value] = dict(getattr(executor, "capability", {}))
         return told
 
-    def find(self, kind: str, raw: bytes) -> tuple[Executor, Payload] | Refused:
+    def find(self, kind: str, raw: bytes) -> tuple[Executor, Ordered] | Refused:
         """Who runs this payload, and the payload as it reads it."""
         try:
-            payload = msgspec.convert(decode(raw), Payload)
+            payload = ordered(raw)
         except (NotCanonical, msgspec.ValidationError) as fault:
             return Refused("JOB-003", f"payload: {fault}", name="InvalidParams")
         name = CHOICE[payload.kind](payload)
@@ -118,9 +140,9 @@ class Registry:
         return executor, payload
 
 
-def built_in(models: Iterable[str]) -> Registry | Refused:
-    """The named ones of those that come with Holdfast."""
-    wanted = {(Kind.AI, model) for model in models}
+def built_in(models: Iterable[str], *, circuits: bool = False) -> Registry | Refused:
+    """The named ones of those that come with Holdfast, and the one that runs circuits where it is wanted."""
+    wanted = {(Kind.AI, model) for model in models} | ({(Kind.QUANTUM, CIRCUIT)} if circuits else set())
     unknown = sorted(name for kind, name in wanted if (kind, name) not in BUILT_IN)
     if unknown:
         known = ", ".join(sorted(name for kind, name in BUILT_IN if kind is Kind.AI))

@@ -45,6 +45,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     account: str
     """Where fees go and the stake comes from."""
     models: tuple[str, ...]
+    circuits: bool = False
+    """Whether it runs QUANTUM jobs, on the simulator that comes with Holdfast."""
     slots: int = 4
     """Leases that are worked on at a time."""
     price: int = 1
@@ -76,8 +78,8 @@ def faults(settings: AgentSettings) -> Iterator[Refused]:
         yield _bad("name", "1 to 64 signs")
     if not _ACCOUNT.fullmatch(settings.account):
         yield _bad("account", "1 to 128 of a-z 0-9 : . _ - beginning with a letter or a digit")
-    if not settings.models:
-        yield _bad("model", "none is offered", "name at least one: --model echo")
+    if not settings.models and not settings.circuits:
+        yield _bad("model", "none is offered", "name at least one: --model echo, or say --circuits")
     if len(settings.region) > 64:
         yield _bad("region", "at most 64 signs")
     if settings.metrics_port is not None and not 0 <= settings.metrics_port < 65_536:

@@ -27,6 +27,13 @@ if TYPE_CHECKING:
     from holdfast.agent.runner import Agent
 
 RUN, ROTATE = "run", "rotate-key"
+Models = Annotated[
+    list[str] | None, typer.Option(help="A model to offer, once for each: digits, echo, sleep (for params.ms).")
+]
+AllowPlain = Annotated[
+    bool, typer.Option("--allow-plain", help="Speak without TLS to another machine: only where something adds it.")
+]
+Circuits = Annotated[bool, typer.Option("--circuits", help="Run QUANTUM jobs of Clifford gates, on a simulator.")]
 
 
 class Agents(Group):
@@ -45,7 +52,8 @@ def agent(
     data: Annotated[Path, typer.Option(help="Folder of the agent's key, work and evidence; its own, not the node's.")],
     name: Annotated[str, typer.Option(help="What people call this provider.")],
     account: Annotated[str, typer.Option(help="Where fees go and the stake comes from.")],
-    model: Annotated[list[str], typer.Option(help="A model to offer, once for each: echo, sleep (for params.ms).")],
+    model: Models = None,
+    circuits: Circuits = False,
     slots: Annotated[int, typer.Option(help="Jobs that are worked on at a time.")] = 4,
     price: Annotated[int, typer.Option(help="For a unit of work, in the smallest unit of money.")] = 1,
     region: Annotated[str, typer.Option(help="Where it runs, as jobs may ask for it.")] = "",
@@ -59,9 +67,7 @@ def agent(
     ] = None,
     certificate: Annotated[Path | None, typer.Option(help="What the agent shows where the node asks for it.")] = None,
     key: Annotated[Path | None, typer.Option(help="The key of that certificate.")] = None,
-    allow_plain: Annotated[
-        bool, typer.Option("--allow-plain", help="Speak without TLS to another machine: only where something adds it.")
-    ] = False,
+    allow_plain: AllowPlain = False,
     metrics: Annotated[
         int | None, typer.Option(metavar="PORT", help="Serve what it counts for Prometheus on this loopback port.")
     ] = None,
@@ -85,7 +91,8 @@ def agent(
         data=data,
         name=name,
         account=account,
-        models=tuple(model),
+        models=tuple(model or ()),
+        circuits=circuits,
         slots=slots,
         price=price,
         region=region,
@@ -108,9 +115,7 @@ def rotate_key(
     ca: Annotated[Path | None, typer.Option(help="The authority that signed the node's certificate.")] = None,
     certificate: Annotated[Path | None, typer.Option(help="What is shown where the node asks for it.")] = None,
     key: Annotated[Path | None, typer.Option(help="The key of that certificate.")] = None,
-    allow_plain: Annotated[
-        bool, typer.Option("--allow-plain", help="Speak without TLS to another machine: only where something adds it.")
-    ] = False,
+    allow_plain: AllowPlain = False,
 ) -> None:
     """Change the key of a stopped agent: the node hears it from the old key and the new one, and the old one is void.
 
@@ -137,7 +142,7 @@ def _refuse_plain(node: str) -> None:
 
 def _assembled(settings: AgentSettings, tls: Tls | None, *, allow_plain: bool) -> Agent:
     """The agent, or every fault of its settings on standard error and exit code 2."""
-    executors = built_in(settings.models)
+    executors = built_in(settings.models, circuits=settings.circuits)
     wrong = [*faults(settings), *([executors] if isinstance(executors, Refused) else [])]
     if (settings.data / "keys" / "node.pem").exists():
         hint = "an agent has its own: --data ./oak"

@@ -1,7 +1,7 @@
 """`recompute`: deterministic work is done again on a sample, and gives the same bytes (PRF-002).
 
-Whoever can do a kind of work again is registered by kind and name: built in are the models `echo` and `sleep`, others
-come as entry points of the group `holdfast.recomputers`, named `AI:model` or `QUANTUM:circuit`.
+Whoever can do a kind of work again is registered by kind and name: built in is the work that comes with Holdfast, other
+comes as entry points of the group `holdfast.recomputers`, named `AI:model` or `QUANTUM:circuit`.
 """
 
 from __future__ import annotations
@@ -11,28 +11,28 @@ from typing import Final
 
 import msgspec
 
-from holdfast.core.canon import H, canonical, decode
-from holdfast.core.job.spec import Payload
+from holdfast.core.canon import H
+from holdfast.core.job.spec import Ordered, ordered
 from holdfast.core.proof.envelope import read_body
 from holdfast.core.proof.finding import Case, Finding, Method, Where
 from holdfast.core.refusal import Refused
 from holdfast.core.result.ids import RESULT
 from holdfast.core.values import Kind
 from holdfast.verifiers.attested import Verify, is_signed
+from holdfast.workloads.circuit import circuit
+from holdfast.workloads.digits import recognise
+from holdfast.workloads.echo import echo
 
 SAMPLE_TAG: Final = "holdfast.sample.v1"
 ALL_PPM: Final = 1_000_000
 """All results are computed again unless somebody says otherwise."""
-Again = Callable[[Payload], bytes]
-
-
-def echo(payload: Payload) -> bytes:
-    """What the executors `echo` and `sleep` give: prompt or input, as canonical bytes."""
-    spec = payload.spec
-    return canonical(spec["prompt"] if spec.get("prompt") is not None else spec["input"])
-
-
-BUILT_IN: Final[Mapping[str, Again]] = {"AI:echo": echo, "AI:sleep": echo}
+Again = Callable[[Ordered], bytes]
+BUILT_IN: Final[Mapping[str, Again]] = {
+    "AI:digits": recognise,
+    "AI:echo": echo,
+    "AI:sleep": echo,
+    "QUANTUM:circuit": circuit,
+}
 
 
 class Recompute(msgspec.Struct, frozen=True):
@@ -50,7 +50,7 @@ class Recompute(msgspec.Struct, frozen=True):
         body = read_body(case.envelope.body)
         if isinstance(body, Refused):
             return Finding(False, body.says)
-        payload = msgspec.convert(decode(case.payload), Payload)
+        payload = ordered(case.payload)
         name = f"{payload.kind.value}:{_name(payload)}"
         work = self.again.get(name)
         if work is None:  # not the provider's fault: whoever runs the node lacks it
@@ -66,7 +66,7 @@ def is_drawn(case: Case, sample_ppm: int) -> bool:
     return int.from_bytes(word[:8], "big") % ALL_PPM < sample_ppm
 
 
-def _name(payload: Payload) -> str:
+def _name(payload: Ordered) -> str:
     return str(payload.spec.get("model")) if payload.kind is Kind.AI else "circuit"
 
 

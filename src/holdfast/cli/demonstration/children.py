@@ -58,7 +58,7 @@ class Children:
         """A provider with one slot, paid to an account of its own name; its folder is beside the node's."""
         place = ["--node", node, "--data", str(self._folder / name)]
         who = ["--name", name, "--account", name, "--slots", "1", "--price", "3"]
-        offers = [word for model in models for word in ("--model", model)]
+        offers = ["--circuits", *(word for model in models for word in ("--model", model))]
         return self._start(name, [*HOLDFAST, "agent", *place, *who, *offers])
 
     def kill(self, name: str) -> int:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from holdfast.cli.agent import AllowPlain, Circuits, Models
 from holdfast.cli.columns import print_record
 
 
@@ -15,7 +16,8 @@ def register(
     node: Annotated[str, typer.Option(metavar="HOST:PORT", help="The node's gRPC door.")],
     name: Annotated[str, typer.Option(help="What people call this provider.")],
     account: Annotated[str, typer.Option(help="Where fees go and the stake comes from.")],
-    model: Annotated[list[str], typer.Option(help="A model to offer, once for each: echo, sleep.")],
+    model: Models = None,
+    circuits: Circuits = False,
     slots: Annotated[int, typer.Option(help="Jobs that are worked on at a time.")] = 4,
     price: Annotated[int, typer.Option(help="For a unit of work, in the smallest unit of money.")] = 1,
     region: Annotated[str, typer.Option(help="Where it runs, as jobs may ask for it.")] = "",
@@ -23,9 +25,7 @@ def register(
     ca: Annotated[Path | None, typer.Option(help="The authority that signed the node's certificate.")] = None,
     certificate: Annotated[Path | None, typer.Option(help="What is shown where the node asks for it.")] = None,
     certificate_key: Annotated[Path | None, typer.Option(help="The key of that certificate.")] = None,
-    allow_plain: Annotated[
-        bool, typer.Option("--allow-plain", help="Speak without TLS to another machine: only where something adds it.")
-    ] = False,
+    allow_plain: AllowPlain = False,
 ) -> None:
     """Register a provider with the key in KEY_FILE, as its agent would, and print its id.
 
@@ -33,5 +33,5 @@ def register(
     """
     from holdfast.cli.provider.registering import Wanted, registered  # noqa: PLC0415 - the other verbs need no crypto
 
-    told = (node, name, account, tuple(model), slots, price, region, attest_days)
+    told = (node, name, account, tuple(model or ()), circuits, slots, price, region, attest_days)
     print_record(registered(key, Wanted(*told), (ca, certificate, certificate_key), allow_plain=allow_plain))

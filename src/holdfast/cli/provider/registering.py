@@ -27,6 +27,7 @@ class Wanted(msgspec.Struct, frozen=True):
     name: str
     account: str
     models: tuple[str, ...]
+    circuits: bool
     slots: int
     price: int
     region: str
@@ -41,7 +42,7 @@ def registered(
     settings = AgentSettings(data=key.parent, attested_ms=fields.pop("attest_days") * DAY_MS, **fields)
     for fault in faults(settings):
         refuse(fault)
-    executors = given(built_in(settings.models))
+    executors = given(built_in(settings.models, circuits=settings.circuits))
     with told():
         tls = tls_of(*files)
         if tls is None and not allow_plain and not is_loopback(host_of(settings.node)):

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from holdfast.core.canon import NotCanonical, canonical
+from holdfast.core.canon import NotCanonical, canonical, decode
 from holdfast.core.job.quorum import QUORUM, REPLICAS_MAX
 from holdfast.core.refusal import Refused
 from holdfast.core.values import U64_MAX, Kind
@@ -78,6 +78,19 @@ class Payload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The method by which the result is to be proved; with a quorum, that of each replica."""
     quorum: Agreement | None = None
     """n of m providers must come to the same (LEA-009)."""
+
+
+class Ordered(Payload, frozen=True):
+    """A payload as whoever does the work gets it."""
+
+    raw: bytes = b""
+    """The canonical bytes that it was read from."""
+
+
+def ordered(raw: bytes) -> Ordered:
+    """Canonical bytes of a payload, read again; raises where they are none."""
+    payload = msgspec.convert(decode(raw), Payload)
+    return Ordered(**msgspec.structs.asdict(payload), raw=raw)
 
 
 class Asked(msgspec.Struct, frozen=True, gc=False):

@@ -1,0 +1,145 @@
+"""Circuits of Clifford gates, run exactly: a tableau of stabilisers (Aaronson and Gottesman, 2004) in whole numbers.
+
+A state of n qubits is 2n rows of Pauli signs: row i < n is the destabiliser of row n + i. All rows of one qubit are one
+number with a bit a row, so a gate is a few operations on numbers, however many rows there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from holdfast.workloads.qasm import MEASURE, Step
+
+Coin = Callable[[], int]
+"""0 or 1, for a measurement whose outcome is open."""
+
+
+class Tableau:
+    """The state of some qubits; all are 0 in the beginning."""
+
+    def __init__(self, qubits: int) -> None:
+        self.qubits = qubits
+        self.x = [1 << at for at in range(qubits)]
+        self.z = [1 << (qubits + at) for at in range(qubits)]
+        self.signs = 0
+
+    def copy(self) -> Tableau:
+        """The same state again."""
+        made = Tableau(0)
+        made.qubits, made.x, made.z, made.signs = self.qubits, [*self.x], [*self.z], self.signs
+        return made
+
+    # ------------------------------------------------------------------------------------ gates
+
+    def h(self, at: int) -> None:
+        self.signs ^= self.x[at] & self.z[at]
+        self.x[at], self.z[at] = self.z[at], self.x[at]
+
+    def s(self, at: int) -> None:
+        self.signs ^= self.x[at] & self.z[at]
+        self.z[at] ^= self.x[at]
+
+    def sdg(self, at: int) -> None:
+        self.z[at] ^= self.x[at]
+        self.signs ^= self.x[at] & self.z[at]
+
+    def flip_x(self, at: int) -> None:
+        self.signs ^= self.z[at]
+
+    def flip_y(self, at: int) -> None:
+        self.signs ^= self.x[at] ^ self.z[at]
+
+    def flip_z(self, at: int) -> None:
+        self.signs ^= self.x[at]
+
+    def cx(self, control: int, at: int) -> None:
+        x, z = self.x, self.z
+        self.signs ^= x[control] & z[at] & ~(x[at] ^ z[control])
+        x[at] ^= x[control]
+        z[control] ^= z[at]
+
+    def cy(self, control: int, at: int) -> None:
+        self.sdg(at)
+        self.cx(control, at)
+        self.s(at)
+
+    def cz(self, control: int, at: int) -> None:
+        self.h(at)
+        self.cx(control, at)
+        self.h(at)
+
+    def swap(self, one: int, other: int) -> None:
+        for rows in (self.x, self.z):
+            rows[one], rows[other] = rows[other], rows[one]
+
+    # ------------------------------------------------------------------------------------ measuring
+
+    def measure(self, at: int, coin: Coin) -> int:
+        """The outcome; the coin is asked only where both are possible."""
+        open_rows = self.x[at] >> self.qubits
+        if not open_rows:
+            return self._certain(at)
+        row = self.qubits + (open_rows & -open_rows).bit_length() - 1
+        self._multiply(self.x[at] & ~(1 << row), row)
+        return self._collapse(at, row, coin())
+
+    def _collapse(self, at: int, row: int, outcome: int) -> int:
+        """The row becomes its own destabiliser, and Z of the qubit, with this outcome, takes its place."""
+        old, here = 1 << (row - self.qubits), 1 << row
+        for rows in (self.x, self.z):
+            for qubit, column in enumerate(rows):
+                moved = column & ~(old | here)
+                rows[qubit] = moved | old if column & here else moved
+        self.signs = self.signs & ~(old | here) | (old if self.signs & here else 0) | (here if outcome else 0)
+        self.z[at] |= here
+        return outcome
+
+    def _certain(self, at: int) -> int:
+        """The product of the stabilisers whose destabilisers do not commute with Z of the qubit; its sign is it."""
+        rows = [self.qubits + n for n in range(self.qubits) if self.x[at] >> n & 1]
+        work = self.copy()
+        first, *others = rows
+        for row in others:
+            work._multiply(1 << first, row)
+        return work.signs >> first & 1
+
+    def _multiply(self, targets: int, by: int) -> None:
+        """Each of these rows times row `by`; powers of i are counted modulo 4 in two numbers with a bit a row."""
+        ones = twos = 0
+        for qubit in range(self.qubits):
+            x, z = self.x[qubit], self.z[qubit]
+            by_x, by_z = x >> by & 1, z >> by & 1
+            if not by_x and not by_z:
+                continue
+            if by_x and by_z:
+                plus, minus = z & ~x, x & ~z
+            elif by_x:
+                plus, minus = z & x, z & ~x
+            else:
+                plus, minus = x & ~z, x & z
+            twos ^= ones & plus
+            ones ^= plus
+            twos ^= ~ones & minus
+            ones ^= minus
+            self.x[qubit] ^= targets if by_x else 0
+            self.z[qubit] ^= targets if by_z else 0
+        self.signs ^= targets & (twos ^ (-1 if self.signs >> by & 1 else 0))
+
+
+_GATES: Final[dict[str, Callable[..., None]]] = {
+    "id": lambda _, __: None,
+    "x": Tableau.flip_x,
+    "y": Tableau.flip_y,
+    "z": Tableau.flip_z,
+    **{name: getattr(Tableau, name) for name in ("h", "s", "sdg", "cx", "cy", "cz", "swap")},
+}
+
+
+def run(state: Tableau, steps: Sequence[Step], bits: list[int], coin: Coin) -> None:
+    """All steps in order; measured bits are put into their places."""
+    for name, on in steps:
+        if name == MEASURE:
+            bits[on[1]] = state.measure(on[0], coin)
+        else:
+            _GATES[name](state, *on)
