@@ -12,7 +12,7 @@ import socket
 from itertools import cycle, islice
 from typing import Final
 
-FIRST, LAST = 20_000, 32_768
+FIRST, LAST = 10_000, 20_000  # above these `holdfast demo` and the examples look for theirs
 PARTS: Final = 8
 _WIDTH: Final = (LAST - FIRST) // PARTS
 

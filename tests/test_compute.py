@@ -136,13 +136,14 @@ def test_a_closed_standard_input_is_named() -> None:
 @pytest.mark.rule("CMP-001")
 @pytest.mark.parametrize("words", [("compute", "result-digest"), ("--help",)])
 def test_a_reader_that_went_away_is_no_reason_for_a_traceback(words: tuple[str, ...]) -> None:
-    with subprocess.Popen(
-        [HOLDFAST, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as running:
-        assert running.stdout
-        running.stdout.close()
-        _, err = running.communicate(json.dumps(GOOD["result-digest"]).encode(), timeout=60)
-    assert (running.returncode, err) == (1, b"")
+    reader, writer = os.pipe()
+    os.close(reader)
+    text = json.dumps(GOOD["result-digest"]).encode()
+    done = subprocess.run(
+        [HOLDFAST, *words], input=text, stdout=writer, stderr=subprocess.PIPE, timeout=60, check=False
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, b"")
 
 
 @pytest.mark.rule("CMP-001")

@@ -17,7 +17,8 @@ from holdfast.ports import PLACES, stands_at
 pytestmark = [pytest.mark.rule("RET-002"), pytest.mark.rule("RET-003")]
 RAWS = [b"%d" % number for number in range(40)]
 DIGESTS = sorted(result_digest(raw) for raw in RAWS)
-SOON_MS = int(time.time() * 1_000) + 3_600_000
+SOON_MS = int(time.time() * 1_000) + 7 * 24 * 3_600_000
+"""After the end of the longest run."""
 
 
 def beside(folder: Path, digest: Digest, count: int) -> list[Digest]:
@@ -84,4 +85,4 @@ async def test_what_somebody_asks_for_is_young_again(tmp_path: Path) -> None:
     os.utime(new, (lately, lately))
     assert [await warm.size(each) for each in DIGESTS[:2]] == [asked.stat().st_size, new.stat().st_size]
     assert asked.stat().st_mtime > lately
-    assert new.stat().st_mtime == pytest.approx(lately)  # that costs nothing
+    assert new.stat().st_mtime == pytest.approx(lately, abs=1)  # that costs nothing

@@ -21,7 +21,7 @@ from holdfast.core.values import Kind
 from holdfast.spool import SpoolPolicy
 
 SIGNER = SigningKey.from_seed(b"oak" + bytes(29))
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 def settings_for(node: FakeNode, data: Path, **told: Any) -> AgentSettings:
@@ -33,9 +33,9 @@ def settings_for(node: FakeNode, data: Path, **told: Any) -> AgentSettings:
         models=("echo", "sleep"),
         retry_base_ms=5,
         retry_cap_ms=50,
-        drain_ms=5_000,
-        flush_ms=5_000,
-        call_ms=5_000,
+        drain_ms=30_000,
+        flush_ms=30_000,
+        call_ms=30_000,
     )
     return msgspec.structs.replace(quick, **told)
 
@@ -47,9 +47,10 @@ def made(
     policy: SpoolPolicy | None = None,
     **told: Any,
 ) -> Agent:
-    registry = Registry({**BUILT_IN, **(executors or {})})
-    draw = Random(5).randrange
-    return Agent(settings_for(node, data, **told), registry, SIGNER, MachineClock(), draw, spool_policy=policy)
+    settings, draw = settings_for(node, data, **told), Random(5).randrange
+    offered = {(Kind.AI, model): BUILT_IN[Kind.AI, model] for model in settings.models}
+    registry = Registry({**offered, **(executors or {})})
+    return Agent(settings, registry, SIGNER, MachineClock(), draw, spool_policy=policy)
 
 
 @asynccontextmanager

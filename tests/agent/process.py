@@ -85,7 +85,7 @@ def after_ack(data: Path) -> None:
         if COMPLETED.encode() in told and BLOCK_FENCE.encode() in told and self.is_delivered:
             stored = self.spool.ack(sequence)
             assert isinstance(stored, Ticket)
-            assert stored.wait(10)
+            assert stored.wait(60)
             die(data)
 
     Delivery.take_ack = then  # type: ignore[method-assign]
@@ -143,7 +143,7 @@ class AgentProcess:
             self.process = subprocess.Popen(command, cwd=REPOSITORY, stdout=log, stderr=log)
 
     async def ended(self) -> int:
-        return await asyncio.to_thread(self.process.wait, 30)
+        return await asyncio.to_thread(self.process.wait, 60)
 
     def kill(self) -> None:
         if self.process.poll() is None:

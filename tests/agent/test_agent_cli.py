@@ -50,7 +50,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 async def ended(process: subprocess.Popen[bytes]) -> int:
-    return await asyncio.to_thread(process.wait, 30)
+    return await asyncio.to_thread(process.wait, 60)
 
 
 async def test_an_agent_says_who_it_is_and_what_is_missing(node: FakeNode, tmp_path: Path, start: Start) -> None:
@@ -162,7 +162,7 @@ def test_an_agent_does_not_move_into_a_nodes_folder(tmp_path: Path) -> None:
 def test_a_file_that_is_no_certificate_is_named_at_once(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("not a certificate")
     words = [str(HOLDFAST), "agent", *flags(1, tmp_path / "a", ca=str(tmp_path / "ca.pem"))]
-    done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=60)
     assert (done.returncode, "ca.pem is no PEM certificate" in done.stderr) == (75, True), done.stderr
     assert not (tmp_path / "a").exists(), "nothing was begun"
 

@@ -20,7 +20,7 @@ from holdfast.client import Client
 from holdfast.core.provider.record import provider_id
 from holdfast.spool import Spool
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 @pytest.fixture
@@ -35,9 +35,11 @@ async def node(tmp_path: Path) -> AsyncIterator[NodeProcess]:
     }
     made = NodeProcess(tmp_path / "data", "node", quick)
     made.port = port  # type: ignore[attr-defined]
-    await made.up()
-    yield made
-    made.end()
+    try:
+        await made.up()
+        yield made
+    finally:
+        made.end()
 
 
 @pytest.fixture

@@ -13,6 +13,8 @@ from tests.agent.fake_node import FakeNode
 from tests.agent.house import comes, folders, made, working
 
 from holdfast.agent.executors import Cancel, Where
+from holdfast.agent.held import Told
+from holdfast.agent.shipper import Shipper
 from holdfast.agent.work import WorkFolder
 from holdfast.core.canon import canonical
 from holdfast.core.job.spec import Payload
@@ -51,6 +53,7 @@ async def test_a_leases_life_is_told_as_evidence_in_order(node: FakeNode, tmp_pa
     async with working(node, tmp_path) as agent:
         lease = node.offer("hello")
         await comes(lambda: node.told(lease) == WAY, "all records")
+        await comes(lambda: node.acts_of(lease), "what it does, on the other stream")
         assert agent.id == provider_id(node.registrations[0].public)
     output = canonical("hello")
     assert node.outputs == {result_digest(output): output}
@@ -62,6 +65,26 @@ async def test_a_leases_life_is_told_as_evidence_in_order(node: FakeNode, tmp_pa
         "digest": result_digest(output).hex(),
         "size": len(output),
     }
+
+
+@pytest.mark.rule("EVD-005")
+async def test_a_verdict_that_is_faster_than_the_spools_word_costs_no_fence(
+    node: FakeNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record is read back and sent as soon as it is spooled; who has emitted it may hear of that much later."""
+    spool = Shipper.spool
+
+    async def late(self: Shipper, payload_type: str, payload: dict[str, Any]) -> Told:
+        told = await spool(self, payload_type, payload)
+        if payload_type == "LEASE_COMPLETED":
+            await asyncio.Event().wait()
+        return told
+
+    monkeypatch.setattr(Shipper, "spool", late)
+    async with working(node, tmp_path):
+        lease = node.offer("hello")
+        await comes(lambda: node.told(lease) == WAY, "all records")
+        await comes(lambda: not folders(tmp_path))
 
 
 async def test_an_agent_says_what_it_offers(node: FakeNode, tmp_path: Path) -> None:
@@ -215,6 +238,7 @@ async def test_a_completion_that_came_too_late_blocks_nothing(node: FakeNode, tm
     async with working(node, tmp_path, executors={(Kind.AI, "gate"): busy}):
         lease = node.offer("late", "gate")
         await comes(busy.begun.is_set)
+        await comes(lambda: node.leases[lease].is_acked)
         node.leases[lease].over = "LEASE_EXPIRED"  # and nobody is told
         busy.open.set()
         await comes(lambda: "LEASE_COMPLETED" in node.told(lease))

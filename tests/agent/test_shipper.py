@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
@@ -14,7 +15,7 @@ from holdfast.agent.backoff import Backoff
 from holdfast.agent.delivery import Delivery
 from holdfast.agent.shipper import Shipper
 from holdfast.agent.tongue import Hello, Mark
-from holdfast.spool import Refused, Spool, SpoolPolicy, Ticket
+from holdfast.spool import Batch, Corrupt, Refused, Spool, SpoolPolicy, Ticket
 
 CHANNEL = "oak"
 SMALL = SpoolPolicy(channel_bytes_max=20_000, reserve_bytes=2_000)
@@ -40,6 +41,18 @@ class Taking:
 
     def end(self) -> None:
         return
+
+
+class Slow(Taking):
+    """It answers only when its sender has met the hole."""
+
+    def __init__(self, is_met: Callable[[], bool]) -> None:
+        super().__init__()
+        self._is_met = is_met
+
+    async def hear(self) -> Mark:
+        await comes(self._is_met)
+        return await super().hear()
 
 
 class Ahead(Taking):
@@ -69,7 +82,7 @@ def fill(spool: Spool) -> None:
     """Until the channel is full and has said so."""
     while not isinstance(answer := spool.emit("PROGRESS", {"text": "x" * 1_000}), Refused):
         assert isinstance(answer, Ticket)
-        answer.wait(20)
+        answer.wait(60)
     assert answer.name == "SpoolFull"
 
 
@@ -80,7 +93,7 @@ async def test_an_agent_whose_channel_is_full_can_still_be_stopped(tmp_path: Pat
     ours.deliver()
     [(_, spool)] = ours.opened()
     await asyncio.to_thread(fill, spool)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await ours.close("STOPPED", flush_ms=50)
     again = Spool.open(CHANNEL, spool.place.session, root=tmp_path, policy=SMALL)
     assert isinstance(again, Spool)
@@ -117,10 +130,44 @@ async def test_what_was_acked_and_let_go_of_while_it_was_about_to_be_read_is_no_
         await ticket
     talk = Ahead(spool)
     delivery = Delivery(CHANNEL, "s1", spool, lambda: talk, Backoff(1, 5, Random(5).randrange))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await delivery.run(MachineClock(), until_delivered=True)
     assert (delivery.stuck, delivery.tally.gaps, delivery.tally.streams) == ("", 0, 1)
     assert spool.acked_sequence == 20
     assert talk.told[0] == 1
     assert min(talk.told[1:]) > 12
     await spool.aclose()
+
+
+@pytest.mark.rule("EVD-004", "SP-CRASH-002")
+async def test_what_stands_before_a_hole_is_delivered_however_long_its_ack_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool = Spool.open(CHANNEL, "s1", root=tmp_path)
+    assert isinstance(spool, Spool)
+    for n in range(3):
+        ticket = spool.emit("PROGRESS", {"number": n})
+        assert isinstance(ticket, Ticket)
+        await ticket
+    await spool.aclose()
+    (file,) = (tmp_path / CHANNEL).glob("*.spool.jsonl")
+    lines = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(lines[0] + b"#" * (len(lines[1]) - 1) + b"\n" + lines[2])
+    again = Spool.open(CHANNEL, "s1", root=tmp_path)
+    assert isinstance(again, Spool)
+    batches, met = again.batches, list[Corrupt]()
+
+    def noting(after: int | None = None) -> Iterator[Batch]:
+        try:
+            yield from batches(after)
+        except Corrupt as hole:
+            met.append(hole)
+            raise
+
+    monkeypatch.setattr(again, "batches", noting)
+    delivery = Delivery(CHANNEL, "s1", again, lambda: Slow(lambda: bool(met)), Backoff(1, 5, Random(5).randrange))
+    async with asyncio.timeout(60):
+        await delivery.run(MachineClock(), until_delivered=True)
+    assert "record 2 is damaged" in delivery.stuck
+    assert again.acked_sequence == 1
+    await again.aclose()

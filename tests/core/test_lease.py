@@ -176,7 +176,7 @@ def test_after_a_start_every_end_is_noticed_when_it_would_have_been() -> None:
     way.enqueue()
     copy, _ = restore(snapshot(way.state, Tip(last=way.state.last_event)), way.state.policy)
     assert way.state.queue.jobs[job].relative_expires_ms == BEGIN_MS + 6 * 3_600_000
-    assert indexes(copy) == indexes(way.state)
+    assert indexes(copy, way.now_ms) == indexes(way.state, way.now_ms)
 
 
 # ------------------------------------------------------------------------------------------------ the node's outages

@@ -45,7 +45,7 @@ def is_whole(way: Way) -> bool:
         law.apply(again, event)
     copy, _ = restore(snapshot(way.state, Tip(last=way.state.last_event)), way.state.policy)
     is_same = digest(again) == digest(copy) == digest(way.state) and copy.quorums == way.state.quorums
-    is_same = is_same and indexes(copy) == indexes(way.state)
+    is_same = is_same and indexes(copy, way.now_ms) == indexes(way.state, way.now_ms)
     return is_same and broken_money(way.state.ledger) == []
 
 

@@ -254,9 +254,12 @@ def broken(way: Way) -> list[str]:
 
 def _is_used_rightly(way: Way, mark: Consumption) -> bool:
     """RES-002, RES-005: in a block after the result's, and its transaction is in that very block."""
-    chain, result = way.state.chain, way.state.results.get(mark.task_id)
-    recent = chain.recent.get(mark.height)
-    txs = recent.txs if recent is not None else chain.open.txs
+    state, result = way.state, way.state.results.get(mark.task_id)
+    blocks = {height: recent.txs for height, recent in state.chain.recent.items()} | {
+        state.open_height: state.chain.open.txs,
+        **state.settling,  # final, and let go of by and by
+    }
+    txs = blocks.get(mark.height, [])
     is_there = any((tx.kind, tx.number) == (TxKind.CONSUMPTION, mark.event) for tx in txs)
     is_after = result is None or result.height_resolved < mark.height
     return is_there and is_after and mark.earliest <= mark.height <= way.state.open_height
@@ -311,12 +314,16 @@ def _live(life: list[tuple[int, int]]) -> None:
     assert digest(again) == digest(way.state)
     copy, _ = restore(snapshot(way.state, Tip(last=way.state.last_event)), way.state.policy)
     assert digest(copy) == digest(way.state)
-    assert indexes(copy) == indexes(way.state)
+    assert indexes(copy, way.now_ms) == indexes(way.state, way.now_ms)
     assert broken(Way(copy)) == []
 
 
-def indexes(state: State) -> tuple[object, ...]:
-    """What is kept beside the records, and made anew from them by a start."""
+def indexes(state: State, now_ms: int) -> tuple[object, ...]:
+    """What is kept beside the records, and made anew from them by a start.
+
+    A job whose pause is over stands in line from the next tick on: here at once, so that all have had the same ticks.
+    """
     queue, leases = state.queue, state.leases
+    queue.line.promote(queue.jobs, now_ms)
     due = (queue.agenda.buckets, queue.heights.buckets, leases.agenda.buckets)
     return queue.depth, queue.in_flight, list(queue.line.in_order()), due, leases.by_job, leases.by_provider

@@ -50,7 +50,7 @@ from holdfast.wire.gen.holdfast.evidence.v1 import evidence_pb2_grpc
 from holdfast.wire.gen.holdfast.provider.v1 import provider_pb2 as pb
 from holdfast.wire.gen.holdfast.provider.v1 import provider_pb2_grpc
 
-PATIENCE_S = 10.0
+PATIENCE_S = 30.0
 EOF: Any = grpc.aio.EOF  # type: ignore[attr-defined]
 ALICE = AccountId("alice")
 
@@ -204,6 +204,10 @@ class Hand:
         requests = [pb.PutOutputRequest(header=self.header(offer, output, **told))]
         requests += [pb.PutOutputRequest(part=output[at : at + 65_536]) for at in range(0, len(output), 65_536)]
         return await self.put_all([*requests, pb.PutOutputRequest(end=pb.OutputEnd())])
+
+    async def announce(self, offer: pb.Offer, output: bytes, **told: Any) -> pb.PutOutputResponse:
+        """The header alone, where it has its answer: who still writes then may report its own failure to write."""
+        return await self.put_all([pb.PutOutputRequest(header=self.header(offer, output, **told))])
 
     async def put_all(self, requests: Iterable[pb.PutOutputRequest]) -> pb.PutOutputResponse:
         return await self.stub.PutOutput(iter(list(requests)), timeout=PATIENCE_S)  # type: ignore[no-any-return]

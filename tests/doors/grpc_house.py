@@ -152,7 +152,7 @@ def _method(channel: Channel, kind: str, name: str) -> Any:
     return make(f"/{ECHO}/{name}", StringValue.SerializeToString, StringValue.FromString)
 
 
-async def say(channel: Channel, text: str, token: str | None = None, timeout: float = 10) -> str:
+async def say(channel: Channel, text: str, token: str | None = None, timeout: float = 30) -> str:
     metadata = (("authorization", f"Bearer {token}"),) if token else ()
     answer = await _method(channel, "unary_unary", "one")(StringValue(value=text), metadata=metadata, timeout=timeout)
     return str(answer.value)
@@ -160,21 +160,21 @@ async def say(channel: Channel, text: str, token: str | None = None, timeout: fl
 
 async def say_many(channel: Channel, text: str, token: str | None = None) -> list[str]:
     metadata = (("authorization", f"Bearer {token}"),) if token else ()
-    call = _method(channel, "unary_stream", "many")(StringValue(value=text), metadata=metadata, timeout=10)
+    call = _method(channel, "unary_stream", "many")(StringValue(value=text), metadata=metadata, timeout=30)
     return [answer.value async for answer in call]
 
 
 async def say_sum(channel: Channel, text: str, token: str | None = None) -> str:
     metadata = (("authorization", f"Bearer {token}"),) if token else ()
     words = [StringValue(value=word) for word in text.split()]
-    answer = await _method(channel, "stream_unary", "sum")(iter(words), metadata=metadata, timeout=10)
+    answer = await _method(channel, "stream_unary", "sum")(iter(words), metadata=metadata, timeout=30)
     return str(answer.value)
 
 
 async def say_talk(channel: Channel, text: str, token: str | None = None, name: str = "talk") -> list[str]:
     metadata = (("authorization", f"Bearer {token}"),) if token else ()
     words = [StringValue(value=word) for word in text.split()]
-    call = _method(channel, "stream_stream", name)(iter(words), metadata=metadata, timeout=10)
+    call = _method(channel, "stream_stream", name)(iter(words), metadata=metadata, timeout=30)
     return [answer.value async for answer in call]
 
 

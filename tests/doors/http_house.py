@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from itertools import count
@@ -82,9 +83,12 @@ class House:
             return await client.post("/rpc", content=raw, headers=kind)
 
     @asynccontextmanager
-    async def wire(self) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-        """A bare connection."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.door.port)
+    async def wire(self, said: bytes = b"") -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+        """A bare connection; what is said first lies there before the door lets it in and begins to count the time."""
+        sock = socket.create_connection(("127.0.0.1", self.door.port))
+        sock.sendall(said)
+        sock.setblocking(False)
+        reader, writer = await asyncio.open_connection(sock=sock)
         try:
             yield reader, writer
         finally:
@@ -99,8 +103,28 @@ async def opened(
     world = world or World()
     engine = await world.started()
     desk = Desk(engine, engine.submit)
+    try:
+        async with a_door(desk, world, methods, **told) as door:
+            yield House(world, engine, desk, door)
+    finally:
+        world.disk.release.set()
+        await engine.stop()
+
+
+@asynccontextmanager
+async def beside(house: House, **told: Any) -> AsyncIterator[House]:
+    """The same node through another door, with limits of its own."""
+    async with a_door(house.desk, house.world, **told) as door:
+        yield House(house.world, house.engine, house.desk, door)
+
+
+@asynccontextmanager
+async def a_door(
+    desk: Desk, world: World, methods: Mapping[str, Method] = METHODS, **told: Any
+) -> AsyncIterator[HttpDoor]:
     for _ in range(5):
-        door = HttpDoor(desk, world.clock, HttpSettings(**({"port": free_port(), "drain_ms": 2_000} | told)), methods)
+        settings = HttpSettings(**({"port": free_port(), "drain_ms": int(WITHIN_S * 1_000)} | told))
+        door = HttpDoor(desk, world.clock, settings, methods)
         try:
             await door.open()
             break
@@ -110,11 +134,9 @@ async def opened(
     else:
         raise AssertionError("no free port")
     try:
-        yield House(world, engine, desk, door)
+        yield door
     finally:
         await door.close()
-        world.disk.release.set()
-        await engine.stop()
 
 
 def request(method: str, /, **params: object) -> dict[str, object]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import grpc
 import pytest
-from tests.doors.agents import Hand, House, housed, refusal, until
+from tests.doors.agents import PATIENCE_S, Hand, House, housed, refusal, until
 from tests.doors.legacy_sender import Air
 from tests.simulated.journal import Fault
 
@@ -133,7 +133,7 @@ async def test_who_takes_no_acks_is_let_go_of_and_holds_up_nobody(
                     await asyncio.sleep(0.05)
             assert house.witness.streams == 0
             assert (await Air(house).greeted()).mark == 0, "another one is served meanwhile"
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE_S):
                 await house.door.close(0)
         finally:
             pouring.cancel()

@@ -149,7 +149,7 @@ async def test_a_caller_who_leaves_ends_the_stream_and_is_no_failure() -> None:
             await waiting.wait()
             call.cancel()
             await asyncio.gather(call, return_exceptions=True)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(20):
                 while not echo.left:
                     await asyncio.sleep(0.01)
     assert logs == []
@@ -165,7 +165,7 @@ async def test_an_unknown_method_is_refused_by_name(path: str, kind: str) -> Non
     async with opened() as door, dialled(door) as channel:
         method = getattr(channel, kind)(path)
         # A client that still writes when the refusal comes may report its own failure to write instead.
-        told = await refused(method(b"x", timeout=10) if kind == "unary_unary" else method(timeout=10).read())
+        told = await refused(method(b"x", timeout=30) if kind == "unary_unary" else method(timeout=30).read())
     assert told == No(
         "UNIMPLEMENTED", f"no method {path!r}", "MethodNotFound", "RPC-001", "reflection lists the services"
     )
@@ -176,7 +176,7 @@ RAW = {"one": "unary_unary", "many": "unary_stream", "sum": "stream_unary", "tal
 
 async def send_raw(channel: Channel, name: str, raw: bytes) -> No:
     method = getattr(channel, RAW[name])(f"/{ECHO}/{name}")
-    call = method(iter([raw]) if RAW[name].startswith("stream") else raw, timeout=10)
+    call = method(iter([raw]) if RAW[name].startswith("stream") else raw, timeout=30)
     return await refused(call.read() if RAW[name].endswith("stream") else call)
 
 
@@ -195,8 +195,8 @@ async def test_bytes_that_are_no_message_are_refused_and_never_reach_the_service
 def test_no_bytes_at_all_are_an_unknown_error(raw: bytes) -> None:
     async def ask() -> None:
         async with opened() as door, dialled(door) as channel:
-            unary = channel.unary_unary(f"/{ECHO}/one")(raw, timeout=10)
-            stream = channel.stream_stream(f"/{ECHO}/talk")(iter([raw]), timeout=10).read()
+            unary = channel.unary_unary(f"/{ECHO}/one")(raw, timeout=30)
+            stream = channel.stream_stream(f"/{ECHO}/talk")(iter([raw]), timeout=30).read()
             for said in await asyncio.gather(unary, stream, return_exceptions=True):
                 assert isinstance(said, bytes) or no_of(said).name == "ParseError"  # type: ignore[arg-type]
 
@@ -216,7 +216,7 @@ async def test_a_message_over_the_limit_is_refused(name: str, length: int, is_ta
     async with opened(echo, message_bytes_max=4_096) as door, dialled(door) as channel:
         if is_taken:
             method = getattr(channel, RAW[name])(f"/{ECHO}/{name}")
-            call = method(iter([raw]) if RAW[name].startswith("stream") else raw, timeout=10)
+            call = method(iter([raw]) if RAW[name].startswith("stream") else raw, timeout=30)
             assert await (call.read() if RAW[name].endswith("stream") else call)
         else:
             told = await send_raw(channel, name, raw)
@@ -246,9 +246,9 @@ async def test_a_malformed_authorization_is_refused_and_not_repeated(shown: str)
     echo = Echo()
     async with opened(echo) as door, dialled(door) as channel:
         method = channel.unary_unary(f"/{ECHO}/one")
-        told = await refused(method(b"", metadata=(("authorization", shown),), timeout=10))
+        told = await refused(method(b"", metadata=(("authorization", shown),), timeout=30))
         twice = (("authorization", "Bearer oak"), ("authorization", "Bearer elm"))
-        assert (await refused(method(b"", metadata=twice, timeout=10))).name == "Unauthorized"
+        assert (await refused(method(b"", metadata=twice, timeout=30))).name == "Unauthorized"
     assert (told.code, told.name, told.rule) == ("UNAUTHENTICATED", "Unauthorized", "SEC-001")
     assert "hf_secret" not in repr(told)
     assert echo.heard == []
@@ -287,8 +287,8 @@ async def test_the_node_tells_how_it_stands_and_its_head() -> None:
     counts = {"event": 2**64 - 1, "batch": 7, "epoch": 2}
     service = node(SimpleNamespace(**fields, **counts, accounts=5), Head(9, b"\x07" * 32, 1_700_000_000_000))
     async with opened(services=[service]) as door, dialled(door) as channel:
-        status = await stub_of(channel).GetStatus(node_pb2.GetStatusRequest(), timeout=10)
-        head = await stub_of(channel).GetHead(node_pb2.GetHeadRequest(), timeout=10)
+        status = await stub_of(channel).GetStatus(node_pb2.GetStatusRequest(), timeout=30)
+        head = await stub_of(channel).GetHead(node_pb2.GetHeadRequest(), timeout=30)
     assert status == node_pb2.GetStatusResponse(**fields, **counts)  # type: ignore[arg-type]
     assert head == node_pb2.GetHeadResponse(height=9, hash=b"\x07" * 32, time_ms=1_700_000_000_000)
 
@@ -296,8 +296,8 @@ async def test_the_node_tells_how_it_stands_and_its_head() -> None:
 async def test_a_node_without_a_head_says_so() -> None:
     no = Refused("RPC-001", "no block is sealed yet", name="NotFound")
     async with opened(services=[node(no, no)]) as door, dialled(door) as channel:
-        assert (await refused(stub_of(channel).GetHead(node_pb2.GetHeadRequest(), timeout=10))).code == "NOT_FOUND"
-        assert (await refused(stub_of(channel).GetStatus(node_pb2.GetStatusRequest(), timeout=10))).code == "NOT_FOUND"
+        assert (await refused(stub_of(channel).GetHead(node_pb2.GetHeadRequest(), timeout=30))).code == "NOT_FOUND"
+        assert (await refused(stub_of(channel).GetStatus(node_pb2.GetStatusRequest(), timeout=30))).code == "NOT_FOUND"
 
 
 def _text(value: str) -> StringValue:

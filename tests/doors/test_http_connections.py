@@ -14,11 +14,12 @@ from typing import Any
 import httpx
 import pytest
 from tests.doors.grpc_house import client_of, tls_folder
-from tests.doors.http_house import House, opened, request, response_on, until
+from tests.doors.http_house import WITHIN_S, House, opened, request, response_on, until
 
 from holdfast.adapters.keys.authority import Pair
 from holdfast.core.refusal import Unavailable
 from holdfast.doors.desk import Desk
+from holdfast.doors.http.connection import GuardedHttp
 from holdfast.doors.http.door import HttpDoor
 from holdfast.doors.http.server import listening_socket, tls_of
 from holdfast.doors.http.settings import HttpSettings
@@ -29,7 +30,8 @@ HEAD = b"POST /rpc HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncont
 
 
 async def is_open(house: House) -> bool:
-    return (await house.call("node.status")).status_code == 200
+    async with house.wire(HEAD + STATUS) as (reader, _):
+        return (await response_on(reader))[0] == 200
 
 
 @asynccontextmanager
@@ -56,8 +58,7 @@ async def _deaf(house: House, is_tls: bool) -> AsyncIterator[asyncio.StreamWrite
 
 @pytest.mark.parametrize("sent", [b"", b"POST /rpc HT", b"POST /rpc HTTP/1.1\r\nhost: x\r\nx-y:"])
 async def test_a_head_that_does_not_come_is_not_waited_for(sent: bytes) -> None:
-    async with opened(head_ms=60) as house, house.wire() as (reader, writer):
-        writer.write(sent)
+    async with opened(head_ms=60) as house, house.wire(sent) as (reader, _):
         status, headers, said = await response_on(reader)
         assert (status, headers["connection"], said["error"]["data"]["rule"]) == (408, "close", "SEC-001")
         assert "head" in said["error"]["message"]
@@ -66,14 +67,15 @@ async def test_a_head_that_does_not_come_is_not_waited_for(sent: bytes) -> None:
 
 
 async def test_a_head_that_comes_drop_by_drop_has_no_more_time_than_any_other() -> None:
-    async with opened(head_ms=150) as house, house.wire() as (reader, writer):
-        answer = asyncio.create_task(response_on(reader))
-        for sign in b"GET /healthz HTTP/1.1\r\n" + b"x-trickle: " + b"x" * 10_000:
-            writer.write(bytes([sign]))
-            await asyncio.sleep(0.005)
-            if answer.done():
-                break
-        assert (await answer)[0] == 408
+    """A bare socket, which gives what has come also where the door has hung up over a sign that it did not read."""
+    async with opened(head_ms=150) as house:
+        with socket.create_connection(("127.0.0.1", house.door.port), timeout=WITHIN_S) as sock:
+            for sign in b"GET /healthz HTTP/1.1\r\n" + b"x-trickle: " + b"x" * 10_000:
+                if house.door.tally.dropped["late"]:
+                    break
+                sock.send(bytes([sign]))
+                await asyncio.sleep(0.005)
+            assert sock.recv(65_536).startswith(b"HTTP/1.1 408 ")
 
 
 @pytest.mark.parametrize("is_tls", [False, True])
@@ -89,22 +91,37 @@ async def test_who_does_not_take_its_answer_is_let_go_of(is_tls: bool, tmp_path:
 
 
 async def test_who_takes_its_answer_slowly_but_surely_gets_all_of_it() -> None:
-    async with opened(slow_ms=150) as house, house.wire() as (reader, writer):
+    """However long it takes: whenever the door looks, something was taken since it looked last."""
+    async with opened() as house, house.wire() as (reader, writer):
         asked = json.dumps([request("rpc.discover")] * 60).encode()
         writer.write(HEAD.replace(b"length: %d" % len(STATUS), b"length: %d" % len(asked)) + asked)
         head = await reader.readuntil(b"\r\n\r\n")
         left = int(head.partition(b"content-length: ")[2].split(b"\r\n")[0])
+        answering = _answering(house)
+        untaken, looks = answering._untaken(), 0
         while left:
             left -= len(await reader.read(400_000))
-            await asyncio.sleep(0.01)
+            if answering._untaken() < untaken:
+                assert answering._taking is not None
+                answering._taking._run()  # its time has come
+                untaken, looks = answering._untaken(), looks + 1
+        assert looks > 1
         assert not house.door.tally.dropped["slow"]
 
 
+def _answering(house: House) -> GuardedHttp:
+    """The door's side of the one connection that there is."""
+    assert house.door._server is not None
+    (found,) = house.door._server.server_state.connections
+    assert isinstance(found, GuardedHttp)
+    return found
+
+
 async def test_the_second_request_of_a_connection_is_watched_like_the_first() -> None:
-    async with opened(head_ms=150) as house, house.wire() as (reader, writer):
-        for _ in range(2):
-            writer.write(HEAD + STATUS)
-            assert (await response_on(reader))[0] == 200
+    async with opened(head_ms=150) as house, house.wire(HEAD + STATUS) as (reader, writer):
+        assert (await response_on(reader))[0] == 200
+        writer.write(HEAD + STATUS)
+        assert (await response_on(reader))[0] == 200
         writer.write(b"GET /heal")
         assert (await response_on(reader))[0] == 408
 
@@ -124,7 +141,7 @@ async def test_an_idle_connection_is_closed_after_its_time() -> None:
     async with opened(idle_ms=60) as house, house.wire() as (reader, writer):
         writer.write(HEAD + STATUS)
         assert (await response_on(reader))[0] == 200
-        assert await asyncio.wait_for(reader.read(), 5) == b""
+        assert await asyncio.wait_for(reader.read(), WITHIN_S) == b""
 
 
 async def test_half_a_request_has_no_meaning() -> None:
@@ -274,10 +291,10 @@ def trusting(authority: Path, shown: Pair | None = None) -> ssl.SSLContext:
 async def test_over_tls_everything_is_as_it_is_without(ours: Pair) -> None:
     async with opened(certificate=ours.certificate, key=ours.key) as house:
         assert house.url.startswith("https://")
-        async with httpx.AsyncClient(base_url=house.url, verify=trusting(ours.authority)) as client:
+        async with httpx.AsyncClient(base_url=house.url, verify=trusting(ours.authority), timeout=WITHIN_S) as client:
             assert "result" in (await client.post("/rpc", json=request("node.status"))).json()
         with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
-            async with httpx.AsyncClient(base_url=house.url) as stranger:
+            async with httpx.AsyncClient(base_url=house.url, timeout=WITHIN_S) as stranger:
                 await stranger.get("/healthz")
 
 
@@ -292,7 +309,8 @@ async def test_who_has_no_certificate_of_ours_stays_outside(ours: Pair, theirs: 
     mine, other = client_of(folder, "oak"), client_of(theirs.authority.parent, "oak")
     async with opened(certificate=ours.certificate, key=ours.key, client_ca=ours.authority) as house:
         for shown, is_let_in in ((mine, True), (other, False), (None, False)):
-            async with httpx.AsyncClient(base_url=house.url, verify=trusting(ours.authority, shown)) as client:
+            told: dict[str, Any] = {"verify": trusting(ours.authority, shown), "timeout": WITHIN_S}
+            async with httpx.AsyncClient(base_url=house.url, **told) as client:
                 if is_let_in:
                     assert (await client.get("/healthz")).status_code == 200
                 else:
@@ -302,7 +320,7 @@ async def test_who_has_no_certificate_of_ours_stays_outside(ours: Pair, theirs: 
 
 async def test_a_handshake_that_is_not_finished_is_not_waited_for(ours: Pair) -> None:
     async with opened(certificate=ours.certificate, key=ours.key, head_ms=60) as house, house.wire() as (reader, _):
-        assert await asyncio.wait_for(reader.read(), 5) == b""
+        assert await asyncio.wait_for(reader.read(), WITHIN_S) == b""
 
 
 async def test_files_of_tls_that_cannot_be_read_are_named(ours: Pair, tmp_path: Path) -> None:

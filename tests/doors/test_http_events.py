@@ -232,6 +232,22 @@ async def test_a_stream_ends_with_a_word_when_the_engine_stops(house: House) -> 
         assert (await events.event())[1] == "end"
 
 
+async def test_what_is_durable_comes_before_the_end_however_seldom_viewers_are_woken(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broadcast, "PAUSE_S_A_VIEWER", WITHIN_S)
+    monkeypatch.setattr(broadcast, "PAUSE_S_MAX", WITHIN_S)
+    monkeypatch.setattr(broadcast, "A_TIME", 2)
+    async with stream(house, await house.token(), "?after=2") as events:
+        await events.block()
+        await house.mint(1)
+        assert (await events.event())[0] == 3, "and now nobody is woken for long"
+        await house.mint(*range(2, 9))
+        await house.engine.stop()
+        assert [number for number, _ in await events.events(7)] == list(range(4, 11))
+        assert (await events.event())[1] == "end"
+
+
 @pytest.mark.rule("SEC-001")
 @pytest.mark.parametrize("how", ["revoked", "expired"])
 async def test_a_stream_ends_with_the_key_that_opened_it(how: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,17 +7,14 @@ from collections.abc import AsyncIterator
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.core.ways import ALICE
-from tests.doors.http_house import House
+from tests.doors.http_house import House, a_door
 from tests.doors.results import Shop, shop
 from tests.doors.test_http_events import stream
-from tests.ports import free_port
 
 from holdfast.core.key import Role
 from holdfast.core.result import result_digest
 from holdfast.core.result.acts import Consume
 from holdfast.core.values import Digest
-from holdfast.doors.http.door import HttpDoor
-from holdfast.doors.http.settings import HttpSettings
 
 
 @pytest.fixture
@@ -28,10 +25,8 @@ async def here() -> AsyncIterator[Shop]:
 
 @pytest.fixture
 async def house(here: Shop) -> AsyncIterator[House]:
-    door = HttpDoor(here.desk, here.world.clock, HttpSettings(port=free_port(), drain_ms=500, public_metrics=True))
-    await door.open()
-    yield House(here.world, here.engine, here.desk, door)
-    await door.close()
+    async with a_door(here.desk, here.world, public_metrics=True) as door:
+        yield House(here.world, here.engine, here.desk, door)
 
 
 @pytest.mark.rule("EVT-001", "RPC-002")

@@ -28,11 +28,12 @@ async def test_a_provider_that_waits_has_no_timer_and_writes_nothing_and_one_tas
         before = timers()
         streams = [await hand.at_work() for hand in hands]
         followers = [task for task in asyncio.all_tasks() if task.get_name() == "switchboard"]
-        events, tasks = house.engine.durable.last, len(asyncio.all_tasks())
+        events, tasks = house.engine.durable.last, asyncio.all_tasks()
         for _ in range(50):
             await asyncio.sleep(0)
         assert timers() <= before + 1, "none of sixty has one"
         assert len(followers) == 1
-        assert (house.engine.durable.last, len(asyncio.all_tasks())) == (events, tasks), "waiting does nothing"
+        assert house.engine.durable.last == events, "waiting does nothing"
+        assert asyncio.all_tasks() <= tasks, "and begins nothing"
         for stream in (one, *streams):
             stream.call.cancel()

@@ -58,7 +58,7 @@ async def test_an_output_is_held_under_its_digest_when_the_answer_comes(
 @pytest.mark.rule("TIER-001")
 async def test_what_is_held_already_need_not_be_sent(house: House, oak: Hand, offer: pb.Offer) -> None:
     await oak.put(offer, b"out")
-    answer = await oak.put_all([pb.PutOutputRequest(header=oak.header(offer, b"out"))])
+    answer = await oak.announce(offer, b"out")
     assert (answer.digest, answer.size) == (result_digest(b"out"), 3)
 
 
@@ -66,30 +66,37 @@ async def test_what_is_held_already_need_not_be_sent(house: House, oak: Hand, of
 async def test_an_output_that_was_handed_in_may_be_sent_again(house: House, oak: Hand, offer: pb.Offer) -> None:
     await oak.put(offer, b"out")
     await oak.complete(oak.completion(offer, b"out"))
-    assert (await oak.put(offer, b"out")).size == 3
-    assert (await refusal(oak.put(offer, b"other"))).rule == "RCV-001"
+    assert (await oak.announce(offer, b"out")).size == 3
+    assert (await refusal(oak.announce(offer, b"other"))).rule == "RCV-001"
+
+
+def part(raw: bytes) -> pb.PutOutputRequest:
+    return pb.PutOutputRequest(part=raw)
+
+
+END = pb.PutOutputRequest(end=pb.OutputEnd())
 
 
 @pytest.mark.rule("TIER-001")
 @pytest.mark.parametrize(
-    ("told", "parts", "name"),
+    ("told", "more", "name"),
     [
-        ({}, [b"ou"], "InvalidParams"),
-        ({}, [b"out", b"!"], "TooLarge"),
-        ({}, [b"tuo"], "InvalidParams"),
+        ({}, [part(b"ou"), END], "InvalidParams"),
+        ({}, [part(b"out"), part(b"!")], "TooLarge"),
+        ({}, [part(b"tuo"), END], "InvalidParams"),
         ({"size": outputs.OUTPUT_BYTES_MAX + 1}, [], "TooLarge"),
-        ({"digest": b"short"}, [b"out"], "InvalidParams"),
-        ({"lease_id": bytes(32)}, [b"out"], "LeaseLost"),
-        ({"signature": bytes(64)}, [b"out"], "Unauthorized"),
-        ({"public": bytes(32)}, [b"out"], "Unauthorized"),
+        ({"digest": b"short"}, [], "InvalidParams"),
+        ({"lease_id": bytes(32)}, [], "LeaseLost"),
+        ({"signature": bytes(64)}, [], "Unauthorized"),
+        ({"public": bytes(32)}, [], "Unauthorized"),
     ],
 )
 async def test_an_output_that_is_not_what_was_announced_and_signed_leaves_nothing(
-    house: House, oak: Hand, offer: pb.Offer, told: dict[str, Any], parts: list[bytes], name: str
+    house: House, oak: Hand, offer: pb.Offer, told: dict[str, Any], more: list[pb.PutOutputRequest], name: str
 ) -> None:
-    requests = [pb.PutOutputRequest(header=oak.header(offer, b"out", **told))]
-    requests += [pb.PutOutputRequest(part=part) for part in parts]
-    no = await refusal(oak.put_all([*requests, pb.PutOutputRequest(end=pb.OutputEnd())]))
+    """What is refused comes last: who still writes then may report its own failure to write instead."""
+    header = pb.PutOutputRequest(header=oak.header(offer, b"out", **told))
+    no = await refusal(oak.put_all([header, *more]))
     assert no.name == name
     assert house.files() == []
 
@@ -100,7 +107,7 @@ async def test_a_stream_that_only_ends_has_handed_over_nothing(
     house: House, oak: Hand, offer: pb.Offer, parts: list[bytes]
 ) -> None:
     requests = [pb.PutOutputRequest(header=oak.header(offer, b"out"))]
-    no = await refusal(oak.put_all(requests + [pb.PutOutputRequest(part=part) for part in parts]))
+    no = await refusal(oak.put_all(requests + [part(raw) for raw in parts]))
     assert (no.rule, no.name) == ("TIER-001", "InvalidRequest")
     assert house.files() == []
 
@@ -123,26 +130,25 @@ async def test_a_stream_that_is_cut_in_mid_output_leaves_nothing(
 async def test_an_output_begins_with_its_header_and_goes_on_with_parts(
     house: House, oak: Hand, offer: pb.Offer
 ) -> None:
-    assert (await refusal(oak.put_all([pb.PutOutputRequest(part=b"out")]))).name == "InvalidRequest"
+    assert (await refusal(oak.put_all([part(b"out")]))).name == "InvalidRequest"
     assert (await refusal(oak.put_all([]))).name == "InvalidRequest"
     header = pb.PutOutputRequest(header=oak.header(offer, b"out"))
     assert (await refusal(oak.put_all([header, header]))).name == "InvalidRequest"
     assert (await refusal(oak.put_all([header, pb.PutOutputRequest()]))).name == "InvalidRequest"
     large = pb.PutOutputRequest(header=oak.header(offer, bytes(2 << 20)))
-    part = pb.PutOutputRequest(part=bytes((1 << 20) + 1))
-    assert (await refusal(oak.put_all([large, part]))).name == "TooLarge"
+    assert (await refusal(oak.put_all([large, part(bytes((1 << 20) + 1))]))).name == "TooLarge"
     assert house.files() == []
 
 
 async def test_who_announced_more_than_came_is_told_so(house: House, oak: Hand, offer: pb.Offer) -> None:
-    requests = [pb.PutOutputRequest(header=oak.header(offer, b"out")), pb.PutOutputRequest(part=b"ou")]
-    no = await refusal(oak.put_all([*requests, pb.PutOutputRequest(end=pb.OutputEnd())]))
+    header = pb.PutOutputRequest(header=oak.header(offer, b"out"))
+    no = await refusal(oak.put_all([header, part(b"ou"), END]))
     assert no.says == "2 bytes came, 3 were announced"
 
 
 async def test_an_output_of_a_lease_that_is_over_is_not_taken(house: House, oak: Hand, offer: pb.Offer) -> None:
     house.pass_time(600_000)
-    assert (await refusal(oak.put(offer, b"out"))).name == "LeaseLost"
+    assert (await refusal(oak.announce(offer, b"out"))).name == "LeaseLost"
 
 
 @pytest.mark.rule("TIER-001")
@@ -152,12 +158,12 @@ async def test_a_lease_is_good_for_a_few_outputs_and_one_more_is_refused(
     outputs_ = [b"out %d" % number for number in range(OUTPUTS_MAX + 1)]
     for output in outputs_[:-1]:
         await oak.put(offer, output)
-    no = await refusal(oak.put(offer, outputs_[-1]))
+    no = await refusal(oak.announce(offer, outputs_[-1]))
     assert (no.rule, no.name, no.hint) == ("TIER-001", "TooLarge", "complete it with one of them, or fail it")
     assert len(house.files()) == OUTPUTS_MAX
-    assert (await oak.put(offer, outputs_[0])).size == 5  # the same again is none more
+    assert (await oak.announce(offer, outputs_[0])).size == 5  # the same again is none more
     await oak.complete(oak.completion(offer, outputs_[3]))
-    assert (await oak.put(offer, outputs_[3])).size == 5
+    assert (await oak.announce(offer, outputs_[3])).size == 5
 
 
 @pytest.mark.rule("TIER-001")
@@ -165,14 +171,13 @@ async def test_each_lease_is_counted_for_itself_and_also_what_was_only_announced
     stream = await oak.at_work()
     one, two = await oak.leased(stream), await oak.leased(stream, "again")
     for number in range(OUTPUTS_MAX):
-        header = pb.PutOutputRequest(header=oak.header(one, b"out %d" % number))
-        assert (await refusal(oak.put_all([header]))).name == "InvalidRequest"  # and nothing comes
-    assert (await refusal(oak.put(one, b"another"))).name == "TooLarge"
+        assert (await refusal(oak.announce(one, b"out %d" % number))).name == "InvalidRequest"  # and nothing comes
+    assert (await refusal(oak.announce(one, b"another"))).name == "TooLarge"
     assert (await oak.put(one, b"out 0")).size == 5
     assert (await oak.put(two, b"another")).size == 7
     ash = Hand(house, "ash")
     await ash.register()
-    assert (await refusal(ash.put(two, b"mine"))).name == "Forbidden"
+    assert (await refusal(ash.announce(two, b"mine"))).name == "Forbidden"
     assert len(house.at.taken) == 2
 
 
@@ -199,7 +204,7 @@ async def test_bytes_that_are_just_being_let_go_are_to_be_sent_again_and_are_hel
     await oak.put(offer, b"out")
     digest, state = result_digest(b"out"), house.engine.state
     await house.do(DropWarm(Lot(state.last_event, Height(0), EventNo(0)), strays=((digest, 3),)))
-    no = await refusal(oak.put(offer, b"out"))
+    no = await refusal(oak.announce(offer, b"out"))
     assert (no.rule, no.name, no.hint) == ("TIER-001", "Unavailable", "send the output again")
     no = await refusal(oak.complete(oak.completion(offer, b"out")))
     assert (no.rule, no.hint) == ("RCV-001", "send the output again, then complete")

@@ -251,7 +251,7 @@ async def test_another_provider_s_lease_is_out_of_reach(house: House, oak: Hand)
     other = await ash.open()
     said = [Act(what, lease_id=offer.lease_id, renewal=1) for what in ("ack", "renew", "decline")]
     assert [each.name for each in await other.act(*said)] == ["Forbidden"] * 3
-    assert (await refusal(ash.put(offer, b"out"))).name == "Forbidden"
+    assert (await refusal(ash.announce(offer, b"out"))).name == "Forbidden"
     lease = house.lease(offer.lease_id)
     assert lease is not None
     assert (lease.acked_ms, lease.renewals) == (None, 0)

@@ -182,12 +182,13 @@ async def test_an_attestor_that_hangs_or_breaks_holds_up_nobody_and_judges_nobod
         is_over.wait()
         return "too late"
 
-    monkeypatch.setattr(agentdesk, "ATTEST_S", 0.05)
     house.at.attestors = {**house.at.attestors, "broken": broken, "hangs": hangs}
     try:
-        for verifier in ("broken", "hangs", "hangs", "hangs"):
-            no = await refusal(oak.register(attestation=attested(house, oak.key, verifier=verifier)))
-            assert (no.name, no.rule) == ("Unavailable", "PRV-001")
+        with monkeypatch.context() as hasty:
+            hasty.setattr(agentdesk, "ATTEST_S", 0.05)
+            for verifier in ("broken", "hangs", "hangs", "hangs"):
+                no = await refusal(oak.register(attestation=attested(house, oak.key, verifier=verifier)))
+                assert (no.name, no.rule) == ("Unavailable", "PRV-001")
         assert oak.id not in house.engine.state.providers
         await oak.register(attestation=attested(house, oak.key))
         assert house.engine.state.providers[oak.id].attestor == "self-signed"

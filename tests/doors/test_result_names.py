@@ -111,9 +111,9 @@ async def by_grpc(here: Shop, _: Path, method: str, params: Params) -> tuple[str
     ):
         stub: Any = result_pb2_grpc.ResultServiceStub(channel)  # type: ignore[no-untyped-call]
         if method == "cap.readResult":
-            call = stub.ReadResult(result_pb2.ReadResultRequest(**asked), timeout=10)
+            call = stub.ReadResult(result_pb2.ReadResultRequest(**asked), timeout=30)
         else:
-            call = stub.ConsumeResult(result_pb2.ConsumeResultRequest(**asked), timeout=10)
+            call = stub.ConsumeResult(result_pb2.ConsumeResultRequest(**asked), timeout=30)
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await call
     no = grpc_house.no_of(caught.value)

@@ -103,7 +103,7 @@ async def test_an_append_of_unknown_outcome_loses_nothing(fault: Fault) -> None:
         home.world.disk.faults = [None] * at + [fault]
         with suppress(Unavailable):
             await home.collector.look()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while home.engine.phase is not Phase.RUNNING:
                 await asyncio.sleep(0)
         await check_readable(home)

@@ -59,7 +59,7 @@ async def enqueued(engine: Engine, nonce: int = 1, model: str = "echo") -> TaskI
 
 
 async def until(holds: Callable[[], object]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not holds():
             await asyncio.sleep(0)
 

@@ -22,7 +22,7 @@ async def judged(home: House, output: bytes) -> Result:
     task, lease = await home.offered(output)
     await home.engine.submit(home.handing_in(task, lease, output))
     duty = asyncio.create_task(Verifier(home.engine, GOOD, home.blobs).run())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while task not in home.engine.state.results:
             await asyncio.sleep(0)
     duty.cancel()

@@ -180,7 +180,7 @@ async def test_files_that_stay_are_not_in_the_way_of_strays_behind_them() -> Non
         await home.resolve(b"%d is needed" % number * 100)
     lie_about(home, *STRAYS)
     await home.pass_days(1)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         found = await swept(home)
     assert (found.looked, found.dropped, found.kept) == (12, 6, {OF_A_RESULT: 6})
     assert set(home.blobs.held.values()) == set(home.outputs.values())

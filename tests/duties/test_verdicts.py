@@ -78,7 +78,7 @@ async def handed_in(
 
 async def judged(engine: Engine, job: TaskId, verifier: Verifier) -> None:
     duty = asyncio.create_task(verifier.run())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while engine.state.submissions:
             await asyncio.sleep(0)
     duty.cancel()
@@ -231,11 +231,11 @@ async def test_an_output_that_cannot_be_read_now_waits_alone(engine: Engine) -> 
     jobs = [await handed_in(engine, nonce, output=output) for nonce, output in enumerate(outputs)]
     disk = Spoilt(outputs, Unavailable("TIER-001", "the warm tier: Input/output error"))
     duty = asyncio.create_task(Verifier(engine, {"attested": attested(verify)}, disk).run())  # type: ignore[arg-type]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while len(engine.state.submissions) > 1:
             await asyncio.sleep(0)
     disk._fault, disk._spoilt = None, result_digest(b"")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while engine.state.submissions:
             engine.stirred()  # as whatever is decided next does
             await asyncio.sleep(0)

@@ -196,7 +196,7 @@ async def test_what_cannot_be_packed_is_forgotten_and_nobody_waits_for_it_for_ev
 
     monkeypatch.setattr(law, "pack", unsayable)
     with pytest.raises(Unavailable):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await engine.submit(mint(1))
     while engine.phase is Phase.RECOVERING:
         await asyncio.sleep(0)

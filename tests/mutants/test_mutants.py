@@ -249,7 +249,7 @@ MUTANTS = [
         f"{POSTGRES}/append.py",
         "            async with self.connection.transaction():\n                await self._add_batch(batch)\n",
         "            if True:\n                await self._add_batch(batch)\n",
-        "tests/storage/test_postgres_faults.py -k any_moment",
+        "tests/storage/test_postgres_faults.py -k before_any_table",
     ),
     Mutant(
         "on PostgreSQL: dangerous settings are overlooked",
@@ -278,7 +278,7 @@ MUTANTS = [
         f"{POSTGRES}/tables.py",
         "        return found == checkpoint\n",
         "        return False\n",
-        "tests/storage/test_postgres_faults.py -k landed_unknown",
+        "tests/storage/test_postgres_writer.py -k landed_unknown",
     ),
     Mutant(
         "lots merged under a reader are missed",

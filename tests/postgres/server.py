@@ -25,7 +25,9 @@ NOBODY: Final = 65534
 PASSWORD: Final = "s3cret-äöü%/@:pässword"
 """Hard to write into a DSN, and easy to find where it should not be."""
 QUOTED: Final = "s3cret-%C3%A4%C3%B6%C3%BC%25%2F%40%3Ap%C3%A4ssword"
-UP_WITHIN_S: Final = 60.0
+UP_WITHIN_S: Final = 120.0
+DOWN_WITHIN_S: Final = 60.0
+"""A stop in order writes a checkpoint, and the disk may be busy; one that was killed may not start again at once."""
 DATABASE: Final = "holdfast"
 ROLE: Final = "tenant"
 """No superuser: all it may do is create schemas in its database."""
@@ -82,7 +84,7 @@ class Server:
             if self._process.poll() is None:
                 self._process.send_signal(each)
             try:
-                self._process.wait(10)
+                self._process.wait(DOWN_WITHIN_S)
                 break
             except subprocess.TimeoutExpired:
                 continue
@@ -93,7 +95,7 @@ class Server:
         self.start()
 
     def remove(self) -> None:
-        self.stop()
+        self.stop(signal.SIGQUIT)  # nobody reads its data again
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def log(self) -> str:
@@ -142,11 +144,19 @@ class Server:
         end = time.monotonic() + UP_WITHIN_S
         status = self.folder / "data" / "postmaster.pid"
         while time.monotonic() < end and self._process.poll() is None:
-            lines = status.read_text().splitlines() if status.exists() else []
+            lines = _lines_of(status)
             if len(lines) >= 8 and lines[7].strip() in ("ready", "standby") and lines[0] == str(self._process.pid):
                 return True
             time.sleep(0.02)
         return False
+
+
+def _lines_of(path: Path) -> list[str]:
+    """None where there is no such file, or none any more."""
+    try:
+        return path.read_text().splitlines()
+    except FileNotFoundError:
+        return []
 
 
 def as_nobody() -> list[str]:

@@ -84,17 +84,17 @@ def test_closing_spools_what_still_waits(tmp_path: Path) -> None:
 
 @pytest.mark.rule("SP-CRASH-003", "SP-007")
 def test_closing_ends_both_threads_also_where_records_could_not_be_spooled(tmp_path: Path) -> None:
-    disk = FaultyDisk()
-    spool = Spool.open(CHANNEL, SESSION, root=tmp_path, disk=disk)
+    disk, patient = FaultyDisk(), SpoolPolicy(flush_interval_ms=600_000)  # no commit before somebody waits
+    spool = Spool.open(CHANNEL, SESSION, root=tmp_path, disk=disk, policy=patient)
     assert isinstance(spool, Spool)
     first = spool.emit("BLOCK_START", {})
     assert isinstance(first, Ticket)
-    assert first.wait(20)
+    assert first.wait(60)
     disk.faults += [Fault("write", times=1 << 30, where=".spool.jsonl")]
     many = [spool.emit("BLOCK_START", {"text": "x" * 1_000_000}) for _ in range(20)]  # more than one commit takes
     assert isinstance(many[-1], Ticket)
     with pytest.raises(Unavailable):
-        many[-1].wait(20)
+        many[-1].wait(60)
     assert spool.metrics().waiting_records > 0
     with pytest.raises(Unavailable):
         spool.close()

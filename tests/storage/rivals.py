@@ -67,11 +67,9 @@ class Gate:
         self._open = asyncio.Event()
         self._open.set()
         self.held: Batch | None = None
-        self.is_reached = asyncio.Event()
 
     def close(self) -> None:
         self.held = None
-        self.is_reached.clear()
         self._open.clear()
 
     def open(self) -> None:
@@ -80,7 +78,6 @@ class Gate:
     async def __call__(self, batch: Batch | None = None) -> None:
         if not self._open.is_set() and batch is not None:
             self.held = batch
-            self.is_reached.set()
         await self._open.wait()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from tests.postgres.server import Address, Server
 from tests.simulated.journal import Disk, SimulatedJournal
@@ -18,8 +19,11 @@ from holdfast.ports import Journal, Tables
 OpenJournal = Callable[[], Journal]
 """Opens the same stored journal again, as another process would."""
 OpenTables = Callable[[], Tables]
-PATIENCE_S = 0.5
-"""How long a second owner waits in a test before it is turned away."""
+T = TypeVar("T", Journal, Tables)
+PATIENCE_S = 30.0
+"""How long a new owner waits for a backend that is just ending: on a busy machine that may take a while."""
+TURNED_AWAY_S = 0.5
+"""How long one waits that is to be turned away."""
 
 
 class Place:
@@ -61,6 +65,13 @@ def postgres_tables(place: Place) -> OpenTables:
 def simulated_tables(_: Place) -> OpenTables:
     tables = SimulatedTables()
     return lambda: tables
+
+
+def impatient(store: T) -> T:
+    """The same store, for somebody who finds it owned by another and does not wait for that to change."""
+    if isinstance(store, PostgresJournal | PostgresTables):
+        store._patience_s = TURNED_AWAY_S
+    return store
 
 
 JOURNALS = {"sqlite": sqlite_journal, "postgres": postgres_journal, "simulated": simulated_journal}

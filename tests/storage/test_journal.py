@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from tests.core.books import some_id
-from tests.storage.stores import JOURNALS, OpenJournal, Place
+from tests.storage.stores import JOURNALS, OpenJournal, Place, impatient
 
 from holdfast.core import law
 from holdfast.core.escrow.acts import Minted
@@ -17,6 +17,8 @@ from holdfast.core.values import AccountId, Amount, BatchNo, Digest, Epoch, Even
 from holdfast.ports import Journal
 
 pytestmark = pytest.mark.rule("ENG-001")
+WITHIN_S = 60.0
+"""Whoever has not been woken by then never is."""
 
 
 @pytest.fixture(params=sorted(JOURNALS))
@@ -167,11 +169,12 @@ async def test_attachments_come_back_by_batch_and_digest(journal: Journal) -> No
 
 
 async def test_a_second_owner_is_kept_out_while_the_first_lives(reopen: OpenJournal) -> None:
-    first, second = reopen(), reopen()
+    first, second = reopen(), impatient(reopen())
     await first.own()
     with pytest.raises(Unavailable, match="ENG-001"):
         await second.own()
     await first.close()
+    await second.wait_free()
     await second.own()
     await second.close()
 
@@ -210,7 +213,7 @@ async def test_a_follower_is_woken_by_the_next_batch(reopen: OpenJournal, journa
     await asyncio.sleep(0.05)
     assert not waiting.done()
     await filled(journal, 1)
-    await asyncio.wait_for(waiting, 10)
+    await asyncio.wait_for(waiting, WITHIN_S)
     assert (await other.tip()).number == 3
     await other.close()
 
@@ -222,7 +225,7 @@ async def test_a_standby_is_woken_when_the_owner_goes(reopen: OpenJournal) -> No
     await asyncio.sleep(0.05)
     assert not waiting.done()
     await first.close()
-    await asyncio.wait_for(waiting, 10)
+    await asyncio.wait_for(waiting, WITHIN_S)
     assert await second.own() == Tip()
     await second.close()
 
@@ -240,9 +243,9 @@ async def test_many_follow_at_once(reopen: OpenJournal, journal: Journal) -> Non
     other = reopen()
     await filled(journal, 1)
     waiting = [asyncio.create_task(other.wait_beyond(BatchNo(n))) for n in (0, 1, 2, 3, 4)]
-    await asyncio.wait_for(waiting[0], 10)
+    await asyncio.wait_for(waiting[0], WITHIN_S)
     await filled(journal, 3)
-    await asyncio.wait_for(asyncio.gather(*waiting[:4]), 10)
+    await asyncio.wait_for(asyncio.gather(*waiting[:4]), WITHIN_S)
     assert not waiting[4].done()
     waiting[4].cancel()
     await asyncio.gather(*waiting, return_exceptions=True)

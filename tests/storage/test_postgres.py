@@ -12,7 +12,8 @@ from typing import Any
 import asyncpg
 import pytest
 from tests.postgres.server import PASSWORD, QUOTED, ROLE, Address, Server, running
-from tests.storage.test_journal import after, all_of, filled
+from tests.storage.stores import PATIENCE_S
+from tests.storage.test_journal import WITHIN_S, after, all_of, filled
 from tests.storage.test_tables import account, at
 
 from holdfast.adapters.postgres.connect import Database
@@ -36,7 +37,7 @@ def address(postgres: Server) -> Address:
 
 @pytest.fixture
 async def journal(address: Address) -> AsyncIterator[PostgresJournal]:
-    opened = PostgresJournal(*address, part_batches=10)
+    opened = PostgresJournal(*address, part_batches=10, patience_s=PATIENCE_S)
     await opened.own()
     yield opened
     await opened.close()
@@ -344,5 +345,5 @@ async def test_a_host_that_never_answers_is_given_up() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         journal = PostgresJournal(f"postgresql://u:p@127.0.0.1:{silent.getsockname()[1]}/x", connect_s=0.3)
         with pytest.raises(Unavailable, match="no answer in time"):
-            await asyncio.wait_for(journal.own(), 10)
+            await asyncio.wait_for(journal.own(), WITHIN_S)
         await journal.close()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import fcntl
 import os
 import re
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import apsw
@@ -151,6 +153,20 @@ async def test_stores_that_an_owner_is_just_making_are_not_taken_for_damaged(tmp
     assert (await journal.tip(), await tables.checkpoint()) == (Tip(), Tip())
     await journal.close()
     await tables.close()
+    lock.release()
+
+
+@pytest.mark.rule("ENG-001")
+def test_whoever_only_looks_keeps_no_owner_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look holds the lock for a moment; here it ends while the owner is waiting to ask again."""
+    path = tmp_path / "owner.lock"
+    path.touch()
+    looking = os.open(path, os.O_RDWR)
+    fcntl.flock(looking, fcntl.LOCK_EX)
+    monkeypatch.setattr(time, "sleep", lambda _: os.close(looking))
+    lock = OwnerLock(path)
+    lock.take()
+    assert not OwnerLock(path).is_free()
     lock.release()
 
 

@@ -62,7 +62,8 @@ class Race:
             await asyncio.gather(*requesters)
             await self._until(lambda: self._progress() == self.jobs)
         finally:
-            for life in lives:
+            for rival, life in zip(self.rivals, lives, strict=True):
+                rival.gate.open()  # who stands there cannot end
                 life.cancel()
             await asyncio.gather(*lives, return_exceptions=True)
             for rival in self.rivals:
@@ -103,17 +104,24 @@ class Race:
     # ------------------------------------------------------------------------------------ what is done to them
 
     async def _disturb(self, turn: int) -> None:
-        owner = await self._owner()
         if turn % 3:
-            await self._replaced(owner, is_cut=turn % 3 == 1)
+            await self._replaced(await self._held_owner(), is_cut=turn % 3 == 1)
         else:
-            await self._kill(self._random.choice(owner.backends or [0]))
+            await self._kill(self._random.choice((await self._owner()).backends or [0]))
+
+    async def _held_owner(self) -> Rival:
+        """Just before an append; one whose append was under way, and fails, may be no owner any more after it."""
+        while True:
+            owner = await self._owner()
+            owner.gate.close()
+            await self._until(lambda owner=owner: owner.gate.held is not None or not owner.is_owner)  # type: ignore[misc]
+            if owner.gate.held is not None:
+                return owner
+            owner.gate.open()
 
     async def _replaced(self, owner: Rival, *, is_cut: bool) -> None:
-        """The owner is held just before an append; it wakes up when the other one has given jobs out."""
+        """The owner is held; it wakes up when the other one has given jobs out."""
         other = next(rival for rival in self.rivals if rival is not owner)
-        owner.gate.close()
-        await asyncio.wait_for(owner.gate.is_reached.wait(), 30)
         assert owner.gate.held is not None
         doomed, number = owner.engine, owner.engine.durable.number
         if not is_cut:

@@ -9,6 +9,10 @@ from pathlib import Path
 
 from tests.stories.node import HOLDFAST
 
+WITHIN_S = 60.0
+MET = b" at stake"
+"""What an agent says when its node has told it how it stands, active or not."""
+
 
 class AgentProcess:
     """`holdfast agent` in its own process, logging beside its folder."""
@@ -18,6 +22,8 @@ class AgentProcess:
     def __init__(self, data: Path, name: str, port: int, slots: int = 4) -> None:
         self.data, self.name, self.port, self.slots = data, name, port, slots
         self._process: subprocess.Popen[bytes] | None = None
+        self._before = 0
+        """How long its log was when it was started."""
 
     def up(self) -> None:
         self.data.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -25,6 +31,7 @@ class AgentProcess:
         command += ["--name", self.name, "--account", self.name, "--slots", str(self.slots), "--price", "3"]
         command += ["--model", "echo", "--model", "sleep"]
         with (self.data.parent / f"{self.name}.log").open("ab") as log:
+            self._before = log.tell()
             self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
 
     def kill(self) -> None:
@@ -34,10 +41,16 @@ class AgentProcess:
         self._process.wait()
 
     async def stop(self) -> int:
-        """Told to end; its line may run through this very loop, so nobody waits for it here."""
+        """Told to end; its line may run through this very loop, so nobody waits for it here.
+
+        One that has only just been started would die of it: it is told when it has spoken with its node.
+        """
         assert self._process is not None
+        async with asyncio.timeout(WITHIN_S):
+            while MET not in self._logged(self._before) and self._process.poll() is None:
+                await asyncio.sleep(0.01)
         self._process.send_signal(signal.SIGTERM)
-        return await asyncio.to_thread(self._process.wait, 30)
+        return await asyncio.to_thread(self._process.wait, WITHIN_S)
 
     def end(self) -> None:
         """Leave nothing running, whatever the test came to."""
@@ -46,4 +59,7 @@ class AgentProcess:
             self._process.wait()
 
     def log(self) -> str:
-        return (self.data.parent / f"{self.name}.log").read_text()
+        return self._logged().decode()
+
+    def _logged(self, after: int = 0) -> bytes:
+        return (self.data.parent / f"{self.name}.log").read_bytes()[after:]

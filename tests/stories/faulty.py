@@ -26,6 +26,7 @@ OPTIONS = [
 EOF: Any = grpc.aio.EOF  # type: ignore[attr-defined]
 BATCHED = 5
 """Messages with many records are fewer: they are cut short so much more often."""
+FAULTS = frozenset({"reordered", "lost", "truncated", "doubled", "delayed"})
 UNHARMED = 2
 """Messages at the beginning of either direction: challenge, hello, the first mark."""
 STREAMS = {
@@ -99,6 +100,7 @@ class FaultyProxy:
             await asyncio.sleep(self._random.random() / 20)
 
     def _happens(self, what: str, often: int = 1) -> bool:
+        assert what in FAULTS
         happens = self._random.random() < self.faults * often
         self.done[what] = self.done.get(what, 0) + happens
         return happens

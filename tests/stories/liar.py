@@ -1,27 +1,24 @@
-"""`holdfast agent`, but what it answers is false, and it is the first to answer: for stories about those who lie."""
+"""An agent as `patient` is, but what it answers to circuits is false, and it is the first to answer."""
 
 from __future__ import annotations
 
-from typing import cast
+from unittest.mock import patch
 
-import msgspec
+from tests.stories.patient import Waiting, registry
 
-from holdfast.agent.executors import BUILT_IN, Cancel, Executor, Where, echo_of
+from holdfast.agent.executors import Cancel
 from holdfast.cli import main
+from holdfast.core.canon import canonical
 from holdfast.core.job.spec import Payload
-from holdfast.core.values import Kind
 
 
-class Lie(msgspec.Struct, frozen=True):
+class Lie(Waiting, frozen=True):
     """Well formed, signed, and false."""
 
-    where: Where = Where.THREAD
-
     def run(self, payload: Payload, cancel: Cancel) -> bytes:
-        return echo_of(payload) + b"?"
+        return canonical({"counts": {"11": payload.spec["shots"]}})
 
 
 if __name__ == "__main__":
-    known = cast(dict[tuple[Kind, str], Executor], BUILT_IN)
-    known |= {(Kind.AI, "echo"): Lie(), (Kind.AI, "sleep"): Lie()}
-    main()
+    with patch("holdfast.cli.agent.built_in", return_value=registry(Lie())):
+        main()

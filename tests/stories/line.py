@@ -36,16 +36,19 @@ class Line:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         try:
-            there, back = await asyncio.open_connection("127.0.0.1", self._target)
+            await self._carry(reader, writer)
         except OSError:
+            pass  # nobody is there, and whoever came learns it by the broken line
+        finally:
             writer.transport.abort()
-            return
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection("127.0.0.1", self._target)
         self._ends |= {writer, back}
         try:
             await asyncio.gather(_pass(reader, back), _pass(there, writer))
         finally:
             self._ends -= {writer, back}
-            writer.transport.abort()
             back.transport.abort()
 
 

@@ -16,6 +16,8 @@ from holdfast.client import Client
 
 HOLDFAST = Path(sys.executable).parent / "holdfast"
 UP_WITHIN_S = 60.0
+DOORS = b" doors "
+"""What a node logs when all of them are open."""
 
 
 def on_postgres(address: Address) -> dict[str, str]:
@@ -40,9 +42,13 @@ class NodeProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     async def up(self, door: Path | None = None) -> Path:
-        """Start it and wait until it answers, at its folder's socket or at another door; returns that."""
+        """Start it and wait until it answers, at its folder's socket or at another door; returns that.
+
+        The doors to the network open a moment after that socket: it is up when it says where they are.
+        """
         self.data.mkdir(mode=0o700, exist_ok=True)
         with (self.data.parent / f"{self.name}.log").open("ab") as log:
+            before = log.tell()
             command = [str(HOLDFAST), "up", "--data", str(self.data), "--node", self.name]
             environ = os.environ | self._environ
             self._process = subprocess.Popen(command, stderr=log, stdin=subprocess.DEVNULL, env=environ)
@@ -54,6 +60,9 @@ class NodeProcess:
                 answering.cancel()
                 raise AssertionError(f"it ended with {self._process.returncode}: {self.log()[-2_000:]}")
             await answering
+        async with asyncio.timeout(UP_WITHIN_S):
+            while DOORS not in self._logged(before) and self._process.poll() is None:
+                await asyncio.sleep(0.01)
         return door or self.data
 
     async def _has_ended(self) -> None:
@@ -89,4 +98,7 @@ class NodeProcess:
             self._process.wait()
 
     def log(self) -> str:
-        return (self.data.parent / f"{self.name}.log").read_text()
+        return self._logged().decode()
+
+    def _logged(self, after: int = 0) -> bytes:
+        return (self.data.parent / f"{self.name}.log").read_bytes()[after:]

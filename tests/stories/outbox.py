@@ -30,6 +30,8 @@ class OutboxProcess:
         self.durable: dict[str, dict[int, str]] = {}
         """By session: which record is where."""
         self.acked: dict[str, int] = {}
+        self.promised = 0
+        """How many records it has called durable."""
         self.went_back: list[str] = []
         self._process: subprocess.Popen[str] | None = None
         self._listener: threading.Thread | None = None
@@ -62,10 +64,15 @@ class OutboxProcess:
                 known = self.durable.setdefault(session, {})
                 for sequence in range(int(first), int(last) + 1):
                     known[sequence] = f"{life}:{sequence}"
+                self.promised += int(last) + 1 - int(first)
             case ["a", session, sequence]:
                 if int(sequence) < self.acked.get(session, 0):
                     self.went_back.append(line)
                 self.acked[session] = max(self.acked.get(session, 0), int(sequence))
+
+    def said_acked(self) -> dict[str, int]:
+        """By session, as of now: it may go on speaking meanwhile."""
+        return self.acked.copy()
 
     def kill(self) -> None:
         assert self._process is not None

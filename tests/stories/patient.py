@@ -31,7 +31,11 @@ class Waiting(msgspec.Struct, frozen=True):
         return canonical({"counts": {"00": payload.spec["shots"]}})
 
 
+def registry(circuits: Waiting) -> Registry:
+    """What every agent has, and this."""
+    return Registry({**BUILT_IN, (Kind.QUANTUM, "circuit"): circuits})
+
+
 if __name__ == "__main__":
-    both = Registry({**BUILT_IN, (Kind.QUANTUM, "circuit"): Waiting()})
-    with patch("holdfast.cli.agent.built_in", return_value=both):
+    with patch("holdfast.cli.agent.built_in", return_value=registry(Waiting())):
         main()

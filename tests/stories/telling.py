@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 from tests.ports import free_port
 from tests.stories.node import HOLDFAST, NodeProcess
 
+from holdfast.client import Client
+
 WITHIN_S = 60.0
 OFTEN = {"HOLDFAST_POLICY__CHAIN__BLOCK_MS": "50", "HOLDFAST_POLICY__CHAIN__IDLE_BLOCK_MS": "100"}
 """A chain that grows while one looks."""
@@ -66,6 +68,13 @@ class Told:
         """Over HTTP, with a token or without one."""
         environ = {} if token is None else {"HOLDFAST_TOKEN": token}
         return await asyncio.to_thread(holdfast, *words, "--url", self.url, environ=environ)
+
+    async def listed(self) -> None:
+        """Wait until lists say all that has happened so far: they follow the journal by a moment."""
+        async with Client(self.node.data, WITHIN_S) as client, asyncio.timeout(WITHIN_S):
+            last = (await client.status())["event"]
+            while (await client.status())["tables_as_of"] < last:
+                await asyncio.sleep(0.01)
 
     async def head(self) -> int:
         return int((await self.say("chain", "head", "--json")).json["block"]["height"])

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.ports import free_ports
@@ -27,13 +28,21 @@ class House:
         self.node, self.agent = node, agent
 
     async def staked(self) -> None:
+        """With enough at stake, and its first heartbeat heard: it gets work from now on."""
+        async with Client(self.node.node.data) as client:
+            id_ = (await self.provider(client, is_active=False))["id"]
+            said = await self.node.say("provider", "stake", id_, 10_000, "--mint")
+            assert said.code == 0, said.err
+            await self.provider(client, is_active=True)
+
+    async def provider(self, client: Client, *, is_active: bool) -> dict[str, Any]:
         end = time.monotonic() + WITHIN_S
-        while not (found := (await self.node.say("provider", "list", "--json")).json["providers"]):
+        while True:
+            for each in (await client.call("aicf.listProviders"))["providers"]:
+                if each["provider"]["status"] == "ACTIVE" or not is_active:
+                    return dict(each["provider"])
             assert time.monotonic() < end, self.agent.log()
-            await asyncio.sleep(0.1)
-        id_ = found[0]["provider"]["id"]
-        said = await self.node.say("provider", "stake", id_, 10_000, "--mint")
-        assert said.code == 0, said.err
+            await asyncio.sleep(0.05)
 
     async def worked(self, jobs: int) -> None:
         """So many jobs handed in, and done."""
@@ -41,7 +50,7 @@ class House:
         async with Client(self.node.node.data) as client:
             for n in range(jobs):
                 payload = {"kind": "AI", "spec": {"model": "echo", "prompt": f"{n}"}}
-                await client.call("cap.enqueue", payload=payload, max_fee=100, caller="alice")
+                await client.enqueue(payload, 100, "alice")
             while len((await client.call("cap.listJobs", status="COMPLETED"))["rows"]) < jobs:
                 assert time.monotonic() < end, self.agent.log()
                 await asyncio.sleep(0.05)

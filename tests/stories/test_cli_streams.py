@@ -37,12 +37,14 @@ def said(*words: str | bytes, shell: str = "", environ: dict[str, str] | None = 
 
 
 def said_to_nobody(*words: str) -> tuple[int, str]:
-    """Its exit code and what it says on standard error, where the reader of its pipe has left."""
-    with subprocess.Popen([HOLDFAST, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as one:
-        assert one.stdout is not None
-        assert one.stderr is not None
-        one.stdout.close()
-        return one.wait(WITHIN_S), one.stderr.read().decode()
+    """Its exit code and what it says on standard error, where the reader of its pipe has left before it speaks."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run([HOLDFAST, *words], stdout=writer, stderr=subprocess.PIPE, timeout=WITHIN_S, check=False)
+    finally:
+        os.close(writer)
+    return done.returncode, done.stderr.decode()
 
 
 @pytest.mark.rule("RPC-001")

@@ -135,7 +135,7 @@ def test_ctrl_c_ends_the_demos_own_processes_and_says_where_the_data_is(tmp_path
 
 def test_a_process_that_ends_by_itself_fails_the_demo_with_its_last_words(tmp_path: Path) -> None:
     demo, children = playing(tmp_path / "d")
-    os.kill(max(children), signal.SIGTERM)
+    os.kill(next(pid for pid in children if "fir" in words_of(pid)), signal.SIGTERM)
     says, _ = demo.communicate(timeout=60)
     assert demo.returncode == 1, says
     assert "fir ended by itself" in says
@@ -180,6 +180,11 @@ def children_of(pid: int) -> list[int]:
             if int(stat.rpartition(")")[2].split()[1]) == pid:
                 found.append(int(entry.name))
     return found
+
+
+def words_of(pid: int) -> list[str]:
+    """The command that it was started with."""
+    return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
 
 
 def is_alive(pid: int) -> bool:

@@ -74,7 +74,7 @@ async def live(node: Told, life: int, seen: list[Seen]) -> None:
     async with Client(node.node.data) as client:
         for number in range(JOBS):
             payload = {"kind": "AI", "spec": {"model": "m", "prompt": f"{life}/{number}"}}
-            receipt = await client.call("cap.enqueue", payload=payload, max_fee=1, caller="alice")
+            receipt = await client.enqueue(payload, 1, "alice")
             if number % 2:
                 await client.call("cap.cancel", task_id=receipt["task_id"])
     await until(lambda: len(seen) >= life * JOBS + JOBS // 2)

@@ -41,6 +41,7 @@ async def sent(tmp_path: Path) -> AsyncIterator[Sent]:
         stream = await air.greeted(9)
         await stream.say(*messages, air.message(6, schema_version=7))
         await stream.until(6)
+        await node.listed()
         yield Sent(node, air, messages)
 
 

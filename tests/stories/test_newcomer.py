@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -20,9 +21,13 @@ from tests.stories.node import HOLDFAST, on_postgres
 WITHIN_S = 120
 BLOCK = re.compile(r"^```bash\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 """Only blocks that say `bash` are run; the others show what one sees."""
-READY = "for _ in $(seq 300); do holdfast status > /dev/null 2>&1 && break; done\n"
+READY = """until [ "$(grep -sc ' doors ' node.log)" = {} ]; do kill -0 $NODE || break; sleep 0.05; done"""
+LISTED = "for _ in $(seq 300); do holdfast job list | grep -q $TASK && break; done"
 SEALED = "for _ in $(seq 300); do holdfast chain head | grep -q ' 0 transactions so far' && break; done"
 """What a newcomer does by looking at the clock, the test does by looking at the node."""
+FOLLOWED = r"curl -sN --max-time 2 (.*) \|\| true"
+UNTIL_BOTH = r"grep -m 3 -e '^retry: ' -e '^event: jobAdmitted' < <(curl -sN --max-time 60 \1)"
+"""How a stream begins, and both jobs; whoever looks at the clock instead may see less on a busy machine."""
 CHAIN = {"HOLDFAST_POLICY__CHAIN__BLOCK_MS": "3000", "HOLDFAST_POLICY__CHAIN__FINALITY_DEPTH": "900"}
 """Like a newcomer's, only that a slow machine takes nothing away from it."""
 
@@ -36,12 +41,14 @@ def blocks() -> list[str]:
 
 def script(ports: tuple[int, int]) -> str:
     """The same as one script that says where each block begins and which command failed."""
-    parts = ["trap 'echo \"FAILED ($?): $BASH_COMMAND\"' ERR\n"]
+    parts, lives = ["trap 'echo \"FAILED ($?): $BASH_COMMAND\"' ERR\n"], count(1)
     for number, block in enumerate(blocks()):
         text = block.replace("holdfast init", f"holdfast init --http {ports[0]} --grpc {ports[1]}")
         text = text.replace(":8451", f":{ports[0]}")
-        text = re.sub(r"^(holdfast up .*)$", rf"\1\n{READY}", text, flags=re.MULTILINE)
+        text = re.sub(r"^holdfast up .*$", lambda up: f"{up[0]}\n{READY.format(next(lives))}", text, flags=re.MULTILINE)
+        text = re.sub(r"^(.*holdfast job list .*)$", rf"{LISTED}\n\1", text, flags=re.MULTILINE)
         text = re.sub(r"^sleep .*$", SEALED, text, flags=re.MULTILINE)
+        text = re.sub(FOLLOWED, UNTIL_BOTH, text)
         parts.append(f'echo "BLOCK {number}"\n{text}')
     return "".join(parts)
 

@@ -20,7 +20,7 @@ from holdfast.core.values import Epoch
 from holdfast.doors.desk import LOCAL
 from holdfast.duties.reaper import Reaper
 
-NOBODY_NEEDS_SO_LONG_S = 10
+NOBODY_NEEDS_SO_LONG_S = 60
 
 
 @pytest.fixture(autouse=True)

@@ -138,6 +138,7 @@ async def test_a_jailed_agent_loses_its_work_at_once_and_it_can_be_asked_why(hou
         shown = await house.node.say("job", "show", task)
         assert (shown.field("state"), "PROVIDER_JAILED" in shown.out) == ("QUEUED", True)
         assert (await house.say("why-not", id_, task)).out == "status JAILED\n"
+        agent.kill()
         assert (await house.say("unjail", id_)).code == 0
         assert (await house.say("why-not", id_, task)).out == "status REGISTERED\n", "until its next heartbeat"
     finally:

@@ -14,15 +14,15 @@ from tests.core.ways import ALICE
 from tests.doors.results import SERVING
 from tests.ports import free_ports
 from tests.storage.stores import Place
-from tests.stories.agent import AgentProcess
 from tests.stories.telling import Told, told
 from tests.stories.test_results import Story
+from tests.stories.test_stranger import Patient
 
 from holdfast.client import Client
 from holdfast.core.canon import canonical
 from holdfast.core.job.quorum import replica_id
 from holdfast.core.match.decide import Match
-from holdfast.core.proof.envelope import packed_nullifier, quorum_body
+from holdfast.core.proof.envelope import ProofType, packed_nullifier, quorum_body
 from holdfast.core.queue.acts import Enqueue
 from holdfast.core.queue.decide import prepare
 from holdfast.core.result import result_digest
@@ -30,8 +30,9 @@ from holdfast.core.values import TaskId, Tier
 from holdfast.engine import read
 
 PATIENCE_S = 60.0
-SLEEP_MS = 1_500
-"""The honest ones take their time, so that the liar is the first."""
+SHOTS = 100
+TRUE = canonical({"counts": {"00": SHOTS}})
+"""What the honest ones find, as soon as they may: the liar is the first."""
 SETTINGS = {
     "HOLDFAST_GRPC__ENABLED": "true",
     "HOLDFAST_POLICY__RESULT__SERVE_BYTES": "true",
@@ -40,7 +41,7 @@ SETTINGS = {
 CHAIN = {"HOLDFAST_POLICY__CHAIN__BLOCK_MS": "200", "HOLDFAST_POLICY__CHAIN__IDLE_BLOCK_MS": "1000"}
 
 
-class Liar(AgentProcess):
+class Liar(Patient):
     """Another program that speaks the same language."""
 
     program = (sys.executable, "-m", "tests.stories.liar")
@@ -49,7 +50,7 @@ class Liar(AgentProcess):
 @pytest.fixture
 async def node(tmp_path: Path) -> AsyncIterator[Told]:
     (port,) = free_ports(1)
-    agents = [AgentProcess(tmp_path / "oak", "oak", port), AgentProcess(tmp_path / "ash", "ash", port)]
+    agents = [Patient(tmp_path / "oak", "oak", port), Patient(tmp_path / "ash", "ash", port)]
     agents.append(Liar(tmp_path / "fir", "fir", port))
     async with told(tmp_path, SETTINGS | {"HOLDFAST_GRPC__PORT": str(port)}, CHAIN) as running:
         try:
@@ -67,7 +68,7 @@ async def staked(node: Told, count: int) -> None:
         while len(found := await providers(client)) < count:
             await asyncio.sleep(0.05)
     for each in found.values():
-        said = await node.say("provider", "stake", each["id"], 10_000, "--mint")
+        said = await node.say("provider", "stake", each["id"], 60_000, "--mint")
         assert said.code == 0, said.err
     assert (await node.say("account", "mint", "alice", 1_000)).code == 0
 
@@ -78,10 +79,18 @@ async def providers(client: Client) -> dict[str, Any]:
     return {each["provider"]["name"]: each["provider"] for each in found}
 
 
-async def enqueued(node: Told, quorum: str, prompt: str) -> str:
-    spec = {"model": "sleep", "prompt": prompt, "params": {"ms": SLEEP_MS}}
+async def enqueued(node: Told, quorum: str, gate: Path) -> str:
+    """A circuit that honest providers have run when the gate is there."""
+    spec = {"circuit": str(gate), "shots": SHOTS, "width": 2, "depth": 3, "gates": ["h"]}
     words = ("job", "enqueue", "--caller", "alice", "--file", "-", "--quorum", quorum, "--max-fee", 100)
-    return (await node.say(*words, stdin=json.dumps({"kind": "AI", "spec": spec}))).field("task_id")
+    return (await node.say(*words, stdin=json.dumps({"kind": "QUANTUM", "spec": spec}))).field("task_id")
+
+
+async def lied(client: Client, task: str) -> None:
+    """Until somebody has answered, who can only be the liar."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not any(each["digest"] for each in (await client.job(task))["replicas"]):
+            await asyncio.sleep(0.05)
 
 
 async def ended(client: Client, task: str) -> Any:
@@ -93,14 +102,17 @@ async def ended(client: Client, task: str) -> Any:
 
 @pytest.mark.timeout(180)
 @pytest.mark.rule("LEA-009", "PRF-002", "ESC-001", "MAT-006")
-async def test_two_honest_providers_outvote_one_that_lies_and_alone_they_are_paid(node: Told) -> None:
-    task = await enqueued(node, "2/3", "what is true?")
+async def test_two_honest_providers_outvote_one_that_lies_and_alone_they_are_paid(node: Told, tmp_path: Path) -> None:
+    gate = tmp_path / "go"
+    task = await enqueued(node, "2/3", gate)
     async with Client(node.node.data, PATIENCE_S) as client:
+        await lied(client, task)
+        gate.touch()
         await client.wait(task)
-        assert await client.result(task) == canonical("what is true?")
+        assert await client.result(task) == TRUE
         shown, known = await client.job(task), await providers(client)
         accounts = {name: await client.account(name) for name in known}
-    right = result_digest(canonical("what is true?")).hex()
+    right = result_digest(TRUE).hex()
     by_id = {each["provider_id"]: each for each in shown["replicas"]}
     assert by_id.keys() == {each["id"] for each in known.values()}, "on distinct providers"
     assert {name: by_id[known[name]["id"]]["digest"] == right for name in known} == {
@@ -129,7 +141,7 @@ def recomputed(task: str, shown: dict[str, Any]) -> str:
     votes = [(each["index"], bytes.fromhex(each["lease_id"]), bytes.fromhex(each["provider_id"])) for each in agreeing]
     told_ = (job["quorum_n"], job["quorum_m"], bytes.fromhex(digest), shown["result"]["result_size"])
     body = quorum_body(bytes.fromhex(task), *told_, votes)
-    return packed_nullifier(1, 0, body).hex()
+    return packed_nullifier(ProofType.QUANTUM, 0, body).hex()
 
 
 async def only_asked_for_are_listed(node: Told, task: str) -> None:
@@ -142,13 +154,18 @@ async def only_asked_for_are_listed(node: Told, task: str) -> None:
 
 @pytest.mark.timeout(180)
 @pytest.mark.rule("LEA-009", "RTY-001")
-async def test_where_all_must_agree_and_one_lies_the_job_fails_and_the_money_comes_back(node: Told) -> None:
-    task = await enqueued(node, "3/3", "what is true?")
+async def test_where_all_must_agree_and_one_lies_the_job_fails_and_the_money_comes_back(
+    node: Told, tmp_path: Path
+) -> None:
+    gate = tmp_path / "go"
+    gate.touch()
+    task = await enqueued(node, "3/3", gate)
     async with Client(node.node.data, PATIENCE_S) as client:
         shown = await ended(client, task)
         account = await client.account("alice")
     assert (shown["job"]["state"], shown["job"]["reason"]) == ("FAILED", "QUORUM_LOST")
     assert account["available"] + account["pending"] == 1_000
+    await node.listed()
     dead = (await node.say("job", "dead-letter", "list")).out
     assert task in dead
     assert "QUORUM_LOST" in dead

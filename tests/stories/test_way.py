@@ -19,6 +19,7 @@ from tests.stories.node import NodeProcess, on_postgres
 from tests.stories.test_kill import folded
 
 from holdfast.adapters.keys.signing import verify
+from holdfast.cli.demonstration.spools import spooled
 from holdfast.client import Client
 from holdfast.core import law
 from holdfast.core.chain.blocks import signed_of
@@ -149,6 +150,7 @@ async def everything_adds_up(network: Network, client: Client, receipts: list[An
     proof = await client.call("cap.proveResult", task_id=receipts[0]["task_id"])
     signed = read_values(proof["block"], "the proof", proof["chain_id"])
     assert verify(signed.header.proposer, signed.hash, signed.signature)
+    await all_is_delivered(network, client)
     for agent in network.agents:
         assert await agent.stop() == 0, agent.log()[-2_000:]
         assert "has not acked everything" not in agent.log()
@@ -173,6 +175,18 @@ async def everything_adds_up(network: Network, client: Client, receipts: list[An
         evidence_is_complete(agent, stored)
     finished = sum(raw.count(b'"LEASE_COMPLETED"') for raw in stored.values())
     assert finished >= len(receipts)
+
+
+async def all_is_delivered(network: Network, client: Client) -> None:
+    """Also what agents that were killed have left: one that stops waits for the records of its own session alone."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            left = {each: last for agent in network.agents for each, last in spooled(agent.data).items()}
+            found = (await client.call("evidence.listSessions", limit=1_000))["sessions"]
+            marks = {f"{each['channel']}/{each['session']}": each["acked"] for each in found}
+            if all(marks.get(session, 0) >= last for session, last in left.items()):
+                return
+            await asyncio.sleep(0.05)
 
 
 async def stored_evidence(journal: Journal) -> dict[tuple[str, str], bytes]:

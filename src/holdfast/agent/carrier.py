@@ -66,6 +66,8 @@ class Carrier:
         _log.info("lease over", lease=held.id.hex(), how=end.how, reason=end.reason)
         if held.told is None and end.how != "VERDICT":
             await self._fence(held, end.how, end.reason)
+        elif held.is_telling and held.outcome is not None:  # the verdict was here before the spool had told of it
+            await self._fence(held, held.outcome.payload_type, "")
         try:
             await self._work.remove(held.id)
         except Unavailable as fault:  # the next start finds it, and the node says that it is over
@@ -157,8 +159,10 @@ class Carrier:
             return
         if held.is_in_doubt and await asyncio.shield(held.word) is Word.SUBMITTED:
             return
+        held.is_telling = True
         held.told = await self._shipper.spool(outcome.payload_type, outcome.payload)
         await self._fence(held, outcome.payload_type, "")
+        held.is_telling = False
 
     async def _fence(self, held: Held, status: str, reason: str) -> None:
         payload: dict[str, Any] = {"block_id": held.id.hex(), "actual_end_utc_ms": self._clock.wall_ms()}

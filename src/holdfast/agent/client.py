@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast import __version__
-from holdfast.agent.dial import Dial
+from holdfast.agent.dial import Dial, answered
 from holdfast.agent.settings import AgentSettings, Signer
 from holdfast.core.canon import canonical
 from holdfast.core.provider.decide import support_of
@@ -66,7 +66,7 @@ class NodeClient:
         """Say who we are and what we do (PRV-001); saying the same again changes nothing and tells how we stand."""
         settings, call_s = self._settings, self._settings.call_ms / 1000
         asked = pb.GetChallengeRequest(public=self._signer.public)
-        challenge = await self._dial.provider.GetChallenge(asked, timeout=call_s)
+        challenge = await answered(self._dial.provider.GetChallenge(asked, timeout=call_s))
         self.node_time(challenge.time_ms)
         if self._attested_until_ms - challenge.time_ms < settings.attested_ms // 2:
             self._attested_until_ms = challenge.time_ms + settings.attested_ms
@@ -85,7 +85,7 @@ class NodeClient:
         )
         body = acts.pack(told)
         request = pb.RegisterRequest(body=body, signature=self._signer.sign(acts.to_sign_registration(body)))
-        answer = await self._dial.provider.Register(request, timeout=call_s)
+        answer = await answered(self._dial.provider.Register(request, timeout=call_s))
         return Standing(answer.provider_id, answer.status, answer.stake, answer.stake_min)
 
     def _attest(self, now_ms: int) -> acts.Attestation:
@@ -125,4 +125,4 @@ class NodeClient:
             yield pb.PutOutputRequest(end=pb.OutputEnd())
 
         call_s = self._settings.call_ms / 1000 * (1 + len(output) // PART_BYTES)
-        await self._dial.provider.PutOutput(parts(), timeout=call_s)
+        await answered(self._dial.provider.PutOutput(parts(), timeout=call_s))

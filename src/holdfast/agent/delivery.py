@@ -129,6 +129,7 @@ class Delivery:
         except TimeoutError:
             self.tally.stand_stills += 1
             raise Broken(f"no answer to the hello within {self.still_ms} ms") from None
+        acked = spool.acked_sequence
         custody = begun(spool, told.acked, told.credit, self._before, clock.monotonic_ms())
         if isinstance(custody, Refused):
             self.tally.gaps += custody.name == "AckGap"
@@ -136,6 +137,8 @@ class Delivery:
             return None
         self.stuck = ""
         self.tally.replays += custody.sent < hello.last_spooled
+        if spool.acked_sequence > acked:
+            self._backoff.reset()  # the stream before got something through, only its ack was lost
         self._tell_waiting()
         return custody
 
@@ -191,6 +194,7 @@ class _Sending:
                 await self._send_all(spool.batches(custody.go_on()))
             except Corrupt:
                 if custody.sent >= custody.heard:
+                    await self._landed()
                     raise
                 continue  # acked and let go of, while we were about to read it: there is no hole
             if custody.sent >= spool.spooled_sequence:
@@ -209,6 +213,12 @@ class _Sending:
             await self._delivery.spool.writer.spooled.arrival(self._custody.sent + 1)
         except Unavailable:  # nothing more will come, who emitted it is told; but acks do
             await asyncio.get_running_loop().create_future()
+
+    async def _landed(self) -> None:
+        """What stands before a hole is on its way: the stream is not cut before the node has it."""
+        while self._custody.is_flying:
+            self._room.clear()
+            await self._room.wait()
 
     async def _send(self, first: int, lines: list[bytes]) -> None:
         size, custody = sum(map(len, lines)), self._custody

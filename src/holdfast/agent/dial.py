@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from collections.abc import Awaitable
+from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
 import grpc
@@ -15,6 +16,7 @@ from holdfast.wire.gen.holdfast.provider.v1 import provider_pb2_grpc
 from holdfast.wire.gen.retrovue.evidence.v1 import evidence_pb2_grpc as legacy_pb2_grpc
 
 Fault = grpc.aio.AioRpcError
+T = TypeVar("T")
 MESSAGE_BYTES_MAX: Final = 16 << 20
 OPTIONS: Final = (
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
@@ -62,10 +64,21 @@ class Dial:
         await self._channel.close()
 
 
+async def answered(call: Awaitable[T]) -> T:
+    """What a call comes to. gRPC forgets a cancellation that meets a call just when it fails: it is raised all the
+    same, or who tries again and again would never end."""
+    try:
+        return await call
+    finally:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError
+
+
 async def read_from(call: Any) -> Any:
     """The next message of a stream; Broken where it has ended in good order, gRPC's error where not."""
     try:
-        message = await call.read()
+        message = await answered(call.read())
     except asyncio.InvalidStateError as fault:  # it has ended before, while nobody read
         raise Broken(str(fault)) from fault
     if message is _EOF:
@@ -76,7 +89,7 @@ async def read_from(call: Any) -> Any:
 async def write_to(call: Any, message: Any) -> None:
     """The other way; Broken where the stream has ended meanwhile."""
     try:
-        await call.write(message)
+        await answered(call.write(message))
     except asyncio.InvalidStateError as fault:
         raise Broken(str(fault)) from fault
 

@@ -50,6 +50,8 @@ class Held:
         self.has_output, self.outcome = has_output, outcome
         self.told: Told | None = None
         """Where its outcome is spooled."""
+        self.is_telling = False
+        """Its outcome is on its way into the spool, and the fence behind it."""
         self.is_kept = False
         """Its offer is on disk."""
         self.is_resumed = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from holdfast.agent.dial import Dial, Fault, refusal_of, said
+from holdfast.agent.dial import Dial, Fault, answered, refusal_of, said
 from holdfast.agent.settings import Signer
 from holdfast.core.refusal import Refused, Unavailable
 from holdfast.spool import undelivered
@@ -36,12 +36,12 @@ async def rotate(dial: Dial, old: Signer, new: Signer) -> bytes | Refused:
 async def _declared(dial: Dial, signer: Signer, new: Signer) -> bytes | Refused:
     try:
         asked = pb.GetChallengeRequest(public=signer.public)
-        challenge = await dial.provider.GetChallenge(asked, timeout=CALL_S)
+        challenge = await answered(dial.provider.GetChallenge(asked, timeout=CALL_S))
         told = acts.Declaration(nonce=challenge.nonce, public=signer.public, act="rotate", new_public=new.public)
         body = acts.pack(told)
         signed = acts.to_sign_declaration(body)
         request = pb.DeclareRequest(body=body, signature=signer.sign(signed), new_signature=new.sign(signed))
-        answer = await dial.provider.Declare(request, timeout=CALL_S)
+        answer = await answered(dial.provider.Declare(request, timeout=CALL_S))
     except Fault as fault:
         no = refusal_of(fault)
         if no is None:

@@ -23,6 +23,8 @@ from holdfast.core.proof.finding import Case, Finding, Method
 
 _SPAWN: Final = get_context("spawn")  # a fork would copy the node's locks, threads and secrets
 MIB: Final = 1 << 20
+END_S: Final = 10.0
+"""How long a process that has cut its line may take to be gone: only then it is known how it ended."""
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -122,7 +124,7 @@ class _Cell:
         process = self._process
         if process is None:
             return "its process is gone"
-        process.join(1.0)
+        process.join(END_S)
         code = process.exitcode
         self.kill()
         if code is not None and code < 0:

@@ -64,7 +64,7 @@ class Stage:
         traced += ["-e", f"trace={','.join(CHANGES + LOOKS)}", *(["-e", f"inject={injection}"] if injection else [])]
         script = [sys.executable, "-B", "-m", "tests.spool.crash.scripted", str(root), str(segment_bytes)]
         return subprocess.run(
-            [*traced, *script], cwd=HERE, env=self._environ, capture_output=True, text=True, timeout=60, check=False
+            [*traced, *script], cwd=HERE, env=self._environ, capture_output=True, text=True, timeout=240, check=False
         )
 
     def _sound(self, folder: Path, segment_bytes: int) -> list[Call]:

@@ -29,6 +29,8 @@ _SQL: Final = queries("journal")
 _PAGE: Final = 256
 _LOOK_AGAIN_S: Final = 0.02
 """SQLite tells nobody when another process commits: a follower looks again."""
+_LOOKS: Final = 10
+"""How often the lock is asked for before somebody else is said to own it."""
 _NUMBER_MAX: Final = 2**63 - 1
 _TRIM_STEP: Final = 256
 """Batches that one transaction lets go: an owner who wants to append meanwhile waits for no more."""
@@ -230,6 +232,16 @@ def _check_appended(db: apsw.Connection, batch: Batch) -> None:
         )
 
 
+def _lock_soon(file: int) -> None:
+    """Whoever only looks whether it is free holds it for a moment (`is_free`): that is no owner yet."""
+    for _ in range(_LOOKS - 1):
+        with suppress(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        time.sleep(_LOOK_AGAIN_S / _LOOKS)
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 class OwnerLock:
     """An exclusive lock on a file that lasts as long as the process, with the owner's process id for humans."""
 
@@ -242,7 +254,7 @@ class OwnerLock:
             return
         file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock_soon(file)
         except BlockingIOError:
             holder = os.pread(file, 32, 0).decode(errors="replace").strip()
             os.close(file)

@@ -135,8 +135,8 @@ class Broadcast:
 
     async def next(self, viewer: Viewer) -> Sequence[Frame]:
         """Some events behind the viewer's cursor, as soon as there are any; none where it is time for a sign of life
-        or, with `bye` set, for the end."""
-        while viewer.bye is None:
+        or, with `bye` set, for the end. What is durable comes before the end of a source that has stopped."""
+        while viewer.bye is None or viewer.bye is STOPPED:
             viewer.wake.clear()
             frames = await self._behind(viewer)
             if frames and (not viewer.wanted.is_own_alone or await self._know_callers(viewer, frames)):
@@ -145,7 +145,7 @@ class Broadcast:
                     viewer.is_beat_due = False
                     return mine
                 await asyncio.sleep(0)  # a long stretch of nothing for this one must not keep others waiting
-            elif viewer.is_beat_due:
+            elif viewer.is_beat_due or viewer.bye is not None:
                 viewer.is_beat_due = False
                 return ()
             else:

@@ -104,7 +104,8 @@ class Events:
             await send({"type": "http.response.body", "body": chunk, "more_body": bye is None})
             if bye is not None:
                 return
-            frames, bye = await self._follows.broadcast.next(viewer), viewer.bye
+            frames = await self._follows.broadcast.next(viewer)
+            bye = None if frames else viewer.bye
             chunk = b"".join([frame.stream for frame in frames]) or b": still here\nid: %d\n\n" % viewer.after
             if bye is not None:
                 chunk += _farewell(bye)

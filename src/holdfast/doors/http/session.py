@@ -246,14 +246,12 @@ class Session:
     async def _pump(self, number: int, viewer: Viewer) -> None:
         head = b'{"jsonrpc":"2.0","method":"event","params":{"subscription":%d,' % number
         try:
-            while viewer.bye is None:
-                frames = await self._follows.broadcast.next(viewer)
+            while (frames := await self._follows.broadcast.next(viewer)) or viewer.bye is None:
                 for frame in frames:
                     await self._say(head + frame.json[1:] + b"}")
-                if not frames and viewer.bye is None:
+                if not frames:
                     await self._notify("cursor", {"subscription": number, "number": viewer.after})
-            if viewer.bye is not _UNSUBSCRIBED:
-                why = viewer.bye
+            if (why := viewer.bye) is not _UNSUBSCRIBED:
                 data = {"name": why.name, "rule": why.rule, "hint": why.hint}
                 said = {"subscription": number, "after": viewer.after, "message": why.says, "data": data}
                 await self._notify("ended", said)

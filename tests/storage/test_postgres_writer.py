@@ -1,0 +1,139 @@
+"""PostgreSQL goes away under whoever writes the tables: all of a write is there or nothing, once, by one at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+from random import Random
+from typing import Any
+
+import pytest
+from tests.counts import counts
+from tests.postgres.server import Address, Server
+from tests.storage.backends import kill, until
+from tests.storage.stores import PATIENCE_S, impatient
+from tests.storage.test_tables import account, at
+
+from holdfast.adapters.postgres.connect import Connection
+from holdfast.adapters.postgres.tables import PostgresTables
+from holdfast.core.claim import Claim
+from holdfast.core.event import Tip
+from holdfast.core.refusal import Unavailable
+from holdfast.core.values import EventNo
+
+CLAIM = [(b"h1", Claim(EventNo(1), 1))]
+
+
+@pytest.fixture
+def address(postgres: Server) -> Address:
+    return postgres.address()
+
+
+@pytest.fixture
+async def tables(address: Address) -> AsyncIterator[PostgresTables]:
+    opened = PostgresTables(*address, patience_s=PATIENCE_S)
+    await opened.open()
+    yield opened
+    await opened.close()
+
+
+async def lots(admin: Any, schema: str) -> list[int]:
+    return [row[0] for row in await admin.fetch(f"SELECT size FROM {schema}.lot")]
+
+
+@pytest.mark.rule("ENG-004", "ENG-005")
+async def test_a_write_that_landed_unknown_is_not_done_twice(
+    tables: PostgresTables, address: Address, admin: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really = tables._writing
+
+    async def cut_off(work: Callable[[Connection], Awaitable[None]]) -> None:
+        await really(work)
+        assert tables._writer is not None
+        tables._writer.terminate()
+        raise Unavailable("ENG-002", "the answer was lost")
+
+    monkeypatch.setattr(tables, "_writing", cut_off)
+    with pytest.raises(Unavailable, match="the answer was lost"):
+        await tables.write({"account": [account("alice", 1)]}, CLAIM, at(1))
+    monkeypatch.undo()
+    await tables.write({"account": [account("alice", 1)]}, CLAIM, at(1))
+    assert await lots(admin, address.schema) == [1]
+    await tables.write({"account": [account("alice", 2)]}, [(b"h2", Claim(EventNo(2), 1))], at(2))
+    assert await lots(admin, address.schema) == [1, 1]
+    assert await tables.open() == at(2)
+
+
+async def is_written(tables: PostgresTables, rows: Any, claims: Any, checkpoint: Tip) -> bool:
+    """What the projector does until it succeeds."""
+    try:
+        await tables.write(rows, claims, checkpoint)
+    except Unavailable:
+        return False
+    return True
+
+
+@pytest.mark.rule("ENG-004")
+async def test_a_backend_killed_in_the_middle_of_a_write_leaves_all_or_nothing(
+    tables: PostgresTables, address: Address, admin: Any
+) -> None:
+    random = Random(5)
+    for n in range(1, counts(10, 100) + 1):
+        assert tables._writer is not None
+        pid = tables._writer.get_server_pid()
+        rows = {"account": [account(f"a{i}", n) for i in range(500)]}
+        claims = [(b"%d-%d" % (n, i), Claim(EventNo(n), i)) for i in range(500)]
+        writing = asyncio.create_task(tables.write(rows, claims, at(n)))
+        await asyncio.sleep(random.random() / 50)
+        await admin.execute("SELECT pg_terminate_backend($1)", pid)
+        (fault,) = await asyncio.gather(writing, return_exceptions=True)
+        page, as_of = await tables.page("account", {}, "", 500)
+        assert {row[1] for row in page} == ({as_of} if as_of else set())
+        assert as_of in ((n - 1, n) if fault else (n,))
+        await until(partial(is_written, tables, rows, claims, at(n)))
+        assert sum(await lots(admin, address.schema)) == 500 * n
+
+
+async def is_cut(tables: PostgresTables) -> bool:
+    """And knows it."""
+    return tables._writer is not None and bool(tables._writer.is_closed())
+
+
+@pytest.mark.rule("ENG-004")
+async def test_a_writer_that_was_replaced_cannot_put_old_rows_over_new_ones(
+    tables: PostgresTables, address: Address, admin: Any
+) -> None:
+    await tables.write({"account": [account("alice", 1)]}, [], at(1))
+    early, successor = impatient(PostgresTables(*address)), PostgresTables(*address)
+    with pytest.raises(Unavailable, match="owns the tables"):
+        await early.open()
+    assert await early.checkpoint() == at(1), "whoever only looks needs no lock"
+    await early.close()
+    await kill(admin, address.schema, "tables")
+    await until(partial(is_cut, tables))
+    assert await successor.open() == at(1)
+    await successor.write({"account": [account("alice", 3)]}, [], at(3))
+    with pytest.raises(Unavailable, match="owns the tables"):
+        await impatient(tables).write({"account": [account("alice", 2)]}, [], at(2))
+    await successor.close()
+    tables._patience_s = PATIENCE_S
+    with pytest.raises(Unavailable, match="another node has written"):
+        await tables.write({"account": [account("alice", 2)]}, [], at(2))
+    assert await tables.page("account", {}, "", 9) == ([account("alice", 3)], 3)
+
+
+@pytest.mark.rule("ENG-004")
+async def test_a_projection_that_is_stopped_in_the_middle_can_be_opened_again(
+    tables: PostgresTables, address: Address
+) -> None:
+    for n in range(1, 11):
+        rows = {"account": [account(f"a{i}", n) for i in range(2_000)]}
+        writing = asyncio.create_task(tables.write(rows, [], at(n)))
+        await asyncio.sleep(n / 1000)
+        writing.cancel()
+        await asyncio.gather(writing, return_exceptions=True)
+        found = await tables.open()
+        page, as_of = await tables.page("account", {}, "", 2_000)
+        assert found.last == as_of
+        assert {row[1] for row in page} == ({as_of} if as_of else set())
