@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 settings.register_profile("quick", deadline=None, derandomize=True, print_blob=True, max_examples=50)
 settings.register_profile("full", deadline=None, print_blob=True, max_examples=1_000)
 settings.load_profile("full" if FULL else "quick")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell starts what runs behind a script deaf to Ctrl-C, and so would be all programs that the tests interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 PROPERTY: Final = "rule"
 """Under this name a test's report carries the rules it proves."""
