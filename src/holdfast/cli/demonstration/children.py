@@ -18,6 +18,7 @@ from holdfast.config import Config
 
 STOP_S, ALONE_S = 20.0, 2.0
 RUN_S: Final = 60.0
+AT_WORK: Final = b"work stream open"
 HOLDFAST: Final = (sys.executable, "-c", "from holdfast.cli import main; main()")
 
 
@@ -31,6 +32,8 @@ class Children:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._begun: dict[str, int] = {}
+        """Where in its log each of them began."""
 
     def __enter__(self) -> Children:
         return self
@@ -60,6 +63,10 @@ class Children:
         who = ["--name", name, "--account", name, "--slots", "1", "--price", "3"]
         offers = ["--circuits", *(word for model in models for word in ("--model", model))]
         return self._start(name, [*HOLDFAST, "agent", *place, *who, *offers])
+
+    def is_at_work(self, name: str) -> bool:
+        """Whether an agent has spoken with its node since it was started."""
+        return AT_WORK in self._log(name).read_bytes()[self._begun[name] :]
 
     def kill(self, name: str) -> int:
         """kill -9: no goodbye, nothing flushed. Returns whom it hit."""
@@ -96,6 +103,7 @@ class Children:
 
     def _start(self, name: str, command: list[str], settings: Mapping[str, str] | None = None) -> int:
         with self._log(name).open("ab") as log:
+            self._begun[name] = log.tell()
             self._running[name] = subprocess.Popen(  # noqa: S603 - our own program
                 command,
                 cwd=self._folder,

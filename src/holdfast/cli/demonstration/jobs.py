@@ -41,7 +41,7 @@ def _nap_ms(number: int, pace: Pace) -> int:
 
 def _digit(number: int, _: Pace) -> dict[str, Any]:
     """A digit with two points wrong, which is recognised all the same; whoever runs the node computes it again."""
-    signs = list(glyph(number // 4 % 10))
+    signs = list(glyph(number // len(KINDS)))
     for at in (7 * number % 64, 11 * number % 64):
         signs[at] = PAPER if signs[at] == INK else INK
     return {"kind": "AI", "spec": {"model": "digits", "prompt": "".join(signs)}, "proof": "recompute"}
@@ -75,8 +75,9 @@ def _read_ghz(raw: bytes) -> str:
 NAP: Final = Kind("nap", _nap, _nap_ms, echo, lambda raw: str(decode(raw)))
 DIGIT: Final = Kind("digit", _digit, _at_once, recognise, _read_digit)
 GHZ: Final = Kind("GHZ", _ghz, _at_once, circuit, _read_ghz)
-KINDS: Final = (NAP, DIGIT, NAP, GHZ)
-"""In turns: job 1 is of the first kind, job 2 of the second … A further kind is an entry above and one here."""
+KINDS: Final = (NAP, DIGIT, NAP, NAP, GHZ, NAP)
+"""In turns: job 1 is of the first kind, job 2 of the second … A further kind is an entry above and one here. Most of
+them last, so that there is always somebody to kill in the middle of one."""
 MODELS: Final = ("digits", "sleep")
 """What the agents offer, besides circuits."""
 

@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -150,7 +151,9 @@ class Stage:
             return await self.within(node.call(method, **params), f"the node answers {method}")
 
     async def stop_agents(self) -> None:
-        """Each finishes, delivers and ends well."""
+        """Each finishes, delivers and ends well; one that only just begins has its first word first."""
+        for name in self.board.seats:
+            await self.until(partial(self.children.is_at_work, name), f"{name} is at work")
         await asyncio.gather(*(asyncio.to_thread(self.children.stop, name) for name in self.board.seats))
         for seat in self.board.seats.values():
             seat.state = (Mark.LET_GO, "stopped")
