@@ -21,8 +21,9 @@ from holdfast.core.refusal import Unavailable
 from holdfast.doors.desk import Desk
 from holdfast.doors.http.connection import GuardedHttp
 from holdfast.doors.http.door import HttpDoor
-from holdfast.doors.http.server import listening_socket, tls_of
+from holdfast.doors.http.server import listening_socket
 from holdfast.doors.http.settings import HttpSettings
+from holdfast.doors.http.tls import tls_of
 
 pytestmark = pytest.mark.rule("SEC-001")
 STATUS = json.dumps(request("node.status")).encode()

@@ -3,5 +3,5 @@
 settings (what an operator decides) · nesting (how deep is too deep) · replies (bytes of an answer) ·
 guests (who asks) · asking (one message, whatever carried it) · topics, broadcast (events, encoded once for all) ·
 posts, events, session (the three ways in) · tally, probes (how it goes) · site (which path is whose) ·
-connection, server (what uvicorn is told) · door
+connection, tls, server (what uvicorn is told) · door
 """

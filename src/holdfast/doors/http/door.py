@@ -13,11 +13,12 @@ from holdfast.doors.desk import Desk, Method
 from holdfast.doors.http.asking import Asking
 from holdfast.doors.http.broadcast import Broadcast
 from holdfast.doors.http.connection import Guard
-from holdfast.doors.http.server import Server, config_of, listening_socket, tls_of
+from holdfast.doors.http.server import Server, config_of, listening_socket
 from holdfast.doors.http.session import session_methods
 from holdfast.doors.http.settings import HttpSettings, faults
 from holdfast.doors.http.site import Site
 from holdfast.doors.http.tally import Tally
+from holdfast.doors.http.tls import tls_of
 from holdfast.doors.methods import METHODS
 from holdfast.ports import Clock
 

@@ -104,20 +104,3 @@ def listening_socket(settings: HttpSettings) -> socket.socket:
         where = f"{settings.host}:{settings.port}"
         raise Unavailable("RPC-001", f"{where} cannot be listened on: {fault}", "choose another http.port") from fault
     return sock
-
-
-def tls_of(settings: HttpSettings) -> ssl.SSLContext | None:
-    """TLS 1.2 or newer with the node's certificate; with a client CA, nobody without a certificate of it (SEC-001)."""
-    if settings.certificate is None or settings.key is None:
-        return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_alpn_protocols(["http/1.1"])
-    try:
-        context.load_cert_chain(settings.certificate, settings.key)
-        if settings.client_ca is not None:
-            context.verify_mode = ssl.CERT_REQUIRED
-            context.load_verify_locations(settings.client_ca)
-    except (OSError, ssl.SSLError) as fault:
-        raise Unavailable("SEC-001", f"TLS: {fault}", "look at certificate, key and client_ca of http") from fault
-    return context
