@@ -120,7 +120,7 @@ def _certificate(name: str, certificate: Path, key: Path, client_ca: Path | None
         yield Finding(False, what, fault.says, fault.hint)
         return
     days = (found.until_ms - now_ms) // DAY_MS
-    renew = f"move {certificate.name} and {key.name} away, holdfast tls server makes new ones; then restart the node"
+    renew = f"move {certificate.name} and {key.name} away, holdfast tls server makes new ones"
     if no := why_not_valid(found, now_ms):
         yield Finding(False, what, no.says, renew)
     elif days < RENEW_DAYS:
