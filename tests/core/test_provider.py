@@ -187,11 +187,15 @@ def test_so_many_strangers_and_no_more_are_known_until_one_stakes_or_leaves(monk
 
 
 @pytest.mark.rule("PRV-001", "ENG-005")
-def test_another_wish_under_the_name_of_one_that_was_done_is_not_called_done() -> None:
+@pytest.mark.parametrize("is_recalled", [False, True], ids=["in memory", "recalled from the tables"])
+def test_another_wish_under_the_name_of_one_that_was_done_is_not_called_done(is_recalled: bool) -> None:
     way = Way()
     way.provider(1)
     way.provider(2)
     way.do(Unstake(ID, Amount(5), some_id(9), "oak"))
+    if is_recalled:
+        way.state.claims.recalled = dict(way.state.claims.take_fresh())
+        way.state.claims.recent.clear()
     assert way.ask(Unstake(ID, Amount(5), some_id(9), "oak")) == ()
     for id_, amount in ((ID, 6), (provider_id(public(2)), 5)):
         no = way.ask(Unstake(id_, Amount(amount), some_id(9), "oak"))

@@ -259,3 +259,8 @@ def stake_key(asked: Stake | ProviderStaked) -> bytes:
 
 def unstake_key(asked: Unstake | UnstakeAsked) -> bytes:
     return b"u" + asked.request
+
+
+def unstake_wish(asked: Unstake | UnstakeAsked) -> UnstakeAsked:
+    """What the request stands for, whenever it is said: its lock ends when it did the first time."""
+    return UnstakeAsked(asked.id, asked.amount, asked.request, 0, 0, "")

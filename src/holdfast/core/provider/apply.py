@@ -20,6 +20,7 @@ from holdfast.core.provider.acts import (
     UnstakeAsked,
     stake_key,
     unstake_key,
+    unstake_wish,
 )
 from holdfast.core.provider.health import when_due
 from holdfast.core.provider.moves import exclusive, why_barred
@@ -191,7 +192,7 @@ def apply_unstaked(state: Registry, event: UnstakeAsked) -> None:
     provider.stake -= event.amount
     provider.unstaking += event.amount
     provider.unstake_height, provider.unstake_ms = event.unstake_height, event.unstake_ms
-    state.claims.add(unstake_key(event), state.last_event, event)
+    state.claims.add(unstake_key(event), state.last_event, unstake_wish(event))
     changed(state, provider)
 
 

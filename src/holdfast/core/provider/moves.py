@@ -7,6 +7,7 @@ import re
 from collections.abc import Container, Mapping
 from typing import Final
 
+from holdfast.core import claim
 from holdfast.core.event import Decided
 from holdfast.core.policy import Policy
 from holdfast.core.provider.acts import (
@@ -19,6 +20,7 @@ from holdfast.core.provider.acts import (
     Unstake,
     UnstakeAsked,
     unstake_key,
+    unstake_wish,
 )
 from holdfast.core.provider.decide import is_reason, kinds_of, provider_of
 from holdfast.core.provider.record import (
@@ -67,8 +69,8 @@ def unstake(state: Registry, command: Unstake, now_ms: int) -> Decided | Refused
     rules = state.policy.provider
     height, free_ms = Height(state.open_height + rules.unstake_lock_blocks), now_ms + rules.unstake_cooldown_ms
     asked = UnstakeAsked(provider.id, command.amount, command.request, height, free_ms, command.by)
-    if (number := state.claims.event_of(unstake_key(asked))) is not None:  # its lock ends when it did the first time
-        return _why_not_again(state, asked) or Decided((), since=number)
+    if known := claim.why_not_first(state.claims, unstake_key(asked), unstake_wish(asked)):
+        return known
     if no := _why_not_unstaked(provider, command, state.policy):
         return no
     left = provider.stake - command.amount
@@ -76,15 +78,6 @@ def unstake(state: Registry, command: Unstake, now_ms: int) -> Decided | Refused
         return Decided((asked,))
     reason = f"stake {left} of {_enough(provider, state.policy)}"
     return Decided((asked, moved(state, provider, ProviderAct.LAPSE, reason)))
-
-
-def _why_not_again(state: Registry, asked: UnstakeAsked) -> Refused | None:
-    """ENG-005: another wish under the same name is none that was done, as far back as memory has the first one."""
-    _, first = state.claims.recent.get(unstake_key(asked), (0, asked))
-    if isinstance(first, UnstakeAsked) and (first.id, first.amount) == (asked.id, asked.amount):
-        return None
-    hint = "take a new request for another wish"
-    return Refused("ENG-005", "this request was used for something else", hint, "IdReused")
 
 
 def _enough(provider: Provider, policy: Policy) -> int:
