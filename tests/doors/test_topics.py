@@ -38,14 +38,17 @@ SOURCE: dict[str, tuple[Event, dict[str, object]]] = {
         {"jobId": JOB.hex(), "providerId": OAK.hex(), "leaseId": LEASE.hex(), "digest": OUTPUT.hex()},
     ),
     "jobExpired": (JobExpired(JOB, "TTL", 1), {"jobId": JOB.hex(), "reason": "TTL"}),
-    "leaseRenewed": (LeaseRenewed(LEASE, 900_001, 1, False), {"leaseId": LEASE.hex(), "deadline": 900_001}),
+    "leaseRenewed": (
+        LeaseRenewed(LEASE, 900_001, 1, False, JOB),
+        {"leaseId": LEASE.hex(), "deadline": 900_001, "jobId": JOB.hex()},
+    ),
     "leaseCancelled": (
-        LeaseClosed(LEASE, LeaseStatus.CANCELLED, "ACK_TIMEOUT", 1, True, 2),
-        {"leaseId": LEASE.hex(), "reason": "ACK_TIMEOUT"},
+        LeaseClosed(LEASE, LeaseStatus.CANCELLED, "ACK_TIMEOUT", 1, True, 2, 0, JOB),
+        {"leaseId": LEASE.hex(), "reason": "ACK_TIMEOUT", "jobId": JOB.hex()},
     ),
     "leaseExpired": (
-        LeaseClosed(LEASE, LeaseStatus.EXPIRED, "LEASE_EXPIRED", 1, True, 2),
-        {"leaseId": LEASE.hex(), "reason": "LEASE_EXPIRED"},
+        LeaseClosed(LEASE, LeaseStatus.EXPIRED, "LEASE_EXPIRED", 1, True, 2, 0, JOB),
+        {"leaseId": LEASE.hex(), "reason": "LEASE_EXPIRED", "jobId": JOB.hex()},
     ),
     "providerSlashed": (
         ProviderSlashed(OAK, "EQUIVOCATION", Amount(25), "SEVERE", 9, 1, 1),

@@ -14,8 +14,8 @@ from holdfast.core import priority
 from holdfast.core.chain.blocks import Chain, begun
 from holdfast.core.event import Decided, Event
 from holdfast.core.job.record import LIVE, Job, JobState
-from holdfast.core.lease.acts import LeaseClosed
-from holdfast.core.lease.record import Lease, LeaseStatus, Leasing
+from holdfast.core.lease.acts import cancelled
+from holdfast.core.lease.record import Lease, Leasing
 from holdfast.core.match.chance import epoch_id
 from holdfast.core.policy import Policy, PriorityPolicy, QuotaPolicy
 from holdfast.core.provider.apply import looked_after
@@ -71,7 +71,7 @@ def adopt(state: Governed, command: AdoptPolicy, now_ms: int) -> Decided | Refus
         says = f"this chain was begun with chain_id {state.policy.chain_id}, not {policy.chain_id}"
         return Refused("CHN-006", says, "set chain_id back, or begin anew in an empty folder", "BadConfig")
     closed = [
-        LeaseClosed(lease.id, LeaseStatus.CANCELLED, QUOTA_LOWERED, now_ms, False, now_ms)
+        cancelled(lease, QUOTA_LOWERED, now_ms, now_ms)
         for provider_id in state.leases.by_provider
         for lease in beyond(state, provider_id, policy.quota)
     ]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from holdfast.core.event import Event
-from holdfast.core.lease.record import LeaseStatus
+from holdfast.core.lease.record import Lease, LeaseStatus
 from holdfast.core.values import Digest, LeaseId, ProviderId, TaskId
 
 
@@ -46,6 +48,10 @@ class Reap(msgspec.Struct, frozen=True, gc=False):
     limit: int = 256
 
 
+NO_JOB: Final = TaskId(b"")
+"""Of events that were written before they named the job; its requester is not told of those."""
+
+
 class JobAssigned(Event, frozen=True, tag=80):
     """A provider holds a job (LEA-001, LEA-002)."""
 
@@ -79,6 +85,7 @@ class LeaseRenewed(Event, frozen=True, tag=82):
     t_deadline_ms: int
     renew_by_ms: int
     is_late: bool
+    job_id: TaskId = NO_JOB
 
 
 class LeaseClosed(Event, frozen=True, tag=83):
@@ -93,6 +100,13 @@ class LeaseClosed(Event, frozen=True, tag=83):
     not_before_ms: int
     denied_until_ms: int = 0
     """Until then the provider is passed over for jobs of this class (LEA-006, RTY-003); 0: it is not."""
+    job_id: TaskId = NO_JOB
+
+
+def cancelled(lease: Lease, reason: str, now_ms: int, not_before_ms: int) -> LeaseClosed:
+    """LEA-007: its end without blame for anybody."""
+    told = (LeaseStatus.CANCELLED, reason, now_ms, False, not_before_ms)
+    return LeaseClosed(lease.id, *told, job_id=lease.job_id)
 
 
 class CompletionSubmitted(Event, frozen=True, tag=84):

@@ -57,7 +57,7 @@ def renew(state: Leasing, command: RenewLease, now_ms: int) -> Decided | Refused
         return Refused("LEA-004", f"lease {lease.id.hex()} was renewed {lease.renewals} times", "finish, or let it go")
     more = lease_ms(state.queue.jobs[lease.job_id].kind, policy) * policy.renew_extends_per_mille // 1_000
     marks = (lease.t_deadline_ms + more, lease.renew_by_ms + more)
-    return Decided((LeaseRenewed(lease.id, *marks, now_ms >= lease.renew_by_ms),))
+    return Decided((LeaseRenewed(lease.id, *marks, now_ms >= lease.renew_by_ms, lease.job_id),))
 
 
 def decline(state: Leasing, command: DeclineLease, now_ms: int) -> Decided | Refused:
@@ -68,7 +68,8 @@ def decline(state: Leasing, command: DeclineLease, now_ms: int) -> Decided | Ref
     if isinstance(lease, Refused):
         return lease
     told = (LeaseStatus.CANCELLED, command.reason[:64], now_ms, False, now_ms)
-    return Decided((LeaseClosed(lease.id, *told, _until(now_ms, state.policy.lease.decline_cooldown_ms)),))
+    denied_ms = _until(now_ms, state.policy.lease.decline_cooldown_ms)
+    return Decided((LeaseClosed(lease.id, *told, denied_ms, lease.job_id),))
 
 
 def fail(state: Leasing, command: FailLease, now_ms: int) -> Decided | Refused:
@@ -153,7 +154,7 @@ def failed(state: Leasing, lease: Lease, status: LeaseStatus, reason: str, now_m
     job, policy = state.queue.jobs[lease.job_id], state.policy
     wait_ms = retry.delay_ms(job.kind, job.id, job.failures, policy.retry)
     deny_ms = policy.provider.lease_expired_deny_ms if reason == "LEASE_EXPIRED" else 0
-    closed = LeaseClosed(lease.id, status, reason, now_ms, True, now_ms + wait_ms, _until(now_ms, deny_ms))
+    closed = LeaseClosed(lease.id, status, reason, now_ms, True, now_ms + wait_ms, _until(now_ms, deny_ms), job.id)
     blame = health.blamed(state, state.providers[lease.provider_id], reason, now_ms)
     if job.failures + 1 >= policy.retry.failures_max:
         over = JobFailed(job.id, ATTEMPTS_EXHAUSTED, now_ms)

@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.core.event import Decided, Event
-from holdfast.core.lease.acts import LeaseClosed
-from holdfast.core.lease.record import LeaseStatus, Leasing
+from holdfast.core.lease.acts import cancelled
+from holdfast.core.lease.record import Leasing
 from holdfast.core.provider.acts import HealthMoved, HeartbeatsForgiven, MoveProvider, StakeReleased, Tend
 from holdfast.core.provider.decide import is_reason, provider_of
 from holdfast.core.provider.health import PUT_OFF_MS, is_too_poor, missed, when_due
@@ -37,7 +37,7 @@ def ousted(state: Leasing, provider: Provider, after: ProviderStatus, now_ms: in
     if reason is None:
         return []
     live = [lease for lease in state.leases.of(provider.id) if lease.submitted is None]
-    return [LeaseClosed(each.id, LeaseStatus.CANCELLED, reason, now_ms, False, now_ms) for each in live[:limit]]
+    return [cancelled(each, reason, now_ms, now_ms) for each in live[:limit]]
 
 
 def move(state: Leasing, command: MoveProvider, now_ms: int) -> Decided | Refused:

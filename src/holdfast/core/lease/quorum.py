@@ -10,8 +10,8 @@ from typing import Final, Protocol
 from holdfast.core.event import Event
 from holdfast.core.job.quorum import Quorum, Vote, replica_ids
 from holdfast.core.job.record import LIVE, Job, JobAct
-from holdfast.core.lease.acts import JobExpired, JobFailed, LeaseClosed
-from holdfast.core.lease.record import Lease, Leases, LeaseStatus, Leasing
+from holdfast.core.lease.acts import JobExpired, JobFailed, cancelled
+from holdfast.core.lease.record import Lease, Leases, Leasing
 from holdfast.core.queue.apply import QUORUM_REACHED
 from holdfast.core.queue.replicas import ReplicaEnded
 from holdfast.core.values import LeaseId, ProviderId, TaskId
@@ -42,7 +42,7 @@ def live_leases(state: Leasing, job: Job) -> list[Lease]:
 def closed(state: Leasing, job: Job, reason: str, now_ms: int, but: LeaseId | None = None) -> list[Event]:
     """LEA-007: the live leases of a job end without blame."""
     live = [lease for lease in live_leases(state, job) if lease.id != but]
-    return [LeaseClosed(lease.id, LeaseStatus.CANCELLED, reason, now_ms, False, now_ms) for lease in live]
+    return [cancelled(lease, reason, now_ms, now_ms) for lease in live]
 
 
 def holders(state: Held, parent: TaskId) -> frozenset[ProviderId]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.core import claim, retry
 from holdfast.core.event import Decided, Event
 from holdfast.core.job.record import Job, earliest_read_height
-from holdfast.core.lease.acts import CompletionSubmitted, JobExpired, JobFailed, LeaseClosed
+from holdfast.core.lease.acts import CompletionSubmitted, JobExpired, JobFailed, cancelled
 from holdfast.core.lease.decide import ATTEMPTS_EXHAUSTED, failed, why_ended, why_not_held
 from holdfast.core.lease.quorum import given_up, whole
 from holdfast.core.lease.record import Lease, LeaseStatus, Leasing, has_lapsed
@@ -115,7 +115,7 @@ def _unblamed(state: Leasing, lease: Lease, job: Job, trouble: Trouble, now_ms: 
     """PRF-002: a verifier's own trouble is no failure of the provider. The job tries again, but not without end."""
     retrying = state.policy.retry
     wait_ms = retry.delay_ms(job.kind, job.id, job.attempts, retrying)
-    closed = LeaseClosed(lease.id, LeaseStatus.CANCELLED, trouble, now_ms, False, now_ms + wait_ms)
+    closed = cancelled(lease, trouble, now_ms, now_ms + wait_ms)
     over: JobFailed | JobExpired | None = None
     if trouble is Trouble.NO_VERIFIER:
         over = JobFailed(job.id, trouble, now_ms)

@@ -49,7 +49,7 @@ class Frame:
     def job_id(self) -> TaskId | None:
         """The job whose caller may see this."""
         field = JOB_OF.get(type(self._recorded.event))
-        return None if field is None else getattr(self._recorded.event, field)
+        return None if field is None else getattr(self._recorded.event, field) or None  # old ones name none
 
     def for_(self, wanted: Wanted) -> Frame | None:
         """As this viewer sees it: under its other name, where it has one and that was asked for."""

@@ -119,7 +119,7 @@ ALSO: Final[dict[type[Event], str]] = {proof.ProofAccepted: "cap.jobCompleted"}
 BY_STATUS: Final[dict[type[Event], dict[str, str]]] = {lease.LeaseClosed: {LeaseStatus.EXPIRED: "leaseExpired"}}
 """Events whose name depends on what became of their subject."""
 
-_JOB, _LEASE, _PROVIDER = {"id": "jobId"}, {"id": "leaseId"}, {"id": "providerId"}
+_JOB, _LEASE, _PROVIDER = {"id": "jobId"}, {"id": "leaseId", "job_id": "jobId"}, {"id": "providerId"}
 _LEASED: Final = {"job_id": "jobId", "provider_id": "providerId", "lease_id": "leaseId", "t_deadline_ms": "deadline"}
 _PROVIDERS: Final = (
     *("providerRegistered", "providerStaked", "providerMoved", "providerDrained", "providerSlashed"),
@@ -143,6 +143,12 @@ ACCOUNTS: Final = ("account", "owner", "caller", "payee")
 """Fields that name whose event it is."""
 JOB_OF: Final[dict[type[Event], str]] = {
     lease.JobAssigned: "job_id",
+    lease.LeaseRenewed: "job_id",
+    lease.LeaseClosed: "job_id",
+    proof.ProofRefused: "task_id",
+    VoteCast: "parent",
+    replicas.ReplicaAdmitted: "parent",
+    replicas.ReplicaEnded: "id",
     lease.JobExpired: "id",
     lease.JobFailed: "id",
     queue.JobCancelled: "id",
