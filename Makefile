@@ -29,7 +29,7 @@ test: setup      ## the tests, reduced counts
 	$(PYTEST) -n 3 --dist worksteal
 
 test-all: setup  ## the tests, full counts
-	HOLDFAST_FULL=1 $(PYTEST) -n 3 --dist worksteal
+	HOLDFAST_FULL=1 $(PYTEST) -n 3 --dist worksteal --timeout 1800
 
 format: setup    ## rewrite the code in the house style
 	$(BIN)/ruff format .

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.storage.stores import Place
 
 settings.register_profile("quick", deadline=None, derandomize=True, print_blob=True, max_examples=50)
-settings.register_profile("full", deadline=None, print_blob=True, max_examples=1_000)
+settings.register_profile("full", deadline=None, print_blob=True, max_examples=300)
 settings.load_profile("full" if FULL else "quick")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -198,7 +198,7 @@ def check(way: Way) -> None:
 @pytest.mark.parametrize("part", range(6))
 def test_whatever_happened_index_tick_and_naive_reading_agree(part: int) -> None:
     chance, total = random.Random(f"history {part}"), 0
-    for number in range(counts(25, 1_500)):
+    for number in range(counts(25, 750)):
         way = begun(chance, ("shuffle", "spread", "scored")[number % 3])
         for _ in range(60):
             chance.choice(STEPS)(way, chance)

@@ -231,7 +231,7 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 QueueMachine.TestCase.settings = settings(
-    max_examples=counts(120, 3_000), stateful_step_count=counts(60, 100), deadline=None
+    max_examples=counts(120, 1_000), stateful_step_count=counts(60, 100), deadline=None
 )
 
 

@@ -118,7 +118,7 @@ def payload(number: int) -> dict[str, Any]:
     return {"kind": "AI", "spec": {"model": "echo", "prompt": f"job {number}"}, "units": 1 + number % 3}
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(counts(240, 900))
 @pytest.mark.rule("EVD-005", "EVD-006", "PRF-003", "RES-002", "RES-008", "TIER-001", "RPC-002")
 async def test_every_job_ends_exactly_once_whatever_breaks(network: Network) -> None:
     await network.begin()
