@@ -92,9 +92,9 @@ PROVIDERS: Final = [
     ),
     Mutant(
         "losing work to jail counts as a failure",
-        OUSTING,
-        "reason, now_ms, False, now_ms)",
-        "reason, now_ms, True, now_ms)",
+        "core/lease/acts.py",
+        "reason, now_ms, False, not_before_ms)",
+        "reason, now_ms, True, not_before_ms)",
         f"{OUSTED} -k without_blame",
     ),
     Mutant(
