@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.counts import counts
 from tests.workloads.dense import Dense, is_measurement
 
 from holdfast.workloads.qasm import MEASURE, ONE, TWO, Step
@@ -28,7 +30,25 @@ def circuits(draw: Any) -> tuple[int, list[Step]]:
 
 @given(circuits(), st.randoms(use_true_random=False))
 def test_every_measurement_is_as_the_amplitudes_say(circuit: tuple[int, list[Step]], chance: Any) -> None:
-    qubits, steps = circuit
+    assert_as_the_amplitudes_say(*circuit, chance)
+
+
+def test_long_circuits_too() -> None:
+    """Signs of products go wrong seldom: so many of this length have seen each of them wrong."""
+    chance = Random(1)
+    for _ in range(counts(800, 20_000)):
+        qubits = chance.randrange(2, 5)
+        assert_as_the_amplitudes_say(qubits, [some_step(chance, qubits) for _ in range(40)], chance)
+
+
+def some_step(chance: Random, qubits: int) -> Step:
+    kind, at = chance.randrange(5), tuple(chance.sample(range(qubits), 2))
+    if kind == 0:
+        return Step(MEASURE, (at[0], 0))
+    return Step(chance.choice(sorted(ONE)), at[:1]) if kind < 3 else Step(chance.choice(sorted(TWO)), at)
+
+
+def assert_as_the_amplitudes_say(qubits: int, steps: list[Step], chance: Random) -> None:
     state, oracle = Tableau(qubits), Dense(qubits)
     for step in steps:
         if not is_measurement(step):
