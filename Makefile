@@ -5,10 +5,12 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 # Stories wait as much as they compute: three at a time keep two cores busy. Full counts are switched on by make test-all.
 PYTEST := $(BIN)/python -m pytest
+# What runs in the test's own process: lines that only other processes reach are not counted.
+COVERED := $(filter-out tests/stories/ tests/mutants/,$(wildcard tests/*/))
 # The stories start a thousand processes: compiling all modules in each of them would take as long as the tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-all check format lint types contracts stubs bench clean
+.PHONY: help setup demo test test-one test-all tests coverage check format lint types contracts charts stubs bench clean
 
 help:            ## what can be made
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -25,13 +27,25 @@ setup: $(STAMP)  ## build .venv with .venv/bin/holdfast, nothing else
 demo: setup      ## less than a minute: an agent and the node are killed, and every job has one result
 	$(BIN)/holdfast demo
 
-test: setup      ## the tests, reduced counts
+test: lint types contracts tests  ## format check, lint, types, import contracts, then the tests with reduced counts
+
+check: test      ## the same as make test
+
+tests: setup     ## the tests alone, reduced counts
 	$(PYTEST) -n 3 --dist worksteal
 
-test-all: setup  ## the tests, full counts
-	HOLDFAST_FULL=1 $(PYTEST) -n 3 --dist worksteal --timeout 1800
+test-one: setup  ## some tests, one process, with their output: make test-one T=tests/core/lease or T="-k fence"
+	@test -n "$(T)" || { echo 'name them: make test-one T=tests/core/lease'; exit 2; }
+	$(PYTEST) -x --tb=short -s $(T)
 
-format: setup    ## rewrite the code in the house style
+test-all: lint types contracts  ## full counts, then a coverage report
+	HOLDFAST_FULL=1 $(PYTEST) -n 3 --dist worksteal --timeout 1800
+	$(MAKE) coverage
+
+coverage: setup  ## which lines the tests of one process reach; HTML in .coverage-html
+	$(PYTEST) -n 3 --dist worksteal --cov=holdfast --cov-report=term:skip-covered --cov-report=html:.coverage-html $(COVERED)
+
+format: setup    ## rewrite the code in the project's style
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
@@ -45,13 +59,14 @@ types: setup
 contracts: setup
 	$(BIN)/lint-imports
 
-check: lint types contracts test  ## format, lint, types, import contracts, tests
+charts: setup    ## draw docs/state_charts.md from the transition tables
+	$(BIN)/python -m tools.draw_state_charts
 
 stubs: setup     ## make src/holdfast/wire/gen from the .proto files
-	$(BIN)/python -m holdfast.wire.make
+	$(BIN)/python -m tools.generate_stubs
 
 bench: setup     ## measure ours and the baselines: tables in bench/out, plots in docs/plots
 	$(BIN)/python -m bench
 
 clean:           ## remove what make made
-	rm -rf $(VENV) bench/out .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) bench/out .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage .coverage-html

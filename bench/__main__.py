@@ -8,35 +8,29 @@ import os
 import platform
 from pathlib import Path
 
-from bench import (
-    chain,
-    doors,
-    engine,
-    idle,
-    match,
-    measure,
-    place,
-    plot,
-    queue,
-    queue_million,
-    results,
-    spool,
-    stream,
-    way,
-)
+from bench import chain, match, measure, plot, work_folder
+from bench.api import program as api
+from bench.data_flow import idle_providers
+from bench.data_flow import program as data_flow
+from bench.engine import program as engine
+from bench.queue import million_jobs
+from bench.queue import program as queue
+from bench.results import program as results
+from bench.spool import program as spool
+from bench.stream import program as stream
 
 PROGRAMS = {
     "engine": engine.run,
     "chain": chain.run,
-    "doors": doors.run,
-    "way": way.run,
+    "api": api.run,
+    "way": data_flow.run,
     "queue": queue.run,
-    "queue-million": queue_million.run,
+    "queue-million": million_jobs.run,
     "match": match.run,
     "results": results.run,
     "spool": spool.run,
     "stream": stream.run,
-    "idle": idle.run,
+    "idle": idle_providers.run,
 }
 PLOTS = Path(__file__).parent.parent / "docs" / "plots"
 
@@ -55,12 +49,14 @@ def main() -> None:
 
 
 def _run(name: str, folder: Path | None, *, is_quick: bool, is_drawn_only: bool) -> None:
-    saved = place.OUT / (f"{name}-quick.json" if is_quick else f"{name}.json")
+    saved = work_folder.OUT / (f"{name}-quick.json" if is_quick else f"{name}.json")
     if not is_drawn_only:
-        with place.workshop(folder) as shop:
-            print(f"{name} on Python {platform.python_version()}, {os.cpu_count()} cores\n{place.describe(shop)}\n")
+        with work_folder.work_folder(folder) as shop:
+            print(
+                f"{name} on Python {platform.python_version()}, {os.cpu_count()} cores\n{work_folder.describe(shop)}\n"
+            )
             measure.save(saved, asyncio.run(PROGRAMS[name](shop, is_quick=is_quick)))
-    plots = place.OUT / "quick" if is_quick else PLOTS
+    plots = work_folder.OUT / "quick" if is_quick else PLOTS
     for table in measure.load(saved):
         plot.draw(table, plots / f"{table.name}.svg")
     print(f"saved {saved}, drawn in {plots}")

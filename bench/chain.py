@@ -9,23 +9,23 @@ from pathlib import Path
 
 import apsw
 
+from bench.engine.contestant import ALICE, POLICY, close_engine, new_engine
 from bench.measure import Table, Turn, interleave, show, table
-from bench.ours import ALICE, POLICY, close_engine, new_engine
-from bench.stores import Spot
-from holdfast.adapters.files import Folder
+from bench.stores import StorePlace
+from holdfast.adapters.files import AtomicFolder
 from holdfast.adapters.keys.signing import SigningKey, verify
 from holdfast.adapters.sqlite.journal import SqliteJournal
-from holdfast.core import law
-from holdfast.core.chain.acts import Seal
-from holdfast.core.event import Tip
-from holdfast.core.queue.acts import Enqueue
-from holdfast.core.queue.decide import prepare
-from holdfast.core.refusal import Refused
+from holdfast.core import journal_codec
+from holdfast.core.base.errors import Refused
+from holdfast.core.base.event import Command, JournalHead
+from holdfast.core.base.values import BatchNo, Tier
+from holdfast.core.chain.messages import SealBlock
+from holdfast.core.queue.decide import build_enqueue
+from holdfast.core.queue.messages import Enqueue
 from holdfast.core.state import State
-from holdfast.core.values import BatchNo, Tier
-from holdfast.engine.longjournal import LongJournal
 from holdfast.engine.loop import Engine
-from holdfast.engine.replay import replay
+from holdfast.history.full_journal import FullJournal
+from holdfast.history.replay import replay
 
 BLOCKS = 10_000
 RAW_SEAL, RAW_REPLAY = "hash, sign, one synced insert", "read, hash, verify"
@@ -38,18 +38,18 @@ async def run(folder: Path, *, is_quick: bool) -> list[Table]:
     """Both comparisons, each printed as soon as it is measured."""
     rounds, count = (2, 300) if is_quick else (5, BLOCKS)
     began, tables = time.monotonic(), list[Table]()
-    for found in (await sealing(folder, rounds, count), await replaying(folder, rounds, count)):
+    for found in (await compare_sealing(folder, rounds, count), await compare_replaying(folder, rounds, count)):
         print(show(found), end="\n\n", flush=True)
         tables.append(found)
     print(f"took {time.monotonic() - began:.0f} s")
     return tables
 
 
-async def sealing(folder: Path, rounds: int, count: int) -> Table:
+async def compare_sealing(folder: Path, rounds: int, count: int) -> Table:
     """Blocks one after the other, each durable before the next: 10 000 over all rounds."""
     key, each = SigningKey.generate(), count // rounds
     raw = Raw(folder / "raw", key)
-    empty, full = await new_engine(Spot(folder / "empty")), await new_engine(Spot(folder / "full"))
+    empty, full = await new_engine(StorePlace(folder / "empty")), await new_engine(StorePlace(folder / "full"))
 
     async def by_hand(_: int) -> Mapping[str, float]:
         return {RAW_SEAL: raw.seal(each)}
@@ -68,10 +68,10 @@ async def sealing(folder: Path, rounds: int, count: int) -> Table:
 
 
 async def _seal(engine: Engine, key: SigningKey, count: int, *, has_jobs: bool) -> float:
-    seal, first = Seal(key.public, key.sign), engine.state.chain.head.height
+    seal, first = SealBlock(key.public, key.sign), engine.undurable_state.chain.head.height
     began = time.perf_counter()
     for number in range(first, first + count):
-        commands: list[law.Command] = [_job(number), seal] if has_jobs else [seal]
+        commands: list[Command] = [_job(number), seal] if has_jobs else [seal]
         outcomes = await engine.submit_many(commands)  # one batch, as with callers of their own
         assert not any(isinstance(outcome, Refused) for outcome in outcomes), outcomes
     return count / (time.perf_counter() - began)
@@ -79,12 +79,12 @@ async def _seal(engine: Engine, key: SigningKey, count: int, *, has_jobs: bool) 
 
 def _job(number: int) -> Enqueue:
     payload = {"kind": "AI", "spec": {"model": "m", "prompt": "hello"}}
-    made = prepare(POLICY, ALICE, Tier.FREE, payload, 5, number)
+    made = build_enqueue(POLICY, ALICE, Tier.FREE, payload, 5, number)
     assert isinstance(made, Enqueue)
     return made
 
 
-async def replaying(folder: Path, rounds: int, count: int) -> Table:
+async def compare_replaying(folder: Path, rounds: int, count: int) -> Table:
     """What the sealing has left: folded, and folded with every signature checked."""
     raw = Raw(folder / "raw", SigningKey.generate())
     turns: list[Turn] = []
@@ -103,11 +103,11 @@ async def replaying(folder: Path, rounds: int, count: int) -> Table:
 
 def _replays(name: str, place: Path) -> Turn:
     async def turn(_: int) -> Mapping[str, float]:
-        journal = LongJournal(SqliteJournal(place), Folder(place / "archive"))
+        journal = FullJournal(SqliteJournal(place), AtomicFolder(place / "archive"))
         folded, state = time.perf_counter(), State(POLICY)
-        tip = Tip()
+        tip = JournalHead()
         async for batch in journal.read(BatchNo(0)):
-            tip = law.fold(state, tip, (batch,))
+            tip = journal_codec.fold(state, tip, (batch,))
         replayed = time.perf_counter()
         done = await replay(journal, POLICY, verify)
         ended = time.perf_counter()

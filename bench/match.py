@@ -12,20 +12,21 @@ from typing import Final
 import msgspec
 
 from bench.measure import Table, Turn, at_least, at_most, interleave, show, table
-from holdfast.core.canon import canonical
-from holdfast.core.event import Decided
-from holdfast.core.job.record import Job
+from holdfast.core.base.canonical import canonical
+from holdfast.core.base.event import Decided
+from holdfast.core.base.values import ZERO_DIGEST, AccountId, EventNo, Height, Kind, ProviderId, TaskId, Tier
+from holdfast.core.job.model import Job
 from holdfast.core.lease.ids import lease_id
-from holdfast.core.match.chance import shuffle
-from holdfast.core.match.decide import Match, RulesNow, match, tick_seed
-from holdfast.core.match.fit import why_not_fit, why_not_listed
-from holdfast.core.match.supply import Supply
+from holdfast.core.match.decide import LiveRules, match, tick_seed
+from holdfast.core.match.eligibility import why_not_available, why_not_fit
+from holdfast.core.match.messages import Match
+from holdfast.core.match.provider_index import ProviderIndex
+from holdfast.core.match.seed_shuffle import shuffle
 from holdfast.core.match.tick import Tick
 from holdfast.core.policy import MatchOrder, MatchPolicy, Policy
-from holdfast.core.provider.record import Provider, ProviderStatus
-from holdfast.core.queue.line import made
+from holdfast.core.provider.model import Provider, ProviderStatus
+from holdfast.core.queue.ready_queue import rebuild_ready_queue
 from holdfast.core.state import State
-from holdfast.core.values import ZERO_DIGEST, AccountId, EventNo, Height, Kind, ProviderId, TaskId, Tier
 
 NOW_MS: Final = 1_700_000_000_000
 MODELS: Final = ("ash", "oak", "elm", "fir")
@@ -38,10 +39,10 @@ async def run(_: Path, *, is_quick: bool) -> list[Table]:
     rounds, jobs, providers = (2, 5_000, 1_000) if is_quick else (5, 100_000, 10_000)
     began, tables = time.monotonic(), list[Table]()
     for measured in (
-        ticks(rounds, providers),
-        bulk(rounds, jobs, providers),
-        orders(rounds, providers),
-        waiting(rounds, 10 * jobs, providers),
+        compare_ticks(rounds, providers),
+        compare_bulk(rounds, jobs, providers),
+        compare_orders(rounds, providers),
+        compare_waiting(rounds, 10 * jobs, providers),
     ):
         found = await measured
         print(show(found), end="\n\n", flush=True)
@@ -66,7 +67,7 @@ def world(jobs: int, providers: int, order: MatchOrder = MatchOrder.SHUFFLE, eve
     for number in range(jobs):
         job = some_job(chance, number, MODELS[number % len(MODELS)])
         state.queue.jobs[job.id] = job
-    state.queue.line = made(state.queue.jobs.values())
+    state.queue.ready_queue = rebuild_ready_queue(state.queue.jobs.values())
     return state
 
 
@@ -85,7 +86,7 @@ def with_beacon(state: State, number: int) -> None:
 def naive(state: State, limit: int) -> int:
     """What the rules say, for the shuffled order and without the guard: each job asks one provider after the other."""
     policy, seed = state.policy, tick_seed(state)
-    listed = {id_: each for id_, each in state.providers.items() if why_not_listed(each, policy, NOW_MS) is None}
+    listed = {id_: each for id_, each in state.providers.items() if why_not_available(each, policy, NOW_MS) is None}
     order = [msgspec.structs.replace(listed[id_]) for id_ in shuffle(seed, listed)]
     given = 0
     for job in sorted(state.queue.jobs.values(), key=lambda job: (-job.priority, job.enqueue_ms, job.id))[:limit]:
@@ -100,13 +101,13 @@ def naive(state: State, limit: int) -> int:
 def settled(*states: State) -> None:
     """As a node does after its start: what was loaded is not looked through by the collector again."""
     for state in states:
-        decided(state)
+        decide_tick(state)
     gc.collect()
     gc.freeze()
 
 
-def decided(state: State) -> int:
-    state.supply.tried = None
+def decide_tick(state: State) -> int:
+    state.provider_index.idle_fingerprint = None
     found = match(state, Match(), NOW_MS)
     assert isinstance(found, Decided)
     return len(found.events)
@@ -122,7 +123,7 @@ def timed(work: Callable[[], int], expected: int) -> float:
 # ------------------------------------------------------------------------------------------------ comparisons
 
 
-async def ticks(rounds: int, providers: int) -> Table:
+async def compare_ticks(rounds: int, providers: int) -> Table:
     """256 jobs, with lease ids and events."""
     state = world(256, providers)
     settled(state)
@@ -132,16 +133,16 @@ async def ticks(rounds: int, providers: int) -> Table:
 
     async def rebuilt(number: int) -> Mapping[str, float]:
         with_beacon(state, number)
-        state.supply = Supply()
-        return {REBUILT: 1_000 * timed(lambda: decided(state), 256)}
+        state.provider_index = ProviderIndex()
+        return {REBUILT: 1_000 * timed(lambda: decide_tick(state), 256)}
 
     async def cold(number: int) -> Mapping[str, float]:
         with_beacon(state, 1_000 + number)
-        return {COLD: 1_000 * timed(lambda: decided(state), 256)}
+        return {COLD: 1_000 * timed(lambda: decide_tick(state), 256)}
 
     async def warm(_: int) -> Mapping[str, float]:
-        decided(state)
-        return {WARM: 1_000 * timed(lambda: decided(state), 256)}
+        decide_tick(state)
+        return {WARM: 1_000 * timed(lambda: decide_tick(state), 256)}
 
     figures = await interleave([by_hand, rebuilt, cold, warm], rounds)
     made_of = table("match-tick", f"A tick: 256 jobs × {providers} providers", "ms", figures, list(figures), NAIVE)
@@ -150,7 +151,7 @@ async def ticks(rounds: int, providers: int) -> Table:
     return made_of
 
 
-async def bulk(rounds: int, jobs: int, providers: int) -> Table:
+async def compare_bulk(rounds: int, jobs: int, providers: int) -> Table:
     """The whole queue in one go, the decision alone."""
     guarded, plain = world(jobs, providers), world(jobs, providers, every=0)
     few = min(jobs, 1_000)
@@ -158,9 +159,15 @@ async def bulk(rounds: int, jobs: int, providers: int) -> Table:
 
     def all_of(state: State) -> int:
         every = state.policy.match.interleave_every
-        tick = Tick(state.queue.line, state.supply, RulesNow(state, NOW_MS), state.policy.match.order, tick_seed(state))
+        tick = Tick(
+            state.queue.ready_queue,
+            state.provider_index,
+            LiveRules(state, NOW_MS),
+            state.policy.match.order,
+            tick_seed(state),
+        )
         tick.run(0, every)
-        return len(tick.places)
+        return len(tick.sort_keys)
 
     async def by_hand(_: int) -> Mapping[str, float]:
         return {NAIVE: few / timed(lambda: naive(plain, few), few)}
@@ -180,7 +187,7 @@ async def bulk(rounds: int, jobs: int, providers: int) -> Table:
     return made_of
 
 
-async def orders(rounds: int, providers: int) -> Table:
+async def compare_orders(rounds: int, providers: int) -> Table:
     """The three orders, 256 jobs each, with a new seed."""
     states = {order: world(256, providers, order) for order in (MatchOrder.SHUFFLE, MatchOrder.SPREAD)}
     states[MatchOrder.SCORED] = world(256, providers // 10, MatchOrder.SCORED)
@@ -189,7 +196,7 @@ async def orders(rounds: int, providers: int) -> Table:
     def of(order: MatchOrder) -> Turn:
         async def turn(number: int) -> Mapping[str, float]:
             with_beacon(states[order], 2_000 + number)
-            return {str(order): 1_000 * timed(lambda: decided(states[order]), 256)}
+            return {str(order): 1_000 * timed(lambda: decide_tick(states[order]), 256)}
 
         return turn
 
@@ -203,19 +210,21 @@ async def orders(rounds: int, providers: int) -> Table:
     return made_of
 
 
-async def waiting(rounds: int, jobs: int, providers: int) -> Table:
+async def compare_waiting(rounds: int, jobs: int, providers: int) -> Table:
     """What a deep queue costs: its line made at once, one more job, one slot that is freed, nothing that fits."""
     state = world(jobs, providers)
-    state.queue.line.is_by_caller = False
+    state.queue.ready_queue.is_by_caller = False
     for each in state.providers.values():
         each.leases = 16
-        state.stale.add(each.id)
+        state.changed_providers.add(each.id)
     settled(state)
     fresh = iter([some_job(random.Random(n), 10**9 + n, MODELS[0]) for n in range(1_000 * rounds)])
     busy = list(state.providers.values())
 
     async def line(_: int) -> Mapping[str, float]:
-        return {"the line made at once": 1_000 * timed(lambda: made(state.queue.jobs.values()).version, jobs)}
+        return {
+            "the line made at once": 1_000 * timed(lambda: rebuild_ready_queue(state.queue.jobs.values()).version, jobs)
+        }
 
     async def one_more(_: int) -> Mapping[str, float]:
         some = [next(fresh) for _ in range(1_000)]
@@ -224,11 +233,11 @@ async def waiting(rounds: int, jobs: int, providers: int) -> Table:
     async def freed(number: int) -> Mapping[str, float]:
         each = busy[number]
         each.leases = 15
-        state.stale.add(each.id)
-        took = timed(lambda: decided(state), 1)
+        state.changed_providers.add(each.id)
+        took = timed(lambda: decide_tick(state), 1)
         each.leases = 16
-        state.stale.add(each.id)
-        decided(state)
+        state.changed_providers.add(each.id)
+        decide_tick(state)
         return {"one slot freed": 1_000 * took}
 
     figures = await interleave([line, one_more, freed, _unfit(jobs, providers)], rounds)
@@ -239,24 +248,24 @@ async def waiting(rounds: int, jobs: int, providers: int) -> Table:
 
 def _added(state: State, jobs: list[Job]) -> int:
     for job in jobs:
-        state.queue.line.add(job)
+        state.queue.ready_queue.add(job)
     return len(jobs)
 
 
 def _unfit(jobs: int, providers: int) -> Turn:
-    """All providers free, and nobody has what the jobs ask for."""
+    """All providers free, and no provider has what the jobs ask for."""
     state = world(0, providers)
     waiting = _strange(jobs)
     state.queue.jobs = {job.id: job for job in waiting}
-    state.queue.line = made(waiting)
-    decided(state)
+    state.queue.ready_queue = rebuild_ready_queue(waiting)
+    decide_tick(state)
 
     async def turn(_: int) -> Mapping[str, float]:
-        return {"a tick in which nothing fits": 1_000 * timed(lambda: decided(state), 0)}
+        return {"a tick in which nothing fits": 1_000 * timed(lambda: decide_tick(state), 0)}
 
     return turn
 
 
 def _strange(jobs: int) -> list[Job]:
     chance = random.Random(2)
-    return [some_job(chance, number, f"nobody's {number % 100}") for number in range(jobs // 10)]
+    return [some_job(chance, number, f"unknown {number % 100}") for number in range(jobs // 10)]

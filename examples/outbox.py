@@ -1,10 +1,10 @@
-"""An outbox that loses nothing: a process ships its evidence to a node, both are killed with kill -9 again and again.
+"""An outbox that loses nothing: a process ships its evidence to a node, and both are killed with kill -9 repeatedly.
 
 Run it from anywhere: python examples/outbox.py
 
-The child emits evidence and ships it, as any program does that uses the outbox alone: it prints a sequence only after
-the spool has called it durable. The parent runs a node, kills the child, the node or both at some moment, and starts
-them again. At the end the node has every sequence that was ever printed, of every session, once and in order.
+The child emits evidence and ships it, as any program does that uses the spool without an agent. It prints a sequence
+only when the spool has made it durable. The parent runs a node, kills the child, the node or both at random moments,
+and starts them again. At the end the node has every printed sequence of every session, once and in order.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 
 import structlog
 
-from holdfast.agent.ship import ship
+from holdfast.shipping.background_shipper import ship
 from holdfast.spool import Refused, Spool
 
 CHANNEL = "classic-1"
@@ -34,7 +34,7 @@ HOLDFAST = Path(sys.executable).parent / "holdfast"
 
 
 def emit_for_ever(root: Path, session: str, target: str) -> None:
-    """The child: evidence without end, on its way while it is made. Older sessions are shipped beside it."""
+    """The child: emits evidence until it is stopped, and ships it meanwhile, with that of older sessions."""
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     spool = Spool.open(CHANNEL, session, root=root)
     if isinstance(spool, Refused):
@@ -49,7 +49,7 @@ def emit_for_ever(root: Path, session: str, target: str) -> None:
             sys.exit(str(last))
         last.wait()
         print(last.sequence, flush=True)
-        shipping.wait(last.sequence, timeout_s=0.05)  # no need to; it gives the node time to answer
+        shipping.wait(last.sequence, timeout_s=0.05)  # optional; it gives the node time to answer
     end = spool.emit("CHANNEL_TERMINATED", {"reason": "example"})
     if not isinstance(end, Refused):
         end.wait()
@@ -57,7 +57,7 @@ def emit_for_ever(root: Path, session: str, target: str) -> None:
     spool.close(final=True)
 
 
-class Outbox:
+class OutboxProcess:
     """The child as the parent sees it."""
 
     def __init__(self, root: Path, number: int, target: str) -> None:
@@ -74,7 +74,7 @@ class Outbox:
 
     def kill(self) -> None:
         self.process.kill()
-        self.listen(-1)  # what it had printed by then
+        self.listen(-1)  # what it printed before
         self.process.wait()
 
 
@@ -82,7 +82,7 @@ class Outbox:
 
 
 def free_port() -> int:
-    """One that stays free while the node is down: below those which the system gives to whoever connects."""
+    """A port that stays free while the node is down: below the range of ephemeral ports."""
     for port in range(20_000 + os.getpid() % 5_000, 32_768):
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
@@ -90,15 +90,15 @@ def free_port() -> int:
     sys.exit("no free port below 32768")
 
 
-class Node:
-    """A development network in a folder, which lets v0.1 senders in."""
+class NodeProcess:
+    """A development network in a folder that accepts v0.1 senders."""
 
     def __init__(self, data: Path) -> None:
         self.data = data
         self.port = free_port()
-        self.process = self._started()
+        self.process = self._start()
 
-    def _started(self) -> subprocess.Popen[bytes]:
+    def _start(self) -> subprocess.Popen[bytes]:
         grpc = {"ENABLED": "true", "PORT": str(self.port), "LEGACY_EVIDENCE": "open"}
         environ = os.environ | {f"HOLDFAST_GRPC__{name}": value for name, value in grpc.items()}
         with (self.data.parent / "node.log").open("ab") as log:
@@ -108,7 +108,7 @@ class Node:
     def kill_and_start(self) -> None:
         self.process.kill()
         self.process.wait()
-        self.process = self._started()
+        self.process = self._start()
 
     def wait_until_up(self) -> None:
         while True:
@@ -117,7 +117,7 @@ class Node:
             time.sleep(0.05)
 
     def sequences(self, session: str) -> list[int]:
-        """Of all records that the node holds of a session, in its order."""
+        """The sequences of all records of a session at the node, in its order."""
         command = [str(HOLDFAST), "evidence", "show", CHANNEL, "--session", session, "--json"]
         done = subprocess.run([*command, "--data", str(self.data)], capture_output=True, text=True, check=False)  # noqa: S603
         return [json.loads(line)["sequence"] for line in done.stdout.splitlines()] if done.returncode == 0 else []
@@ -131,11 +131,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         root, kept = Path(folder) / "spool", dict[str, int]()
         root.mkdir()
-        node = Node(Path(folder) / "node")
+        node = NodeProcess(Path(folder) / "node")
         try:
             for number in range(1, KILLS + 1):
                 node.wait_until_up()
-                child = Outbox(root, number, f"127.0.0.1:{node.port}")
+                child = OutboxProcess(root, number, f"127.0.0.1:{node.port}")
                 child.listen(random.randint(1, 20))  # noqa: S311
                 if number % 2 == 0:
                     node.kill_and_start()
@@ -143,7 +143,7 @@ def main() -> None:
                 kept[child.session] = child.promised
                 print(f"kill {number}: session {child.session} promised up to {child.promised}")
             (root / "enough").touch()
-            last = Outbox(root, KILLS + 1, f"127.0.0.1:{node.port}")
+            last = OutboxProcess(root, KILLS + 1, f"127.0.0.1:{node.port}")
             check(node, kept)
             last.process.wait()
         finally:
@@ -151,15 +151,15 @@ def main() -> None:
     print(f"killed {KILLS} times, nothing lost")
 
 
-def check(node: Node, kept: dict[str, int], within_s: float = 45.0) -> None:
-    """The node comes to hold all that was promised, and never a gap or a repetition."""
+def check(node: NodeProcess, kept: dict[str, int], within_s: float = 45.0) -> None:
+    """Wait until the node has all promised records, without a gap or a duplicate."""
     until = time.monotonic() + within_s
     for session, promised in kept.items():
-        while len(found := node.sequences(session)) < promised and time.monotonic() < until:
+        while len(stored := node.sequences(session)) < promised and time.monotonic() < until:
             time.sleep(0.2)
-        assert found == list(range(1, len(found) + 1)), "a gap or a repetition"
-        assert len(found) >= promised, f"{session}: something promised is lost"
-        print(f"the node holds 1 to {len(found)} of {session}")
+        assert stored == list(range(1, len(stored) + 1)), "a gap or a duplicate"
+        assert len(stored) >= promised, f"{session}: a promised record is lost"
+        print(f"the node has 1 to {len(stored)} of {session}")
 
 
 if __name__ == "__main__":

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from holdfast.adapters.postgres.settings import Postgres
-from holdfast.config import LEAVES, Config, LogFormat, LogLevel, Store, load, why_not_stored
+import holdfast
+from holdfast.adapters.postgres.settings import PostgresSettings
+from holdfast.config import LEAVES, Config, LogFormat, LogLevel, Store, load, why_not_store
+from holdfast.core.base.errors import Refused
+from holdfast.core.base.values import Network
 from holdfast.core.policy import MatchOrder, Policy
-from holdfast.core.refusal import Refused
-from holdfast.core.values import Network
 
 
 @pytest.fixture(autouse=True)
@@ -140,7 +142,7 @@ def test_a_file_that_is_not_toml_is_a_fault_and_the_rest_is_still_read(raw: byte
     Path("bad.toml").write_bytes(raw)
     found = load(Path("bad.toml"), {"HOLDFAST_CHAIN_ID": "x"}, {})
     assert isinstance(found, list)
-    assert [fault.says.split(":")[0] for fault in found] == ["bad.toml", "chain_id"]
+    assert [fault.message.split(":")[0] for fault in found] == ["bad.toml", "chain_id"]
 
 
 def test_a_folder_in_place_of_a_file_is_a_fault(tmp_path: Path) -> None:
@@ -222,7 +224,7 @@ def test_every_leaf_can_be_set_from_the_environment(path: str) -> None:
         assert isinstance(found, Config)
     else:
         assert isinstance(found, list)
-        assert [fault.says.split(":")[0] for fault in found] == [path]
+        assert [fault.message.split(":")[0] for fault in found] == [path]
 
 
 # ------------------------------------------------------------------------------------------------ the store
@@ -230,10 +232,10 @@ def test_every_leaf_can_be_set_from_the_environment(path: str) -> None:
 DSN = "postgresql://oak:geheim@db.example/holdfast"
 
 
-def test_the_store_is_sqlite_unless_told_otherwise() -> None:
+def test_the_store_is_sqlite_unless_configured_otherwise() -> None:
     config = good()
-    assert (config.store, config.postgres) == (Store.SQLITE, Postgres())
-    assert why_not_stored(config) is None
+    assert (config.store, config.postgres) == (Store.SQLITE, PostgresSettings())
+    assert why_not_store(config) is None
 
 
 def test_a_server_is_described_by_file_and_environment_together() -> None:
@@ -244,7 +246,7 @@ def test_a_server_is_described_by_file_and_environment_together() -> None:
     assert (told.connect_timeout_ms, told.command_timeout_ms) == (10_000, 5)
     assert told.dsn is not None
     assert told.dsn.reveal() == DSN
-    assert why_not_stored(config) is None
+    assert why_not_store(config) is None
 
 
 def test_the_dsn_may_stand_in_a_file_of_its_own_and_the_environment_is_above_it() -> None:
@@ -289,14 +291,36 @@ def test_a_configuration_that_is_printed_shows_no_secret() -> None:
 @pytest.mark.rule("SEC-001")
 def test_what_the_store_lacks_is_named_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     config = good('store = "postgres"')
-    assert "HOLDFAST_POSTGRES__DSN" in str(why_not_stored(config))
+    assert "HOLDFAST_POSTGRES__DSN" in str(why_not_store(config))
     monkeypatch.setattr("holdfast.config.find_spec", lambda name: None)
     config = good('store = "postgres"', {"HOLDFAST_POSTGRES__DSN": DSN})
-    assert "pip install 'holdfast[postgres]'" in str(why_not_stored(config))
-    assert why_not_stored(good()) is None
+    assert "pip install 'holdfast[postgres]'" in str(why_not_store(config))
+    assert why_not_store(good()) is None
 
 
 @pytest.mark.parametrize("name", ["", "Upper", "1st", "pg_mine", "a b", "a" * 41])
 def test_a_name_that_is_no_schema_is_refused(name: str) -> None:
     (fault,) = bad(f'[postgres]\nschema = "{name}"')
     assert fault.startswith("SEC-001: postgres.schema: ")
+
+
+BY_SEVERITY = re.compile(r"(slash|jail)_(minor|major|severe)_(ppm|blocks)")
+"""Read by a name that is put together from the severity."""
+
+
+def test_every_setting_is_read_by_some_code() -> None:
+    """`policy.archive` waits for the archive."""
+    source = Path(holdfast.__file__).parent
+    declared = {source / "config.py", source / "cli/init/template.py", *(source / "core/policy").iterdir()}
+    declared |= set(source.rglob("settings.py"))
+    code = "\n".join(file.read_text() for file in source.rglob("*.py") if file not in declared)
+    names = {path.rpartition(".")[2] for path in LEAVES if not path.startswith("policy.archive.")}
+    names -= {"dsn_file", "enabled", *(name for name in names if BY_SEVERITY.fullmatch(name))}  # read in config.py
+    own = "\n".join(file.read_text() for file in source.rglob("api/*/settings.py"))  # turned into options of the server
+    assert [name for name in sorted(names) if f".{name}" not in code + own and f'"{name}"' not in code] == []
+
+
+@pytest.mark.rule("SEC-001")
+@pytest.mark.parametrize("path", ["policy.spool.flush_interval_ms", "policy.engine.commands_waiting_max"])
+def test_a_setting_that_no_code_reads_is_refused(path: str) -> None:
+    assert any(f"{path}: no such setting" in fault for fault in bad("", {}, {path: 1}))

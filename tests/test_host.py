@@ -6,17 +6,17 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.core.books import some_id
-from tests.doors.results import Shop, shop
+from tests.api.result_node import ResultNode, result_node
+from tests.core.commands import some_id
 
-from holdfast.core.canon import canonical
+from holdfast.api.receipts import Receipt
+from holdfast.core.base.canonical import canonical
+from holdfast.core.base.errors import Refused
+from holdfast.core.base.values import AccountId, ChainId, Digest, Height, Kind
 from holdfast.core.job.ids import request_hash, task_id
-from holdfast.core.refusal import Refused
 from holdfast.core.result import result_digest
-from holdfast.core.state import digest
-from holdfast.core.values import AccountId, ChainId, Digest, Height, Kind
-from holdfast.doors.methods.jobs import Receipt
-from holdfast.host import Call, Host, Options, Seen, Used
+from holdfast.core.state_snapshot import digest
+from holdfast.host import Call, ConsumptionReceipt, Host, HostResult, Options
 
 pytestmark = pytest.mark.rule("JOB-004")
 SPEC = {"model": "echo", "prompt": "hi"}
@@ -24,8 +24,8 @@ CIRCUIT = {"circuit": "OPENQASM 3.0;", "shots": 10, "width": 2, "depth": 3}
 
 
 @pytest.fixture
-async def here() -> AsyncIterator[Shop]:
-    async with shop() as made:
+async def here() -> AsyncIterator[ResultNode]:
+    async with result_node() as made:
         yield made
 
 
@@ -33,15 +33,15 @@ def call(height: int, tx: int = 1, caller: str = "alice", chain_id: int = 1337) 
     return Call(chain_id=chain_id, height=Height(height), tx_hash=Digest(some_id(tx)), caller=AccountId(caller))
 
 
-async def unchanged(here: Shop, no: Any, name: str, before: bytes) -> None:
+async def unchanged(here: ResultNode, no: Any, name: str, before: bytes) -> None:
     assert isinstance(no, Refused)
     assert no.name == name
-    assert digest(here.engine.state) == before
+    assert digest(here.engine.undurable_state) == before
 
 
 @pytest.mark.rule("JOB-001", "JOB-006")
-async def test_a_receipt_can_be_computed_again_from_where_the_call_ran(here: Shop) -> None:
-    host = Host(here.desk)
+async def test_a_receipt_can_be_computed_again_from_where_the_call_ran(here: ResultNode) -> None:
+    host = Host(here.access)
     receipt = await host.ai_enqueue(call(2), SPEC, 100)
     assert isinstance(receipt, Receipt)
     payload = {"kind": "AI", "spec": SPEC}
@@ -51,12 +51,12 @@ async def test_a_receipt_can_be_computed_again_from_where_the_call_ran(here: Sho
     circuit = await host.quantum_enqueue(call(2), CIRCUIT, 50, Options(units=3))
     assert isinstance(circuit, Receipt)
     assert circuit.kind is Kind.QUANTUM
-    assert here.engine.state.queue.jobs[circuit.task_id].units == 3
+    assert here.engine.undurable_state.queue.jobs[circuit.task_id].units == 3
 
 
 @pytest.mark.rule("JOB-002")
-async def test_the_same_call_again_gets_the_same_receipt_also_at_a_later_height(here: Shop) -> None:
-    host = Host(here.desk)
+async def test_the_same_call_again_gets_the_same_receipt_also_at_a_later_height(here: ResultNode) -> None:
+    host = Host(here.access)
     first = await host.ai_enqueue(call(2), SPEC, 100)
     assert isinstance(first, Receipt)
     assert not first.is_repeat
@@ -70,9 +70,9 @@ async def test_the_same_call_again_gets_the_same_receipt_also_at_a_later_height(
 
 
 @pytest.mark.parametrize("height", [1, 3])
-async def test_a_call_at_a_height_that_is_not_open_is_refused_and_does_nothing(here: Shop, height: int) -> None:
-    host, job = Host(here.desk), await here.pending()
-    before = digest(here.engine.state)
+async def test_a_call_at_a_height_that_is_not_open_is_refused_and_does_nothing(here: ResultNode, height: int) -> None:
+    host, job = Host(here.access), await here.pending()
+    before = digest(here.engine.undurable_state)
     await unchanged(here, await host.ai_enqueue(call(height), SPEC, 100), "HeightMismatch", before)
     await unchanged(here, await host.quantum_enqueue(call(height), CIRCUIT, 100), "HeightMismatch", before)
     await unchanged(here, await host.read_result(call(height), job), "HeightMismatch", before)
@@ -80,9 +80,9 @@ async def test_a_call_at_a_height_that_is_not_open_is_refused_and_does_nothing(h
 
 
 @pytest.mark.rule("RES-007")
-async def test_a_call_for_another_chain_is_refused_and_does_nothing(here: Shop) -> None:
-    host, job = Host(here.desk), await here.pending()
-    before, wrong = digest(here.engine.state), call(2, chain_id=1)
+async def test_a_call_for_another_chain_is_refused_and_does_nothing(here: ResultNode) -> None:
+    host, job = Host(here.access), await here.pending()
+    before, wrong = digest(here.engine.undurable_state), call(2, chain_id=1)
     for no in (
         await host.ai_enqueue(wrong, SPEC, 100),
         await host.read_result(wrong, job),
@@ -94,35 +94,35 @@ async def test_a_call_for_another_chain_is_refused_and_does_nothing(here: Shop) 
 
 
 @pytest.mark.rule("RES-002", "RES-004", "RES-005")
-async def test_a_contract_reads_from_the_next_block_on_as_often_as_it_likes_and_uses_once(here: Shop) -> None:
-    host, job = Host(here.desk), await here.resolved(b"output")
+async def test_a_contract_reads_from_the_next_block_on_as_often_as_it_likes_and_uses_once(here: ResultNode) -> None:
+    host, job = Host(here.access), await here.resolved(b"output")
     no = await host.read_result(call(2), job)
     assert isinstance(no, Refused)
     assert no.name == "NoResultYet"
     await here.seal()
-    before = digest(here.engine.state)
+    before = digest(here.engine.undurable_state)
     for _ in range(2):
         seen = await host.read_result(call(3), job)
-        assert isinstance(seen, Seen)
+        assert isinstance(seen, HostResult)
         assert (seen.result_digest, seen.size, seen.height_resolved) == (result_digest(b"output"), 6, 2)
         assert not seen.is_consumed
-    assert digest(here.engine.state) == before
+    assert digest(here.engine.undurable_state) == before
     used = await host.consume_result(call(3, tx=5), job)
-    assert isinstance(used, Used)
+    assert isinstance(used, ConsumptionReceipt)
     assert not used.is_repeat
     again = await host.consume_result(call(3, tx=5), job)
-    assert isinstance(again, Used)
+    assert isinstance(again, ConsumptionReceipt)
     assert (again.event, again.is_repeat) == (used.event, True)
     for other, name in ((call(3, tx=6), "AlreadyConsumed"), (call(3, tx=7, caller="bob"), "AlreadyConsumed")):
         refused = await host.consume_result(other, job)
         assert isinstance(refused, Refused)
         assert refused.name == name
     seen = await host.read_result(call(3), job)
-    assert isinstance(seen, Seen)
+    assert isinstance(seen, HostResult)
     assert seen.is_consumed
 
 
-async def test_a_malformed_spec_is_refused_with_the_path_of_the_field(here: Shop) -> None:
-    no = await Host(here.desk).ai_enqueue(call(2), {"model": "echo"}, 100)
+async def test_a_malformed_spec_is_refused_with_the_path_of_the_field(here: ResultNode) -> None:
+    no = await Host(here.access).ai_enqueue(call(2), {"model": "echo"}, 100)
     assert isinstance(no, Refused)
-    assert (no.rule, "payload.spec" in no.says) == ("JOB-003", True)
+    assert (no.rule, "payload.spec" in no.message) == ("JOB-003", True)

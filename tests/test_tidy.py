@@ -1,4 +1,4 @@
-"""Taste is a unit test: what the house looks like, held by checks that are themselves seen to fail."""
+"""Taste is a unit test: what the project looks like, checked by functions that are themselves seen to fail."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ from tests.rules import ROOT
 SRC = ROOT / "src"
 MODULES = sorted((SRC / "holdfast").rglob("*.py"))
 CORE = [path for path in MODULES if path.is_relative_to(SRC / "holdfast" / "core")]
+GENERATED = SRC / "holdfast" / "wire" / "gen"
+WRITTEN = [path for path in MODULES if not path.is_relative_to(GENERATED)]
+""".py files that people write; the stubs below wire/gen are generated."""
 
 
 def name_of(path: Path) -> str:
@@ -44,7 +47,18 @@ def text_faults(pattern: re.Pattern[str]) -> list[str]:
     ]
 
 
-# ------------------------------------------------------------------------------------------------ the house
+def prose() -> list[Path]:
+    """What a reader meets: code, schemas, queries, documentation. CHANGELOG.md keeps the words of its day."""
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
+    sources = [path for ending in ("proto", "sql") for path in (SRC / "holdfast").rglob(f"*.{ending}")]
+    return [*WRITTEN, *sorted(sources), *sorted((ROOT / "docs").rglob("*.md")), *pages]
+
+
+def markdown() -> list[Path]:
+    return [path for path in texts() if path.suffix == ".md"]
+
+
+# ------------------------------------------------------------------------------------------------ the project
 
 
 def test_core_reads_no_clock_no_chance_no_world_and_has_no_floats() -> None:
@@ -63,12 +77,36 @@ def test_no_module_has_a_name_that_could_hold_anything() -> None:
     assert [fault for path in MODULES for fault in tidy.vague(path.relative_to(SRC).as_posix())] == []
 
 
-def test_every_module_lives_on_a_floor_of_the_house() -> None:
+def test_every_module_belongs_to_a_layer() -> None:
     contract = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"][0]
-    floors = frozenset(re.findall(r"\w+", " ".join(contract["layers"])))
-    assert {"cli", "core", "engine"} <= floors
+    layers = frozenset(re.findall(r"\w+", " ".join(contract["layers"])))
+    assert {"cli", "core", "engine"} <= layers
     modules = (path.relative_to(SRC).with_suffix("").as_posix().replace("/", ".") for path in MODULES)
-    assert [fault for module in modules for fault in tidy.homeless(module.removesuffix(".__init__"), floors)] == []
+    assert [
+        fault for module in modules for fault in tidy.outside_layers(module.removesuffix(".__init__"), layers)
+    ] == []
+
+
+def test_no_class_name_is_used_twice() -> None:
+    names = {name_of(path): tidy.class_names(path.read_text("utf-8")) for path in WRITTEN}
+    assert tidy.used_twice(names) == []
+
+
+def test_no_retired_word_is_used_in_code_messages_or_docs() -> None:
+    assert faults(prose(), tidy.retired_words) == []
+
+
+def test_no_file_is_named_by_a_retired_word() -> None:
+    assert [fault for path in prose() for fault in tidy.retired_words(path.relative_to(ROOT).as_posix())] == []
+
+
+def test_no_folder_holds_more_files_than_a_reader_can_survey() -> None:
+    files = [name_of(path) for folder in ("src", "tests", "bench", "tools") for path in (ROOT / folder).rglob("*.py")]
+    assert tidy.too_full(files, tidy.LARGE_FOLDERS) == []
+
+
+def test_lines_of_markdown_are_not_too_wide() -> None:
+    assert faults(markdown(), tidy.wide_lines) == []
 
 
 def test_nothing_is_left_for_later_in_a_comment() -> None:
@@ -152,7 +190,7 @@ def test_a_long_function_is_seen(opening: str, lines: int, is_bad: bool) -> None
         ('"""The spool module."""', True),
         ('"""What the queue takes in."""', False),
         ('"""Two lines that are\none sentence.\n\nMore"""', False),
-        ('"""What a station is, as a list:\n\n- one"""', False),
+        ('"""What a domain is, as a list:\n\n- one"""', False),
     ],
 )
 def test_a_module_that_does_not_say_what_it_is_for_is_seen(source: str, is_bad: bool) -> None:
@@ -174,10 +212,15 @@ def test_a_vague_name_is_seen(path: str, found: list[str]) -> None:
 
 @pytest.mark.parametrize(
     ("module", "is_bad"),
-    [("holdfast", False), ("holdfast.core.canon", False), ("holdfast.attic", True), ("holdfast.attic.core", True)],
+    [
+        ("holdfast", False),
+        ("holdfast.core.base.canonical", False),
+        ("holdfast.attic", True),
+        ("holdfast.attic.core", True),
+    ],
 )
-def test_a_module_on_no_floor_is_seen(module: str, is_bad: bool) -> None:
-    assert bool(tidy.homeless(module, frozenset({"core"}))) is is_bad
+def test_a_module_in_no_layer_is_seen(module: str, is_bad: bool) -> None:
+    assert bool(tidy.outside_layers(module, frozenset({"core"}))) is is_bad
 
 
 @pytest.mark.parametrize(
@@ -208,6 +251,74 @@ def test_a_harmless_line_passes(pattern: re.Pattern[str], line: str) -> None:
     assert tidy.lines_with(pattern, line) == []
 
 
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("class JobSexton:", "Sexton"),
+        ("self.stirred_at = 0", "stirred"),
+        ("a record is buried", "buried"),
+        ("the letters of one channel", "letters"),
+        ("the letter is resolved", "the letter"),
+        ("unread_letters", "letters"),
+        ("from holdfast.doors import http", "doors"),
+        ("# each duty looks at the state", "duty"),
+        ("memory lets go of it", "lets go of"),
+        ("a block is taken back", "taken back"),
+        ("the job is put back", "put back"),
+        ("whoever hands a result in", "hands a result in"),
+        ("sorted lots are merged", "lots"),
+        ("beyond the mark", "the mark"),
+        ("the node's mark", "node s mark"),
+        ("until the next hand holds it", "next hand"),
+        ("nobody fits", "nobody"),
+        ("so many of so many", "so many"),
+    ],
+)
+def test_a_retired_word_is_seen(line: str, word: str) -> None:
+    [fault] = tidy.retired_words(f"first\n{line}\nlast")
+    assert fault.startswith(f"line 2: {word!r} is retired, write ")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "a dead letter, dead_letters, DeadLetter, dead-letter list",
+        "a lot of jobs",
+        "the watermark moves; @pytest.mark.rule",
+        "by hand, handle, in hand, the hand-off",
+        "beginning with a letter or a digit",
+        "indoors, a doorway, restoring, a household, allot, slots",
+        "`a // b` is floor division",
+        "roll back, go back, back to the pool",
+    ],
+)
+def test_the_ordinary_use_of_a_word_passes(line: str) -> None:
+    assert tidy.retired_words(line) == []
+
+
+def test_a_class_name_used_twice_is_seen() -> None:
+    source = "class Page:\n    class Inner: ...\nclass _Private: ...\n"
+    assert tidy.class_names(source) == ["Page"]
+    assert tidy.used_twice({"a.py": ["Page", "Job"], "b.py": ["Page"]}) == ["Page: a.py, b.py"]
+    assert tidy.used_twice({"a.py": ["Page"], "b.py": ["Job"]}) == []
+
+
+@pytest.mark.parametrize(("count", "is_bad"), [(14, False), (15, False), (16, True)])
+def test_a_folder_with_too_many_files_is_seen(count: int, is_bad: bool) -> None:
+    files = ["src/x/__init__.py", *(f"src/x/file{number}.py" for number in range(count))]
+    assert bool(tidy.too_full(files, {})) is is_bad
+    assert tidy.too_full(files, {"src/x": "a reason"}) == ([] if is_bad else ["src/x: needs no reason any more"])
+
+
+@pytest.mark.parametrize(
+    ("line", "is_bad"),
+    [("x" * 139, False), ("x" * 140, False), ("x" * 141, True), ("| " + "x" * 200 + " |", False)],
+    ids=["below", "at", "above", "row"],
+)
+def test_a_wide_line_of_markdown_is_seen(line: str, is_bad: bool) -> None:
+    assert bool(tidy.wide_lines(f"# title\n{line}\n")) is is_bad
+
+
 def test_a_readme_without_a_command_is_seen() -> None:
     assert tidy.commands_missing("run `make test`") == ["make demo"]
 
@@ -215,11 +326,11 @@ def test_a_readme_without_a_command_is_seen() -> None:
 @pytest.mark.parametrize(
     ("module", "line", "contract"),
     [
-        ("core/values.py", "import time", "Core is pure"),
-        ("core/values.py", "import holdfast.core.law", "Inside core a later station may look back"),
-        ("core/values.py", "import holdfast.config", "Each floor knows only the floors below it"),
+        ("core/base/values.py", "import time", "Core is pure"),
+        ("core/base/values.py", "import holdfast.core.state_machine", "Inside core a later domain may look back"),
+        ("core/base/values.py", "import holdfast.config", "Each layer knows only the layers below it"),
         ("config.py", "import apsw", "Database libraries are imported only where they are wrapped"),
-        ("attic.py", '"""A module on no floor."""', "Each floor knows only the floors below it"),
+        ("attic.py", '"""A module in no layer."""', "Each layer knows only the layers below it"),
     ],
 )
 def test_an_import_that_breaks_a_contract_is_seen(tmp_path: Path, module: str, line: str, contract: str) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
 LINES_MAX: Final = 400
 FUNCTION_LINES_MAX: Final = 60
+FOLDER_FILES_MAX: Final = 15
+MARKDOWN_COLUMNS_MAX: Final = 140
 
 IMPURE_MODULES: Final = frozenset(
     {
@@ -44,6 +47,47 @@ REGISTRY: Final = re.compile(
     r"|pypi\.(org|python\.org)/sim" + r"ple|https?://[^ ]*(artifact" + r"ory|nex" + r"us|pro" + r"xy|mirr" + r"or)"
 )
 MACHINE_PATH: Final = re.compile(r"(^|[^A-Za-z0-9_.])/(work|farm|root)/")
+
+LARGE_FOLDERS: Final[dict[str, str]] = {
+    "tests/spool/crash": "one harness: each file is a part of the simulated disk, its histories or its invariants",
+}
+"""Folders that hold more than `FOLDER_FILES_MAX` files of Python, each with its reason. No other folder may."""
+
+RETIRED: Final[dict[str, str]] = {
+    # Persons, rooms and body parts that stood for parts of the program.
+    r"sextons?|nurses?|weeders?|scribes?|tireless|tongues?": "the worker's name",
+    r"doors?|doorsteps?": "API, server, endpoint",
+    r"dut(?:y|ies)": "worker",
+    r"desks?": "node access, agent context",
+    r"switchboards?": "agent router",
+    r"floors?(?! division)": "layer, lower bound",
+    r"stations?(?! id)": "domain, stage",  # RetroVue has a segment type `station_id`
+    r"house": "project",
+    r"knobs?": "setting",
+    r"(?:next|one|other|every|its|the) hands?(?! offs?)": "custodian",
+    # Verbs and states.
+    r"stir(?:s|red|ring)?": "notify, change signal",
+    r"oust(?:s|ed|ing)?": "revoke",
+    r"bur(?:y|ies|ied|ying)": "purge, dead letter",
+    r"(?<!dead )letters|(?:its|the|that|this|every|each) letter": "dead letter, or alphanumeric characters",
+    r"le?t(?:s|ting)? (?:\w+ )?go(?: of)?": "delete, evict, release",
+    r"(?:take|takes|taken|taking|took) (?:\w+ )?back": "roll back, withdraw",
+    r"(?:put|puts|putting) (?:\w+ )?back": "requeue, restore",
+    r"hand in|hand(?:s|ed|ing) (?:\w+ ){0,2}in": "submit",
+    r"hand(?:s|ed|ing)? (?:\w+ )?on to": "forward",
+    r"photograph(?:s|ed|ing)?": "row image",
+    # Things that have a name of their own in the field.
+    r"chapters?": "archive segment",
+    r"strays?": "orphan",
+    r"noes": "refusals",
+    r"(?<!a )lots?(?! of)": "run, sorted run, batch",
+    r"(?:a|the|its|their|every|each|no|which|higher|lower|node s|receiver s) marks?": "watermark, deadline",
+    r"nobod(?:y|ies)": "say who or what: no provider, no caller",
+    r"so many": "say the number: N, at most N",
+}
+"""Words of the private dictionary that was given up, and what to write instead; docs/glossary.md has the words in use.
+
+Each is matched in a line whose identifiers were split into words: `JobSexton` and `stirred_at` are seen, too."""
 
 
 def impure(source: str) -> list[str]:
@@ -96,10 +140,10 @@ def vague(path: str) -> list[str]:
     return [part for part in path.removesuffix(".py").split("/") if set(part.split("_")) & VAGUE_NAMES]
 
 
-def homeless(module: str, floors: frozenset[str]) -> list[str]:
-    """A module `holdfast.x.y` lives on floor x of the house."""
+def outside_layers(module: str, layers: frozenset[str]) -> list[str]:
+    """A module `holdfast.x.y` belongs to layer x."""
     parts = module.split(".")
-    return [] if len(parts) == 1 or parts[1] in floors else [f"{module} is on no floor"]
+    return [] if len(parts) == 1 or parts[1] in layers else [f"{module} is in no layer"]
 
 
 def lines_with(pattern: re.Pattern[str], text: str) -> list[str]:
@@ -110,3 +154,60 @@ def lines_with(pattern: re.Pattern[str], text: str) -> list[str]:
 def commands_missing(readme: str) -> list[str]:
     """The two commands that a reader must find on the first page."""
     return [command for command in ("make demo", "make test") if command not in readme]
+
+
+# ------------------------------------------------------------------------------------------------ words and shape
+
+_RETIRED: Final = {re.compile(rf"\b(?:{pattern})\b", re.IGNORECASE): instead for pattern, instead in RETIRED.items()}
+_CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_SEPARATORS: Final = re.compile(r"[_’'-]")
+
+
+def retired_words(text: str) -> list[str]:
+    """Lines that use a word of the old private dictionary, in prose or inside an identifier."""
+    return [
+        f"line {number}: {match[0]!r} is retired, write {instead}"
+        for number, line in enumerate(text.splitlines(), 1)
+        for pattern, instead in _RETIRED.items()
+        if (match := pattern.search(_as_words(line)))
+    ]
+
+
+def _as_words(line: str) -> str:
+    return _SEPARATORS.sub(" ", _CAMEL.sub(" ", line))
+
+
+def class_names(source: str) -> list[str]:
+    """Classes at the top of a module. Private ones are left out: no other module sees them."""
+    names = (node.name for node in ast.parse(source).body if isinstance(node, ast.ClassDef))
+    return [name for name in names if not name.startswith("_")]
+
+
+def used_twice(names: dict[str, list[str]]) -> list[str]:
+    """Class names, by module, that more than one module defines."""
+    modules: dict[str, list[str]] = {}
+    for module, classes in names.items():
+        for name in classes:
+            modules.setdefault(name, []).append(module)
+    return [f"{name}: {', '.join(where)}" for name, where in sorted(modules.items()) if len(where) > 1]
+
+
+def too_full(files: list[str], reasons: dict[str, str]) -> list[str]:
+    """Folders of more than `FOLDER_FILES_MAX` files without a reason, and reasons that no folder needs any more.
+
+    `__init__.py` does not count: it says what the folder is for."""
+    counts = Counter(path.rpartition("/")[0] for path in files if not path.endswith("/__init__.py"))
+    full = {folder for folder, count in counts.items() if count > FOLDER_FILES_MAX}
+    return [
+        *(f"{folder}: {counts[folder]} files, at most {FOLDER_FILES_MAX}" for folder in sorted(full - set(reasons))),
+        *(f"{folder}: needs no reason any more" for folder in sorted(set(reasons) - full)),
+    ]
+
+
+def wide_lines(page: str) -> list[str]:
+    """Lines of Markdown that an editor has to wrap. Rows of tables are left out: Markdown cannot wrap them."""
+    return [
+        f"line {number}: {len(line)} columns, at most {MARKDOWN_COLUMNS_MAX}"
+        for number, line in enumerate(page.splitlines(), 1)
+        if len(line) > MARKDOWN_COLUMNS_MAX and not line.startswith("|")
+    ]

@@ -1,3 +1,3 @@
-"""Holdfast: nothing is let go until the next hand provably holds it."""
+"""Holdfast runs compute jobs and keeps everything until the next custodian provably holds it."""
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"

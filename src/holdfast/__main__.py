@@ -1,4 +1,4 @@
-"""What the command `holdfast` and `python -m holdfast` begin with: so little that Ctrl-C finds it ready."""
+"""The entry point of `holdfast` and `python -m holdfast`. It imports little, so that Ctrl-C works from the start."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import sys
 
 
 def main() -> None:
-    """Run the command line. Loading it takes a moment in which somebody may already think better of it."""
+    """Run the command line; an interrupt while it loads ends with code 130, too."""
     try:
-        from holdfast.cli import main as speak  # noqa: PLC0415 - here, where being interrupted has an answer
+        from holdfast.cli import main as run_command_line  # noqa: PLC0415 - inside the try: loading takes a moment
 
-        speak()
+        run_command_line()
     except KeyboardInterrupt:
         sys.exit(130)
 

@@ -1,50 +1,67 @@
-"""What Holdfast needs from the world, as Protocols; `adapters` has the real ones, the tests have simulated ones too.
+"""What Holdfast needs from the world, as Protocols; `adapters` implements them, and so do simulations in the tests.
 
-Every method that touches the world may raise Unavailable (try again) or Corrupt (stop); none decides anything.
+Every method that touches the world may raise Unavailable (try again) or Corrupt (stop); no method decides anything.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
-from holdfast.core.claim import Claim
-from holdfast.core.event import Attachment, Batch, Tip
-from holdfast.core.values import BatchNo, Digest, EventNo
+from holdfast.core.base.event import Attachment, Batch, JournalHead
+from holdfast.core.base.values import BatchNo, Digest, EventNo
+from holdfast.core.index.unique_ids import Claim
 
 Row = tuple[object, ...]
-"""One row of a table, columns in the order of the record's fields; nothing but its key where it is no more."""
-Page = tuple[list[Row], EventNo]
-"""Rows, and the event they are as of."""
-Chunk = tuple[Tip, str, list[Row]]
-"""Some rows of a table, and the checkpoint of the moment they are from."""
-Lying = tuple[BatchNo, Digest, int]
+"""One row of a table, columns in the order of the record's fields; only its key if it is to be deleted."""
+RowPage = tuple[list[Row], EventNo]
+"""Rows, and the event up to which they are complete."""
+Chunk = tuple[JournalHead, str, list[Row]]
+"""Some rows of a table, and the checkpoint of the moment they were read."""
+StoredPayload = tuple[BatchNo, Digest, int]
 """A large payload beside its batch: number of the batch, digest, size."""
+
+
+class FoundClaims(NamedTuple):
+    """Claims by key, and the checkpoint of the moment they were read."""
+
+    claims: dict[bytes, Claim]
+    checkpoint: JournalHead
+
+
 CLAIMS: Final = "claim"
-"""Under this name a dump gives the claims, as rows (key, event, checksum)."""
+"""The name under which a dump yields the claims, as rows (key, event, checksum)."""
 
 
-def gone(key: object) -> Row:
-    """Says of a row that it is to be deleted: no table has a row of one column."""
+def row_deleted(key: object) -> Row:
+    """A row that is to be deleted: no table has only one column."""
     return (key,)
 
 
-def is_gone(row: Row) -> bool:
+def is_row_deleted(row: Row) -> bool:
     return len(row) == 1
 
 
 class Clock(Protocol):
-    """Time as the machine tells it. Only the engine's timekeeper reads it (CAN-004)."""
+    """The clocks of the machine. No rule reads them: a command is decided with the time of its batch (CAN-004)."""
 
     def wall_ms(self) -> int: ...
     def monotonic_ms(self) -> int: ...
     async def sleep(self, ms: int) -> None: ...
 
 
-class Batches(Protocol):
-    """What it takes to fold: the end, and the way there."""
+class Signer(Protocol):
+    """Signs with an Ed25519 key: the proposer of blocks, or a provider."""
 
-    async def tip(self) -> Tip:
+    @property
+    def public(self) -> bytes: ...
+    def sign(self, message: bytes) -> bytes: ...
+
+
+class Batches(Protocol):
+    """The batches of a journal and its head: what a fold needs."""
+
+    async def tip(self) -> JournalHead:
         """The last durable batch, without ownership."""
         ...
 
@@ -54,32 +71,32 @@ class Batches(Protocol):
 
 
 class Journal(Batches, Protocol):
-    """The hash-chained batches: the one place where state is durable (ENG-001)."""
+    """The hash-chained batches: the only place where state is durable (ENG-001)."""
 
-    async def own(self) -> Tip:
-        """Take ownership (anew): the lock, a fresh connection, and the tip that is really durable.
+    async def acquire(self) -> JournalHead:
+        """Take ownership (again): the lock, a new connection, and the head that is really durable.
 
-        Unavailable where somebody else holds the lock. Once it is ours, no earlier append of anybody can still land.
+        Unavailable if another process holds the lock. Once this returns, no earlier append can still land.
         """
         ...
 
-    async def wait_free(self) -> None:
-        """Return when ownership can probably be had: what a standby waits for. It may still be taken by another."""
+    async def wait_until_unowned(self) -> None:
+        """Return when ownership is probably free: what a standby waits for. Another process may still take it first."""
         ...
 
     async def append(self, batch: Batch, attachments: Sequence[Attachment]) -> None:
-        """Make one batch and its attachments durable, or raise. Fenced where its number is not the next one.
+        """Make one batch and its attachments durable, or raise. Fenced if its number is not the next one.
 
-        Any other error leaves the outcome unknown: the caller must `own` again and look.
+        Any other error leaves the outcome unknown: the caller must `acquire` again and read the head.
         """
         ...
 
-    async def wait_beyond(self, number: BatchNo) -> None:
+    async def wait_after(self, number: BatchNo) -> None:
         """Return when a batch above `number` is durable: what a follower waits for."""
         ...
 
     async def batch_of(self, event: EventNo) -> BatchNo | None:
-        """Which batch holds this event."""
+        """The batch that holds this event."""
         ...
 
     async def attachment(self, batch: BatchNo, digest: Digest) -> bytes | None:
@@ -90,92 +107,98 @@ class Journal(Batches, Protocol):
         """All large payloads that were appended with this batch."""
         ...
 
-    async def attached(self, after: EventNo, until: EventNo) -> list[Lying]:
-        """Which large payloads the store has beside the batches of these events, in their order."""
+    async def stored_payloads(self, after: EventNo, until: EventNo) -> list[StoredPayload]:
+        """The large payloads stored beside the batches of these events, in order."""
         ...
 
-    async def let_go(self, payloads: Sequence[tuple[BatchNo, Digest]]) -> None:
-        """Delete large payloads that an event has said need not be here any more (RET-002); none that is missing
-        is missed. Whoever asks gives few at a time: the owner's appends wait meanwhile.
+    async def delete_payloads(self, payloads: Sequence[tuple[BatchNo, Digest]]) -> None:
+        """Delete large payloads that an event has released (RET-002); missing payloads are ignored.
+
+        Pass few at a time: the owner's appends wait meanwhile.
         """
         ...
 
-    async def floor(self) -> BatchNo:
-        """The last batch that was trimmed away, 0 where none was."""
+    async def trimmed_until(self) -> BatchNo:
+        """The last batch that was trimmed; 0 if none was."""
         ...
 
     async def trim(self, until: BatchNo) -> None:
-        """Let go of the batches up to this one, never of the last one; whoever asks has them elsewhere (ENG-004).
+        """Delete the batches up to this one, never the last one; the caller has them elsewhere (ENG-004).
 
-        It takes no ownership: an operator trims beside a running owner. In small steps, oldest first, each with its
-        payloads in one transaction, so that the owner's appends are held up only for a moment.
+        It needs no ownership: an operator trims beside a running owner. Small steps, oldest first, each with its
+        payloads in one transaction, delay the owner's appends only for a moment.
         """
         ...
 
     async def faults(self) -> list[str]:
-        """What the store's own examination of its files finds, whatever they mean; empty where it has none."""
+        """The damage that the store's own integrity check finds; empty if there is none."""
         ...
 
     async def close(self) -> None: ...
 
 
 class Tables(Protocol):
-    """The projection for reading (ENG-004). It only repeats what events said and can be dropped and rebuilt."""
+    """The projection for reading (ENG-004). It only repeats what events say and can be dropped and rebuilt."""
 
-    async def open(self) -> Tip:
-        """Create or migrate the schema; the batch up to which the tables are complete."""
+    async def open(self) -> JournalHead:
+        """Create or migrate the schema; returns the batch up to which the tables are complete."""
         ...
 
-    async def checkpoint(self) -> Tip:
-        """The same without changing anything: what a follower asks."""
+    async def checkpoint(self) -> JournalHead:
+        """The same without changing anything: what a follower reads."""
         ...
 
     async def write(
-        self, rows: Mapping[str, Sequence[Row]], claims: Sequence[tuple[bytes, Claim]], checkpoint: Tip
+        self, rows: Mapping[str, Sequence[Row]], claims: Sequence[tuple[bytes, Claim]], checkpoint: JournalHead
     ) -> None:
         """Replace rows by their first column and add claims, with the checkpoint, in one transaction.
 
-        A row that `is_gone` is deleted; of two rows with one key the later counts. Deleting what is not there is fine:
-        rows are written again after a crash.
+        A row for which `is_row_deleted` is true is deleted; of two rows with one key the later counts. Deleting a row
+        that does not exist is fine: rows are written again after a crash.
         """
         ...
 
     async def drop(self) -> None:
-        """Empty all tables and the checkpoint, also where they cannot be read any more; they are open after it."""
+        """Empty all tables and the checkpoint, even if they cannot be read any more; they are open afterwards."""
         ...
 
     async def get(self, table: str, key: object) -> Row | None: ...
 
-    async def page(self, table: str, match: Mapping[str, object], after: object, limit: int) -> Page:
+    async def page(self, table: str, match: Mapping[str, object], after: object, limit: int) -> RowPage:
         """Rows in key order after a key, where all columns in `match` are equal, with the event they are as of."""
         ...
 
     async def find(self, table: str, column: str, values: Sequence[object]) -> list[Row]:
-        """All rows where a column that pages can be filtered by is one of these values."""
+        """All rows whose column has one of these values; the column is one that pages can be filtered by."""
         ...
 
     def claim_keys(self) -> AsyncIterator[Sequence[bytes]]:
         """All claimed keys, in chunks."""
         ...
 
-    async def find_claim(self, key: bytes) -> Claim | None: ...
+    async def find_claims(self, keys: Sequence[bytes]) -> FoundClaims:
+        """Those of these keys that are claimed, with the checkpoint of the same read transaction (ENG-005).
+
+        A key that is missing was not claimed by any batch up to that checkpoint; a later batch may have claimed it.
+        """
+        ...
 
     def dump(self) -> AsyncIterator[Chunk]:
-        """Everything, of one moment: all rows of all tables and all claims, in chunks; the first one may be empty.
+        """All rows of all tables and all claims at one moment, in chunks; the first one may be empty.
 
-        It holds that moment while it is read, beside a writer that goes on; claims come as often as they are found.
+        The snapshot stays open while it is read, beside a writer that continues; a claim may come more than once.
         """
         ...
 
     async def faults(self) -> list[str]:
-        """What the store's own examination of its files finds, whatever they mean; empty where it has none."""
+        """The damage that the store's own integrity check finds; empty if there is none."""
         ...
 
     async def close(self) -> None: ...
 
 
 class Files(Protocol):
-    """A folder of small, whole files, replaced atomically: temp, fsync, rename, fsync of the folder."""
+    """A folder of small files that are replaced atomically: temp, fsync, rename, fsync of the folder."""
 
     async def names(self) -> list[str]: ...
     async def read(self, name: str) -> bytes | None: ...
@@ -184,26 +207,26 @@ class Files(Protocol):
 
 
 class Incoming(Protocol):
-    """Bytes on their way into the warm tier; nothing of them is there before `keep` has returned."""
+    """An upload to the warm tier; nothing of it is held before `keep` has returned."""
 
     async def write(self, part: bytes) -> None: ...
 
     async def keep(self) -> tuple[Digest, int]:
-        """Make them durable under their result digest: temp, fsync, rename, fsync of the folder. Digest and size."""
+        """Make the bytes durable under their result digest: fsync, rename, fsync of the folder. Digest and size."""
         ...
 
     async def drop(self) -> None:
-        """Forget them; also after `keep`, where it changes nothing."""
+        """Discard the upload; after `keep` this changes nothing."""
         ...
 
 
-Aged = tuple[Digest, int]
-"""Bytes that have been held for a while, and how many."""
-PLACES: Final = 1 << 48
-"""Places in the order of digests: their first six bytes, a number that also JSON keeps whole."""
+AgedBlob = tuple[Digest, int]
+"""The digest and size of bytes that were not used for a while."""
+SCAN_END: Final = 1 << 48
+"""The end of a scan. A position is the first six bytes of a digest, a number that JSON represents exactly."""
 
 
-def stands_at(digest: Digest) -> int:
+def scan_position(digest: Digest) -> int:
     return int.from_bytes(digest[:6], "big")
 
 
@@ -211,42 +234,42 @@ class Blobs(Protocol):
     """The warm tier (TIER-001): output bytes on disk by their result digest, verified when they are read."""
 
     async def receive(self, announced: tuple[Digest, int] | None = None) -> Incoming:
-        """Begin to take bytes; where digest and size are announced, others than those are never kept."""
+        """Begin an upload; if digest and size are announced, bytes that differ are never kept."""
         ...
 
     async def size(self, digest: Digest) -> int | None:
-        """How many bytes are held under this digest, None where none are."""
+        """How many bytes are held under this digest; None if there are none."""
         ...
 
     async def read(self, digest: Digest) -> bytes | None:
-        """The bytes, checked against their digest; Corrupt where they are others."""
+        """The bytes, checked against their digest; Corrupt if they do not match."""
         ...
 
     async def delete(self, digest: Digest) -> None: ...
 
-    async def sound(self, digests: Sequence[Digest]) -> dict[Digest, int]:
-        """Those that are held and hash to their name, read from the first byte to the last, with their sizes."""
+    async def verify(self, digests: Sequence[Digest]) -> dict[Digest, int]:
+        """The digests whose bytes are held and were read and hashed to match, with their sizes."""
         ...
 
     async def sweep(self, digests: Sequence[Digest]) -> list[Digest]:
-        """Delete what is held under these, but for what somebody asked for a moment ago: those are told."""
+        """Delete the bytes of these digests, except those requested a moment ago; these are returned."""
         ...
 
-    async def aged(self, before_ms: int, at: int, most: int) -> tuple[list[Aged], int]:
-        """What lies here since then or longer, from a place on, in order, and the place to go on from; PLACES ends it.
+    async def list_aged(self, before_ms: int, position: int, scan_max: int) -> tuple[list[AgedBlob], int]:
+        """Blobs last used before `before_ms`, from a position on, and the next position; SCAN_END is the end.
 
-        About so many are looked at, one at least. What somebody asks for begins anew.
+        About `scan_max` entries are read, at least one. A request for a blob counts as its use.
         """
         ...
 
     async def usage(self) -> int:
-        """How many bytes are held in all."""
+        """How many bytes are held in total."""
         ...
 
 
-class Cold(Protocol):
-    """The cold tier (TIER-001): an archive that has what the node may let go."""
+class Archive(Protocol):
+    """The cold tier (TIER-001): an archive of bytes that the node may delete."""
 
     async def holds(self, digests: Sequence[tuple[Digest, int]]) -> dict[Digest, str]:
-        """Those of these bytes that are archived, verified by reading them back, each with its locator."""
+        """The digests that are archived, verified by reading them back, each with its locator."""
         ...

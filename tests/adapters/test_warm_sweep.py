@@ -1,4 +1,4 @@
-"""Bytes that are swept away are durably gone before anybody says so, by one sync for all of them."""
+"""Swept bytes are durably deleted before that is reported, with one sync for all of them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.adapters.warmed import filled
+from tests.adapters.warm_store_builder import filled_warm_store
 
-import holdfast.adapters.warm as warm_module
-from holdfast.adapters.warm import WarmFolder, place_of
-from holdfast.core.refusal import Unavailable
+import holdfast.adapters.warm_store as warm_module
+from holdfast.adapters.warm_store import WarmStore, path_of
+from holdfast.core.base.errors import Unavailable
 from holdfast.core.result import result_digest
 
 pytestmark = pytest.mark.rule("RET-002")
@@ -22,12 +22,12 @@ DIGESTS = [result_digest(raw) for raw in RAWS]
 
 
 async def test_one_sync_after_all_of_them_went(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    warm, left = await filled(tmp_path / "warm", RAWS), list[int]()
+    warm, left = await filled_warm_store(tmp_path / "warm", RAWS), list[int]()
 
-    def look(_: int) -> None:
-        left.append(sum(place_of(tmp_path / "warm", each).exists() for each in DIGESTS))
+    def look(_: Path) -> None:
+        left.append(sum(path_of(tmp_path / "warm", each).exists() for each in DIGESTS))
 
-    monkeypatch.setattr(warm_module, "_sync_everything", look)
+    monkeypatch.setattr(warm_module, "sync_filesystem", look)
     assert await warm.sweep(DIGESTS) == []
     assert left == [0]
     await warm.size(DIGESTS[0])  # somebody is going to rely on it
@@ -35,33 +35,33 @@ async def test_one_sync_after_all_of_them_went(tmp_path: Path, monkeypatch: pyte
     assert left == [0]
 
 
-async def test_where_it_cannot_be_made_durable_nobody_is_told_that_they_are_gone(
+async def test_where_it_cannot_be_made_durable_the_deletion_is_not_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    warm = await filled(tmp_path / "warm", RAWS)
+    warm = await filled_warm_store(tmp_path / "warm", RAWS)
 
-    def fail(_: int) -> None:
+    def fail(_: Path) -> None:
         raise OSError(errno.EIO, "simulated")
 
     with monkeypatch.context() as broken:
-        broken.setattr(warm_module, "_sync_everything", fail)
+        broken.setattr(warm_module, "sync_filesystem", fail)
         with pytest.raises(Unavailable, match="TIER-001"):
             await warm.sweep(DIGESTS)
     assert await warm.sweep(DIGESTS) == []
 
 
 async def test_a_folder_that_never_was_has_nothing_to_sweep(tmp_path: Path) -> None:
-    assert await WarmFolder(tmp_path / "warm").sweep(DIGESTS) == []
+    assert await WarmStore(tmp_path / "warm").sweep(DIGESTS) == []
 
 
-async def test_who_asks_while_bytes_are_being_deleted_is_not_told_that_they_are_held(
+async def test_bytes_that_are_being_deleted_are_not_reported_as_held(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    warm, told = await filled(tmp_path / "warm", RAWS), list[int | None]()
+    warm, told = await filled_warm_store(tmp_path / "warm", RAWS), list[int | None]()
     unlink = os.unlink
 
     def late(name: str) -> None:
-        """Just before the file goes: nobody had asked for it when that was decided."""
+        """Just before the file is deleted: it was not requested when that was decided."""
         told.append(asyncio.run(warm.size(DIGESTS[0])))
         unlink(name)
 
@@ -78,16 +78,16 @@ async def test_who_asks_while_bytes_are_being_deleted_is_not_told_that_they_are_
 async def test_who_has_asked_is_forgotten_in_order_and_asking_costs_the_same_however_many_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    warm, now_s = WarmFolder(tmp_path / "warm"), 1_000.0
+    warm, now_s = WarmStore(tmp_path / "warm"), 1_000.0
     monkeypatch.setattr(time, "monotonic", lambda: now_s)
     begun = time.process_time()
     for number in range(30_000):
-        warm._note_asked(result_digest(number.to_bytes(4, "big")))
+        warm._record_request(result_digest(number.to_bytes(4, "big")))
     assert time.process_time() - begun < 10  # going through all of them at each would take minutes
-    assert len(warm._asked) == 30_000
-    now_s += warm_module.ASKED_S - 1
-    warm._note_asked(result_digest(bytes(4)))  # once more
-    assert len(warm._asked) == 30_000
+    assert len(warm._recently_requested) == 30_000
+    now_s += warm_module.RECENT_USE_S - 1
+    warm._record_request(result_digest(bytes(4)))  # once more
+    assert len(warm._recently_requested) == 30_000
     now_s += 2
-    warm._note_asked(DIGESTS[0])
-    assert set(warm._asked) == {result_digest(bytes(4)), DIGESTS[0]}
+    warm._record_request(DIGESTS[0])
+    assert set(warm._recently_requested) == {result_digest(bytes(4)), DIGESTS[0]}

@@ -16,14 +16,14 @@ from typing import Any
 
 import grpc
 import msgspec
-from tests.ports import free_port
+from tests.loopback_ports import free_port
 
 from holdfast.adapters.keys.signing import verify
-from holdfast.core.canon import canonical
-from holdfast.core.proof.envelope import Body, read_body, signed_bytes
-from holdfast.core.provider.record import provider_id
+from holdfast.core.base.canonical import canonical
+from holdfast.core.proof.envelope import ProofBody, read_body, signed_bytes
+from holdfast.core.provider.model import provider_id
 from holdfast.core.result.ids import result_digest
-from holdfast.wire import acts
+from holdfast.wire import signed_messages
 from holdfast.wire.gen.holdfast.evidence.v1 import evidence_pb2 as ev
 from holdfast.wire.gen.holdfast.evidence.v1 import evidence_pb2_grpc
 from holdfast.wire.gen.holdfast.provider.v1 import provider_pb2 as pb
@@ -33,7 +33,7 @@ NONCE = b"n" * 32
 EOF: Any = grpc.aio.EOF  # type: ignore[attr-defined]
 
 
-class Lease(msgspec.Struct):
+class FakeLease(msgspec.Struct):
     """A lease as the node has it."""
 
     id: bytes
@@ -43,7 +43,7 @@ class Lease(msgspec.Struct):
     is_acked: bool = False
     renewals: int = 0
     submitted: bytes = b""
-    over: str = ""
+    ended_reason: str = ""
     """Why it is not live any more."""
 
 
@@ -53,9 +53,9 @@ class FakeNode:
     def __init__(self) -> None:
         self.port = free_port()
         self.status, self.stake, self.heartbeat_ms = "ACTIVE", 10_000, 60_000
-        self.leases: dict[bytes, Lease] = {}
-        self.registrations: list[acts.Registration] = []
-        self.acts: list[acts.Act] = []
+        self.leases: dict[bytes, FakeLease] = {}
+        self.registrations: list[signed_messages.Registration] = []
+        self.acts: list[signed_messages.AgentAct] = []
         self.evidence: dict[str, list[bytes]] = {}
         """Durable lines by session."""
         self.outputs: dict[bytes, bytes] = {}
@@ -65,7 +65,7 @@ class FakeNode:
         self.open_streams: set[str] = set()
         self.bytes_unacked = 0
         """Bytes of lines that came since the last ack went out."""
-        self.judges = True
+        self.is_judging = True
         """Gives a verdict as soon as a result is handed in."""
         self.credit = 1 << 20
         self.accepts = True
@@ -77,7 +77,7 @@ class FakeNode:
         self.answer_records: Callable[[int], int] = lambda mark: mark
         self.refuse_uploads = 0
         self.refuse_output: tuple[str, str] | None = None
-        self.is_mute = False
+        self.is_unresponsive = False
         """Does not even answer a hello."""
         self.may_ack = asyncio.Event()
         """While it is not set, records are taken and not acked."""
@@ -109,19 +109,19 @@ class FakeNode:
         """Give a lease; the agent hears of it now, or when it connects."""
         lease_id = hashlib.sha256(prompt.encode()).digest()
         payload = {"kind": "AI", "spec": {"model": model, "prompt": prompt, "params": params}}
-        self.leases[lease_id] = Lease(lease_id, payload, now_ms(), t_ms)
-        self.tell(pb.WorkResponse(offer=self.offer_of(self.leases[lease_id])))
+        self.leases[lease_id] = FakeLease(lease_id, payload, now_ms(), t_ms)
+        self.send_to_agents(pb.WorkResponse(offer=self.offer_of(self.leases[lease_id])))
         return lease_id
 
     def lose(self, lease_id: bytes, reason: str = "LEASE_EXPIRED") -> None:
-        self.leases[lease_id].over = reason
-        self.tell(pb.WorkResponse(lost=pb.Lost(lease_id=lease_id, reason=reason)))
+        self.leases[lease_id].ended_reason = reason
+        self.send_to_agents(pb.WorkResponse(lost=pb.Lost(lease_id=lease_id, reason=reason)))
 
-    def judge(self, lease_id: bytes, *, is_accepted: bool = True) -> None:
-        self.leases[lease_id].over = "JUDGED"
-        self.tell(pb.WorkResponse(verdict=pb.Verdict(lease_id=lease_id, is_accepted=is_accepted, reason="x")))
+    def send_verdict(self, lease_id: bytes, *, is_accepted: bool = True) -> None:
+        self.leases[lease_id].ended_reason = "JUDGED"
+        self.send_to_agents(pb.WorkResponse(verdict=pb.Verdict(lease_id=lease_id, is_accepted=is_accepted, reason="x")))
 
-    def tell(self, message: pb.WorkResponse) -> None:
+    def send_to_agents(self, message: pb.WorkResponse) -> None:
         for stream in self._streams.values():
             stream.put_nowait(message)
 
@@ -129,14 +129,14 @@ class FakeNode:
     def connected(self) -> int:
         return len(self._streams)
 
-    def hang_up(self) -> None:
+    def end_work_streams(self) -> None:
         """End all work streams."""
         for stream in self._streams.values():
             stream.put_nowait(pb.WorkResponse())
 
     # ------------------------------------------------------------------------------------ what a test reads
 
-    def told(self, lease_id: bytes) -> list[str]:
+    def record_types(self, lease_id: bytes) -> list[str]:
         """The types of all records of a lease, sessions in order."""
         return [each["payload_type"] for each in self.records() if lease_id.hex() in str(each["payload"])]
 
@@ -153,7 +153,7 @@ class FakeNode:
 
     # ------------------------------------------------------------------------------------ rules
 
-    def offer_of(self, lease: Lease) -> pb.Offer:
+    def offer_of(self, lease: FakeLease) -> pb.Offer:
         deadline = lease.t_start_ms + lease.t_ms + lease.renewals * lease.t_ms // 2
         return pb.Offer(
             lease_id=lease.id,
@@ -171,29 +171,29 @@ class FakeNode:
             renewals=lease.renewals,
         )
 
-    def act(self, act: acts.Act) -> pb.ActOutcome:
+    def act(self, act: signed_messages.AgentAct) -> pb.ActOutcome:
         self.acts.append(act)
         if act.act == "beat":
             return pb.ActOutcome(is_done=True)
         lease = self.leases.get(act.lease_id)
-        if lease is None or lease.over:
-            return pb.ActOutcome(name="LeaseLost", rule="LEA-005", says="the lease is over")
+        if lease is None or lease.ended_reason:
+            return pb.ActOutcome(name="LeaseLost", rule="LEA-005", message="the lease is over")
         if lease.submitted:
-            return pb.ActOutcome(name="Refused", rule="RCV-001", says="it waits for the verdict")
+            return pb.ActOutcome(name="Refused", rule="RCV-001", message="it waits for the verdict")
         match act.act:
             case "ack":
                 lease.is_acked = True
             case "decline":
-                lease.over = act.reason
+                lease.ended_reason = act.reason
             case "renew":
                 if act.renewal != lease.renewals + 1:
-                    return pb.ActOutcome(name="InvalidParams", rule="LEA-004", says="out of turn")
+                    return pb.ActOutcome(name="InvalidParams", rule="LEA-004", message="out of turn")
                 if lease.renewals >= 4:
-                    return pb.ActOutcome(name="Refused", rule="LEA-004", says="often enough")
+                    return pb.ActOutcome(name="Refused", rule="LEA-004", message="often enough")
                 lease.renewals += 1
         return pb.ActOutcome(is_done=True)
 
-    def take(self, line: bytes, public: bytes) -> None:
+    def store_record(self, line: bytes, public: bytes) -> None:
         """A record that is durable now; some change state."""
         record = json.loads(line)
         payload = record["payload"]
@@ -201,25 +201,25 @@ class FakeNode:
             self._complete(payload, public)
         if record["payload_type"] == "LEASE_FAILED":
             lease_id = bytes.fromhex(payload["lease_id"])
-            signed = acts.to_sign_failure(lease_id, payload["reason"])
+            signed = signed_messages.to_sign_failure(lease_id, payload["reason"])
             assert verify(public, signed, bytes.fromhex(payload["signature"]))
-            self.leases[lease_id].over = "PROVIDER_FAIL"
+            self.leases[lease_id].ended_reason = "PROVIDER_FAIL"
 
     def _complete(self, payload: dict[str, Any], public: bytes) -> None:
         raw = bytes.fromhex(payload["body"])
         signed = signed_bytes(payload["type"], payload["method"], raw)
         assert verify(public, signed, bytes.fromhex(payload["signature"]))
         body = read_body(raw)
-        assert isinstance(body, Body)
+        assert isinstance(body, ProofBody)
         assert body.provider == provider_id(public)
         lease = self.leases[body.lease_id]
-        if lease.over or lease.submitted:
+        if lease.ended_reason or lease.submitted:
             return
         assert body.output_digest in self.outputs, "the node must hold the bytes before"
         lease.submitted = body.output_digest
         self.submissions[lease.id] += 1
-        if self.judges:
-            self.judge(lease.id, is_accepted=self.accepts)
+        if self.is_judging:
+            self.send_verdict(lease.id, is_accepted=self.accepts)
 
 
 class _Provider(provider_pb2_grpc.ProviderServiceServicer):
@@ -230,9 +230,9 @@ class _Provider(provider_pb2_grpc.ProviderServiceServicer):
         return pb.GetChallengeResponse(nonce=NONCE, chain_id=1337, time_ms=now_ms())
 
     async def Register(self, request: pb.RegisterRequest, _: Any) -> pb.RegisterResponse:  # noqa: N802
-        told = acts.read_registration(request.body)
-        assert isinstance(told, acts.Registration)
-        assert verify(told.public, acts.to_sign_registration(request.body), request.signature)
+        told = signed_messages.read_registration(request.body)
+        assert isinstance(told, signed_messages.Registration)
+        assert verify(told.public, signed_messages.to_sign_registration(request.body), request.signature)
         self._node.registrations.append(told)
         node = self._node
         return pb.RegisterResponse(
@@ -245,29 +245,29 @@ class _Provider(provider_pb2_grpc.ProviderServiceServicer):
         await context.write(pb.WorkResponse(challenge=pb.Challenge(nonce=nonce)))
         opened = (await context.read()).open
         id_ = provider_id(opened.public)
-        assert verify(opened.public, acts.to_sign_open(nonce, id_), opened.signature)
+        assert verify(opened.public, signed_messages.to_sign_open(nonce, id_), opened.signature)
         out = node._streams[nonce] = asyncio.Queue()
         welcome = pb.Welcome(provider_id=id_, status=node.status, time_ms=now_ms(), heartbeat_ms=node.heartbeat_ms)
         out.put_nowait(pb.WorkResponse(welcome=welcome))
         for lease in node.leases.values():
-            if not lease.over:
+            if not lease.ended_reason:
                 out.put_nowait(pb.WorkResponse(offer=node.offer_of(lease)))
-        hearing = asyncio.create_task(self._hear(context, nonce, opened.public, out))
+        hearing = asyncio.create_task(self._read_acts(context, nonce, opened.public, out))
         try:
             while (message := await out.get()).WhichOneof("message"):
                 await context.write(message)
-                await _count_down(node, "cut_work_after", context)
+                await _abort_after(node, "cut_work_after", context)
         finally:
             node._streams.pop(nonce, None)
             hearing.cancel()
 
-    async def _hear(self, context: Any, nonce: bytes, public: bytes, out: asyncio.Queue[pb.WorkResponse]) -> None:
+    async def _read_acts(self, context: Any, nonce: bytes, public: bytes, out: asyncio.Queue[pb.WorkResponse]) -> None:
         count = 0
         while (request := await context.read()) is not EOF:
             body = request.acts.body
-            assert verify(public, acts.to_sign_acts(body), request.acts.signature)
-            told = acts.read_acts(body)
-            assert isinstance(told, acts.Acts)
+            assert verify(public, signed_messages.to_sign_acts(body), request.acts.signature)
+            told = signed_messages.read_acts(body)
+            assert isinstance(told, signed_messages.ActBatch)
             assert (told.nonce, told.count) == (nonce, count + 1)
             count = told.count
             outcomes = [self._node.act(act) for act in told.acts]
@@ -295,7 +295,7 @@ class _Provider(provider_pb2_grpc.ProviderServiceServicer):
             await context.abort(grpc.StatusCode.UNAVAILABLE, "not now")
         raw = b"".join(parts)
         assert (len(raw), result_digest(raw)) == (header.size, header.digest)
-        signed = acts.to_sign_output(header.lease_id, header.digest, header.size)
+        signed = signed_messages.to_sign_output(header.lease_id, header.digest, header.size)
         assert verify(header.public, signed, header.signature)
         node.outputs[header.digest] = raw
         return pb.PutOutputResponse(digest=header.digest, size=header.size)
@@ -309,7 +309,7 @@ class _Evidence(evidence_pb2_grpc.EvidenceServiceServicer):
         node = self._node
         await context.write(ev.StreamResponse(challenge=ev.Challenge(nonce=NONCE)))
         hello = (await context.read()).hello
-        signed = acts.to_sign_hello(NONCE, hello.channel_id, hello.session_id)
+        signed = signed_messages.to_sign_hello(NONCE, hello.channel_id, hello.session_id)
         assert verify(hello.public, signed, hello.signature)
         assert hello.channel_id == provider_id(hello.public).hex()
         node.hellos.append(hello)
@@ -320,16 +320,16 @@ class _Evidence(evidence_pb2_grpc.EvidenceServiceServicer):
             await self._ack(context, node.answer_hello(len(lines)))
             while (request := await context.read()) is not EOF:
                 await self._records(request.records, lines, hello.public, context)
-                await _count_down(node, "cut_evidence_after", context)
+                await _abort_after(node, "cut_evidence_after", context)
         finally:
             late.cancel()
             node.open_streams.discard(hello.session_id)
 
-    async def _records(self, told: ev.Records, lines: list[bytes], public: bytes, context: Any) -> None:
+    async def _records(self, records: ev.Records, lines: list[bytes], public: bytes, context: Any) -> None:
         node = self._node
-        node.records_in += len(told.lines)
-        node.bytes_unacked += sum(map(len, told.lines))
-        for sequence, line in enumerate(told.lines, told.first_sequence):
+        node.records_in += len(records.lines)
+        node.bytes_unacked += sum(map(len, records.lines))
+        for sequence, line in enumerate(records.lines, records.first_sequence):
             assert json.loads(line)["sequence"] == sequence
             if sequence <= len(lines):
                 assert lines[sequence - 1] == line, "the same sequence is the same record, byte for byte"
@@ -337,7 +337,7 @@ class _Evidence(evidence_pb2_grpc.EvidenceServiceServicer):
             else:
                 assert sequence == len(lines) + 1, "no gap"
                 lines.append(line)
-                node.take(line, public)
+                node.store_record(line, public)
         if node.lose_acks:
             node.lose_acks -= 1
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the ack was lost")
@@ -352,14 +352,14 @@ class _Evidence(evidence_pb2_grpc.EvidenceServiceServicer):
                 await self._ack(context, len(lines))
             await asyncio.sleep(0.01)
 
-    async def _ack(self, context: Any, mark: int) -> None:
-        if not self._node.is_mute:
+    async def _ack(self, context: Any, watermark: int) -> None:
+        if not self._node.is_unresponsive:
             self._node.bytes_unacked = 0
-            ack = ev.Ack(acked_sequence=mark, credit_bytes=self._node.credit)
+            ack = ev.Ack(acked_sequence=watermark, credit_bytes=self._node.credit)
             await context.write(ev.StreamResponse(ack=ack))
 
 
-async def _count_down(node: FakeNode, name: str, context: Any) -> None:
+async def _abort_after(node: FakeNode, name: str, context: Any) -> None:
     """Cut the stream when so many messages have passed."""
     left = getattr(node, name)
     if left is None:

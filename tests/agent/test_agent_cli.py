@@ -1,4 +1,4 @@
-"""`holdfast agent` on the command line: it says who it is and what is missing, works, and ends well when told to."""
+"""`holdfast agent` on the command line: it prints its status, works, and ends cleanly when asked to."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ import grpc
 import msgspec
 import pytest
 from tests.agent.fake_node import FakeNode
-from tests.agent.house import comes, folders, settings_for
-from tests.doors.grpc_house import tls_folder
-from tests.ports import free_ports
-from tests.stories.node import HOLDFAST, NodeProcess
+from tests.agent.in_process_agent import lease_dirs, settings_for, wait_until
+from tests.api.grpc.grpc_server import tls_folder
+from tests.loopback_ports import free_ports
+from tests.stories.node_process import HOLDFAST, NodeProcess
 
 from holdfast.adapters.keys.signing import SigningKey
-from holdfast.agent.settings import faults
+from holdfast.agent.settings import check_settings
 from holdfast.client import Client
-from holdfast.core.canon import canonical
-from holdfast.core.provider.record import provider_id
+from holdfast.core.base.canonical import canonical
+from holdfast.core.provider.model import provider_id
 
 Start = Callable[..., subprocess.Popen[bytes]]
 
@@ -49,7 +49,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
             process.wait()
 
 
-async def ended(process: subprocess.Popen[bytes]) -> int:
+async def wait_ended(process: subprocess.Popen[bytes]) -> int:
     return await asyncio.to_thread(process.wait, 60)
 
 
@@ -57,29 +57,29 @@ async def test_an_agent_says_who_it_is_and_what_is_missing(node: FakeNode, tmp_p
     node.status, node.stake = "REGISTERED", 4_000
     agent = start(node.port)
     out = tmp_path / "out"
-    await comes(lambda: "to get work" in out.read_text())
+    await wait_until(lambda: "to get work" in out.read_text())
     key = SigningKey.load(tmp_path / "agent" / "keys" / "agent.pem")
     id_ = provider_id(key.public).hex()
     assert out.read_text().splitlines() == [
         f"provider {id_}",
-        "known to the node as REGISTERED, with 4000 of 10000 at stake",
+        "registered as REGISTERED, with 4000 of 10000 at stake",
         f"  to get work: holdfast provider stake {id_} 6000",
     ]
     node.status, node.stake = "ACTIVE", 10_000
-    await comes(lambda: "active, with 10000 at stake" in out.read_text())
+    await wait_until(lambda: "active, with 10000 at stake" in out.read_text())
     agent.send_signal(signal.SIGTERM)
-    assert await ended(agent) == 0
+    assert await wait_ended(agent) == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_an_agent_that_is_told_to_stop_finishes_its_work(
+async def test_an_agent_that_is_asked_to_stop_finishes_its_work(
     node: FakeNode, tmp_path: Path, start: Start, number: signal.Signals
 ) -> None:
     agent = start(node.port, model="sleep")
     lease = node.offer("hello", "sleep", ms=300)
-    await comes(lambda: "EXECUTION_STARTED" in node.told(lease))
+    await wait_until(lambda: "EXECUTION_STARTED" in node.record_types(lease))
     agent.send_signal(number)
-    assert await ended(agent) == 0
+    assert await wait_ended(agent) == 0
     assert node.submissions[lease] == 1
     assert node.records()[-1]["payload_type"] == "CHANNEL_TERMINATED"
 
@@ -92,42 +92,42 @@ async def test_an_agent_speaks_tls_with_a_node_whose_authority_it_knows(tmp_path
     try:
         agent = start(node.port, ca=str(tmp_path / "tls" / "ca.pem"))
         lease = node.offer("hello")
-        await comes(lambda: node.submissions[lease])
+        await wait_until(lambda: node.submissions[lease])
         agent.send_signal(signal.SIGTERM)
-        assert await ended(agent) == 0
+        assert await wait_ended(agent) == 0
     finally:
         await node.stop()
 
 
 async def test_a_second_agent_on_the_same_folder_is_refused(node: FakeNode, tmp_path: Path, start: Start) -> None:
     start(node.port)
-    await comes(lambda: node.connected)
-    assert await ended(start(node.port)) == 75
+    await wait_until(lambda: node.connected)
+    assert await wait_ended(start(node.port)) == 75
     assert "another agent works in" in (tmp_path / "log").read_text()
 
 
 async def test_a_real_node_gives_work_to_an_agent_with_a_stake(tmp_path: Path, start: Start) -> None:
     (port,) = free_ports(1)
-    doors = {"HOLDFAST_GRPC__ENABLED": "true", "HOLDFAST_GRPC__PORT": str(port)}
+    servers = {"HOLDFAST_GRPC__ENABLED": "true", "HOLDFAST_GRPC__PORT": str(port)}
     quick = {"HOLDFAST_POLICY__CHAIN__BLOCK_MS": "100", "HOLDFAST_POLICY__RESULT__SERVE_BYTES": "true"}
-    node = NodeProcess(tmp_path / "data", "node", doors | quick)
+    node = NodeProcess(tmp_path / "data", "node", servers | quick)
     try:
         await node.up()
         agent, out = start(port, price="3"), tmp_path / "out"
-        await comes(lambda: "to get work: " in out.read_text())
+        await wait_until(lambda: "to get work: " in out.read_text())
         command = out.read_text().partition("to get work: holdfast ")[2].split()
         staking = [str(HOLDFAST), *command, "--mint", "--data", str(node.data)]
         await asyncio.to_thread(subprocess.run, staking, check=True, stdout=subprocess.DEVNULL)
-        await comes(lambda: "active, with 10000 at stake" in out.read_text())
+        await wait_until(lambda: "active, with 10000 at stake" in out.read_text())
         async with Client(node.data) as client:
             await client.mint(bytes(32), "alice", 1_000)
             payload = {"kind": "AI", "spec": {"model": "echo", "prompt": "hello"}}
             receipt = await client.enqueue(payload, 100, "alice", "a key")
             await client.wait(receipt["task_id"])
             assert await client.result(receipt["task_id"]) == canonical("hello")
-        await comes(lambda: not folders(tmp_path / "agent"))
+        await wait_until(lambda: not lease_dirs(tmp_path / "agent"))
         agent.send_signal(signal.SIGTERM)
-        assert await ended(agent) == 0
+        assert await wait_ended(agent) == 0
     finally:
         node.end()
 
@@ -135,7 +135,7 @@ async def test_a_real_node_gives_work_to_an_agent_with_a_stake(tmp_path: Path, s
 # ------------------------------------------------------------------------------------------------ bad settings
 
 
-def refused(*words: str) -> str:
+def run_refused(*words: str) -> str:
     environ = os.environ | {"NO_COLOR": "1"}
     done = subprocess.run([str(HOLDFAST), "agent", *words], check=False, capture_output=True, text=True, env=environ)
     assert done.returncode == 2, done.stderr
@@ -144,7 +144,7 @@ def refused(*words: str) -> str:
 
 @pytest.mark.rule("SEC-001")
 def test_every_fault_of_the_settings_is_named_at_once(tmp_path: Path) -> None:
-    said = refused(*flags(1, tmp_path / "a", node="nowhere", account="A!", model="gpt", slots="0"))
+    said = run_refused(*flags(1, tmp_path / "a", node="nowhere", account="A!", model="gpt", slots="0"))
     for fault in ("node: 'nowhere' is not HOST:PORT", "account: ", "model: no executor gpt", "slots: 0 is not in 1"):
         assert f"holdfast: SEC-001: {fault}" in said
     assert not (tmp_path / "a").exists(), "nothing was begun"
@@ -154,7 +154,7 @@ def test_every_fault_of_the_settings_is_named_at_once(tmp_path: Path) -> None:
 def test_an_agent_does_not_move_into_a_nodes_folder(tmp_path: Path) -> None:
     (tmp_path / "keys").mkdir()
     (tmp_path / "keys" / "node.pem").touch()
-    assert "is a node's folder" in refused(*flags(1, tmp_path))
+    assert "is a node's folder" in run_refused(*flags(1, tmp_path))
     assert not (tmp_path / "spool").exists()
 
 
@@ -163,7 +163,7 @@ def test_a_file_that_is_no_certificate_is_named_at_once(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("not a certificate")
     words = [str(HOLDFAST), "agent", *flags(1, tmp_path / "a", ca=str(tmp_path / "ca.pem"))]
     done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, "ca.pem is no PEM certificate" in done.stderr) == (75, True), done.stderr
+    assert (done.returncode, "ca.pem is not a PEM certificate" in done.stderr) == (75, True), done.stderr
     assert not (tmp_path / "a").exists(), "nothing was begun"
 
 
@@ -175,14 +175,14 @@ async def test_an_agent_works_on_when_nobody_reads_what_it_says(node: FakeNode, 
             assert agent.stdout is not None
             await asyncio.to_thread(agent.stdout.readline)
             agent.stdout.close()
-            await comes(lambda: "work stream open" in (tmp_path / "log").read_text())
+            await wait_until(lambda: "work_stream_open" in (tmp_path / "log").read_text())
         finally:
             agent.kill()
 
 
 @pytest.mark.rule("SEC-001")
 def test_work_does_not_cross_a_network_in_plain_text(tmp_path: Path) -> None:
-    assert "there is no TLS" in refused(*flags(1, tmp_path / "a", node="node.example:8452"))
+    assert "there is no TLS" in run_refused(*flags(1, tmp_path / "a", node="node.example:8452"))
 
 
 @pytest.mark.parametrize(
@@ -203,5 +203,5 @@ def test_work_does_not_cross_a_network_in_plain_text(tmp_path: Path) -> None:
 )
 def test_settings_are_good_up_to_their_bounds(name: str, good: object, bad: object, tmp_path: Path) -> None:
     settings = settings_for(FakeNode(), tmp_path)
-    assert list(faults(msgspec.structs.replace(settings, **{name: good}))) == []
-    assert len(list(faults(msgspec.structs.replace(settings, **{name: bad})))) == 1
+    assert list(check_settings(msgspec.structs.replace(settings, **{name: good}))) == []
+    assert len(list(check_settings(msgspec.structs.replace(settings, **{name: bad})))) == 1

@@ -9,16 +9,16 @@ from random import Random
 
 import pytest
 from tests.agent.fake_node import FakeNode
-from tests.agent.house import comes, folders
-from tests.agent.process import POINTS, AgentProcess
-from tests.agent.test_delivery import whole
+from tests.agent.in_process_agent import lease_dirs, wait_until
+from tests.agent.killable_agent import KILL_POINTS, KillableAgent
 from tests.counts import counts
+from tests.shipping.test_session_sender import check_complete
 
-from holdfast.core.canon import canonical
+from holdfast.core.base.canonical import canonical
 from holdfast.core.result.ids import result_digest
 
 SEED = 20261116
-HANDED_IN = [
+SUBMITTED_POINTS = [
     "outcome decided",
     "completion emitted",
     "completion spooled",
@@ -26,16 +26,16 @@ HANDED_IN = [
     "being removed",
 ]
 """Points after which a verdict that comes later, or was missed, makes a difference."""
-Start = Callable[[str], AgentProcess]
+Start = Callable[[str], KillableAgent]
 
 
 @pytest.fixture
 def start(node: FakeNode, tmp_path: Path) -> Iterator[Start]:
     """Start an agent on the test's folder; none outlives the test."""
-    begun: list[AgentProcess] = []
+    begun: list[KillableAgent] = []
 
-    def start(point: str) -> AgentProcess:
-        begun.append(AgentProcess(node.port, tmp_path / "agent", point))
+    def start(point: str) -> KillableAgent:
+        begun.append(KillableAgent(node.port, tmp_path / "agent", point))
         return begun[-1]
 
     yield start
@@ -46,30 +46,30 @@ def start(node: FakeNode, tmp_path: Path) -> Iterator[Start]:
 @pytest.mark.rule("EVD-005", "EVD-006")
 @pytest.mark.parametrize(
     ("point", "judges"),
-    [(point, True) for point in POINTS if point != "never"] + [(point, False) for point in HANDED_IN],
+    [(point, True) for point in KILL_POINTS if point != "never"] + [(point, False) for point in SUBMITTED_POINTS],
 )
 async def test_an_agent_killed_at_any_stage_delivers_its_work_once(
     node: FakeNode, tmp_path: Path, start: Start, point: str, judges: bool
 ) -> None:
-    node.judges = judges
+    node.is_judging = judges
     lease = node.offer("hello")
     first = start(point)
     if point == "being removed" and not judges:
-        await comes(lambda: node.submissions[lease])
-        node.judge(lease)
+        await wait_until(lambda: node.submissions[lease])
+        node.send_verdict(lease)
     assert await first.ended() == -9
     start("never")
-    await comes(lambda: node.submissions[lease] == 1)
-    if not judges and not node.leases[lease].over:
-        assert folders(tmp_path / "agent") == [lease.hex()]
-        await comes(lambda: node.connected)
-        node.judge(lease)
-    await comes(lambda: not folders(tmp_path / "agent"), "nothing is left of it")
-    await comes(lambda: node.told(lease).count("LEASE_COMPLETED") == 1)
+    await wait_until(lambda: node.submissions[lease] == 1)
+    if not judges and not node.leases[lease].ended_reason:
+        assert lease_dirs(tmp_path / "agent") == [lease.hex()]
+        await wait_until(lambda: node.connected)
+        node.send_verdict(lease)
+    await wait_until(lambda: not lease_dirs(tmp_path / "agent"), "nothing is left of it")
+    await wait_until(lambda: node.record_types(lease).count("LEASE_COMPLETED") == 1)
     assert node.delivered() == {lease: 1}
     assert node.outputs == {result_digest(canonical("hello")): canonical("hello")}
-    assert node.leases[lease].over == "JUDGED"
-    whole(node)
+    assert node.leases[lease].ended_reason == "JUDGED"
+    check_complete(node)
 
 
 @pytest.mark.rule("EVD-005", "EVD-006")
@@ -78,28 +78,28 @@ async def test_a_lease_that_was_lost_while_the_agent_was_dead_is_dropped(
 ) -> None:
     lease = node.offer("hello")
     assert await start("output written").ended() == -9
-    node.leases[lease].over = "LEASE_EXPIRED"
+    node.leases[lease].ended_reason = "LEASE_EXPIRED"
     start("never")
-    await comes(lambda: not folders(tmp_path / "agent"))
+    await wait_until(lambda: not lease_dirs(tmp_path / "agent"))
     other = node.offer("other")
-    await comes(lambda: node.submissions[other])
+    await wait_until(lambda: node.submissions[other])
     assert node.submissions[lease] == 0
 
 
 @pytest.mark.rule("EVD-005")
-async def test_work_that_was_told_reaches_the_node_without_its_agents_leases(
+async def test_a_spooled_completion_reaches_the_node_without_its_agents_leases(
     node: FakeNode, tmp_path: Path, start: Start
 ) -> None:
     """Nothing was sent: the node took no evidence while the agent lived. The spool is enough."""
-    node.is_mute = True
+    node.is_unresponsive = True
     lease = node.offer("hello")
     assert await start("completion spooled").ended() == -9
-    assert node.told(lease) == []
-    node.is_mute = False
+    assert node.record_types(lease) == []
+    node.is_unresponsive = False
     start("never")
-    await comes(lambda: node.submissions[lease] == 1)
-    await comes(lambda: not folders(tmp_path / "agent"))
-    whole(node)
+    await wait_until(lambda: node.submissions[lease] == 1)
+    await wait_until(lambda: not lease_dirs(tmp_path / "agent"))
+    check_complete(node)
     assert node.delivered() == {lease: 1}
 
 
@@ -111,7 +111,7 @@ async def test_an_agent_killed_at_random_delivers_every_lease_once(
     leases = [node.offer(f"job {n}", "sleep", ms=random.randrange(80)) for n in range(4)]
     for round_ in range(counts(4, 60)):
         agent = start("never")
-        await comes(lambda: node.connected)
+        await wait_until(lambda: node.connected)
         leases += [node.offer(f"more {round_} {n}", "sleep", ms=random.randrange(80)) for n in range(3)]
         await asyncio.sleep(random.random() / 5)
         agent.kill()
@@ -119,11 +119,13 @@ async def test_an_agent_killed_at_random_delivers_every_lease_once(
             await node.stop()
             await node.start()
     start("never")
-    taken = [lease for lease in leases if node.leases[lease].over != "FULL"]
-    await comes(lambda: all(node.submissions[lease] == 1 for lease in taken if node.leases[lease].over != "FULL"))
-    await comes(lambda: not folders(tmp_path / "agent"))
-    delivered = {lease for lease in leases if node.leases[lease].over == "JUDGED"}
+    taken = [lease for lease in leases if node.leases[lease].ended_reason != "FULL"]
+    await wait_until(
+        lambda: all(node.submissions[lease] == 1 for lease in taken if node.leases[lease].ended_reason != "FULL")
+    )
+    await wait_until(lambda: not lease_dirs(tmp_path / "agent"))
+    delivered = {lease for lease in leases if node.leases[lease].ended_reason == "JUDGED"}
     assert len(delivered) >= 4
     assert node.delivered() == dict.fromkeys(delivered, 1)
-    assert all(node.leases[lease].over in ("JUDGED", "FULL") for lease in leases)
-    whole(node)
+    assert all(node.leases[lease].ended_reason in ("JUDGED", "FULL") for lease in leases)
+    check_complete(node)

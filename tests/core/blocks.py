@@ -9,21 +9,21 @@ from typing import Any, NamedTuple
 import msgspec
 from hypothesis import strategies as st
 from tests.core import naive
-from tests.core.books import DEVELOPMENT, asked, done, some_id
+from tests.core.commands import DEVELOPMENT, done, enqueue_command, some_id
 
-from holdfast.core import law
-from holdfast.core.chain.acts import BlockSealed, RollBack, Seal
-from holdfast.core.chain.blocks import signed_of
-from holdfast.core.chain.header import Signed
-from holdfast.core.escrow import acts as money
-from holdfast.core.escrow import books as ledger_books
-from holdfast.core.event import Event
+from holdfast.core import state_machine
+from holdfast.core.base.errors import Refused
+from holdfast.core.base.event import Command, Event
+from holdfast.core.base.values import AccountId, Amount, ChainId, Height, TaskId
+from holdfast.core.chain.header import SignedHeader
+from holdfast.core.chain.messages import BlockSealed, RollBackBlocks, SealBlock
+from holdfast.core.chain.model import signed_of
+from holdfast.core.escrow import invariants as escrow_invariants
+from holdfast.core.escrow import messages as money
 from holdfast.core.policy import ChainPolicy, Policy
-from holdfast.core.queue import books as queue_books
-from holdfast.core.queue.acts import Cancel, JobAdmitted, JobCancelled, RaiseFee
-from holdfast.core.refusal import Refused
+from holdfast.core.queue import invariants as queue_invariants
+from holdfast.core.queue.messages import CancelJob, JobAdmitted, JobCancelled, RaiseFee
 from holdfast.core.state import State
-from holdfast.core.values import AccountId, Amount, ChainId, Height, TaskId
 
 PROPOSER = bytes(range(32))
 START_MS = 1_000_000
@@ -37,7 +37,7 @@ def verify(public: bytes, message: bytes, signature: bytes) -> bool:
     return public == PROPOSER and signature == sign(message)
 
 
-SEAL = Seal(PROPOSER, sign)
+SEAL = SealBlock(PROPOSER, sign)
 
 
 def final_after(depth: int) -> Policy:
@@ -55,13 +55,13 @@ def job_of(state: State) -> TaskId:
     return next(reversed(state.queue.jobs))
 
 
-def sealed(state: State, now_ms: int = START_MS) -> Signed:
+def sealed(state: State, now_ms: int = START_MS) -> SignedHeader:
     """The open block, closed."""
     done(state, SEAL, now_ms)
-    return head_of(state)
+    return signed_head(state)
 
 
-def head_of(state: State) -> Signed:
+def signed_head(state: State) -> SignedHeader:
     return signed_of(state.chain.head, ChainId(state.policy.chain_id))
 
 
@@ -127,7 +127,7 @@ class NaiveChain:
         del self.blocks[height + 1 :]
         self.open = sorted(gone + self.open)
 
-    def see(self, number: int, event: Event) -> None:
+    def on_event(self, number: int, event: Event) -> None:
         """What an event means to this chain; taking blocks back is told apart (`roll_back`)."""
         match event:
             case JobAdmitted():
@@ -161,11 +161,11 @@ steps = st.one_of(
     st.builds(Step, st.just("seal"), st.integers(0, 2_000)),
     st.builds(Step, st.just("back"), st.integers(0, 7)),
 )
-lives = st.lists(steps, min_size=12, max_size=60)
+step_sequences = st.lists(steps, min_size=12, max_size=60)
 OWNERS = ("alice", "bob")
 
 
-class Life:
+class ChainRun:
     """A state that is lived in, the naive chain beside it, and everything that happened."""
 
     def __init__(self, policy: Policy) -> None:
@@ -178,52 +178,52 @@ class Life:
         for n, owner in enumerate(OWNERS):
             self.do(money.Mint(some_id(900 + n), AccountId(owner), Amount(100)))
 
-    def do(self, command: law.Command) -> tuple[Event, ...] | Refused:
-        decided = law.decide(self.state, command, self.now_ms)
+    def do(self, command: Command) -> tuple[Event, ...] | Refused:
+        decided = state_machine.decide(self.state, command, self.now_ms)
         if isinstance(decided, Refused):
             return decided
         for event in decided.events:
             self._apply(event)
-        if isinstance(command, RollBack) and decided.events:
+        if isinstance(command, RollBackBlocks) and decided.events:
             self.naive.roll_back(command.height)
         return decided.events
 
     def _apply(self, event: Event) -> None:
-        recent = dict(self.state.chain.recent)
+        recent = dict(self.state.chain.unfinalized)
         if isinstance(event, BlockSealed):
-            self.naive.see(self.number + 1, event)
-        law.apply(self.state, event)
+            self.naive.on_event(self.number + 1, event)
+        state_machine.apply(self.state, event)
         self.number += 1
         self.events.append(event)
         if not isinstance(event, BlockSealed):
-            self.naive.see(self.number, event)
+            self.naive.on_event(self.number, event)
         if isinstance(event, JobAdmitted):
             self.jobs.append(event.id)
         if isinstance(event, money.Finalized):
             final = [recent[height] for height in recent if height <= event.height]
             self.final += [number for block in final for number in self._txs_of(block.block.height)]
-        assert ledger_books.broken_laws(self.state.ledger) == []
-        assert queue_books.broken_laws(self.state.queue, self.state.ledger) == []
+        assert escrow_invariants.broken_invariants(self.state.ledger) == []
+        assert queue_invariants.broken_invariants(self.state.queue, self.state.ledger) == []
 
     def _txs_of(self, height: int) -> list[int]:
         return [tx.number for tx in self.naive.blocks[height].txs]
 
-    def take(self, step: Step) -> tuple[Event, ...] | Refused:
+    def run_step(self, step: Step) -> tuple[Event, ...] | Refused:
         command = self.command(step)
         if step.what == "seal":
             self.now_ms += step.n
         return () if command is None else self.do(command)
 
-    def command(self, step: Step) -> law.Command | None:
+    def command(self, step: Step) -> Command | None:
         """The command that a step is, here and now."""
         state, n = self.state, step.n
         owner = OWNERS[n % len(OWNERS)]
         match step.what:
             case "enqueue":
                 key = bytes([n % 4]) if step.m % 3 == 0 else b""
-                return asked(n, owner, max(1, step.m), key, policy=state.policy)
+                return enqueue_command(n, owner, max(1, step.m), key, policy=state.policy)
             case "cancel":
-                return Cancel(self.jobs[n % len(self.jobs)]) if self.jobs else None
+                return CancelJob(self.jobs[n % len(self.jobs)]) if self.jobs else None
             case "raise":
                 job = state.queue.jobs.get(self.jobs[n % len(self.jobs)]) if self.jobs else None
                 return RaiseFee(job.id, Amount(job.max_fee + step.m)) if job else None
@@ -235,12 +235,12 @@ class Life:
                 return money.Refund(some_id(500 + n), Height(0))
             case "seal":
                 return SEAL
-        return RollBack(Height(max(0, state.chain.head.height - n)))
+        return RollBackBlocks(Height(max(0, state.chain.head.height - n)))
 
     def active(self) -> list[int]:
         """The transactions of the active chain as the state itself has them, lowest block first, the open one last."""
         chain = self.state.chain
-        kept = [tx.number for recent in chain.recent.values() for tx in recent.txs]
+        kept = [tx.number for recent in chain.unfinalized.values() for tx in recent.txs]
         return [*self.final, *kept, *(tx.number for tx in chain.open.txs)]
 
     def transactions(self) -> list[int]:
@@ -249,8 +249,8 @@ class Life:
         return [number for number, event in enumerate(self.events, start=1) if isinstance(event, kinds)]
 
 
-def lived(policy: Policy, history: Sequence[Step]) -> Life:
-    life = Life(policy)
+def run_steps(policy: Policy, history: Sequence[Step]) -> ChainRun:
+    life = ChainRun(policy)
     for step in history:
-        life.take(step)
+        life.run_step(step)
     return life

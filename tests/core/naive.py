@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.core import naive_match
+from tests.core.match import naive_match
 
 N = 10**9
 
@@ -172,12 +172,12 @@ def split(n: int) -> int:
     return k
 
 
-def sides(index: int, size: int) -> str:
+def sibling_sides(index: int, size: int) -> str:
     """On which side the siblings lie, from the leaf upwards: the shape that a proof can show."""
     if size == 1:
         return ""
     k = split(size)
-    return sides(index, k) + "R" if index < k else sides(index - k, size - k) + "L"
+    return sibling_sides(index, k) + "R" if index < k else sibling_sides(index - k, size - k) + "L"
 
 
 if __name__ == "__main__":

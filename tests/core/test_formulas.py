@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.core import naive
 
-from holdfast.core import job, lease, match, priority, proof, result, retry
+from holdfast.core import job, lease, match, proof, result
+from holdfast.core.base.values import ChainId, Height, Kind, LeaseId, ProviderId, Seed, TaskId, Tier
 from holdfast.core.policy import PriorityPolicy, RetryPolicy
-from holdfast.core.values import ChainId, Height, Kind, LeaseId, ProviderId, Seed, TaskId, Tier
+from holdfast.core.queue import priority, retry
 
 U64 = st.integers(0, 2**64 - 1)
 IDS = st.binary(max_size=40)
@@ -93,12 +94,12 @@ def test_a_key_is_exact_at_any_size_of_its_numbers(
 ) -> None:
     names = ("w_fee", "w_age", "w_size", "w_tier", "fee_ref", "age_ref_ms", "size_ref")
     knobs = dict(zip(names, weights + references, strict=True))
-    key = priority.key(max_fee, size_bytes, tier, enqueue_ts_ms, PriorityPolicy(**knobs))
+    key = priority.sort_priority(max_fee, size_bytes, tier, enqueue_ts_ms, PriorityPolicy(**knobs))
     assert key == naive.priority(max_fee, size_bytes, tier.value, enqueue_ts_ms, knobs)
 
 
 def key_of(max_fee: int = 500_000, size_bytes: int = 1_000, tier: Tier = Tier.FREE, enqueue_ts_ms: int = 0) -> int:
-    return priority.key(max_fee, size_bytes, tier, enqueue_ts_ms, PriorityPolicy())
+    return priority.sort_priority(max_fee, size_bytes, tier, enqueue_ts_ms, PriorityPolicy())
 
 
 @pytest.mark.rule("PRI-001")
@@ -242,7 +243,7 @@ def test_a_word_that_would_favour_low_numbers_is_passed_over(monkeypatch: pytest
     def words(_: Seed) -> Iterator[int]:
         return iter(stream)
 
-    monkeypatch.setattr(match.chance, "_words", words)
+    monkeypatch.setattr(match.seed_shuffle, "_words", words)
     draw = match.draws(Seed(b""))
     assert [draw(3), draw(2), draw(3)] == [(2**64 - 2) % 3, 1, 1]
     three = [ProviderId(b"a"), ProviderId(b"b"), ProviderId(b"c")]
@@ -260,5 +261,5 @@ def test_every_order_of_three_comes_up_about_as_often_as_any_other() -> None:
 @pytest.mark.rule("MAT-003")
 def test_the_stream_is_four_words_of_each_hash() -> None:
     hashes = b"".join(naive.h("AICF|match", b"seed", counter) for counter in range(3))
-    ours = b"".join(word.to_bytes(8, "big") for word in islice(match.chance._words(Seed(b"seed")), 12))
+    ours = b"".join(word.to_bytes(8, "big") for word in islice(match.seed_shuffle._words(Seed(b"seed")), 12))
     assert ours == hashes

@@ -7,21 +7,21 @@ import asyncio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.core.books import histories, some_id
-from tests.simulated.journal import SimulatedJournal
-from tests.simulated.world import World, small_batches
+from tests.core.commands import histories, some_id
+from tests.simulation.journal import SimulatedJournal
+from tests.simulation.world import World, small_batches
 
-from holdfast.core import law
-from holdfast.core.escrow.acts import Charge, Finalize, Mint, Reserve
-from holdfast.core.escrow.books import HoldStatus
-from holdfast.core.event import Tip
-from holdfast.core.refusal import Corrupt, Unavailable
-from holdfast.core.state import digest
-from holdfast.core.values import AccountId, Amount, BatchNo, Digest, Epoch, EventNo, Height
-from holdfast.engine import read, snapshot
+from holdfast.core import journal_codec
+from holdfast.core.base.errors import Corrupt, Unavailable
+from holdfast.core.base.event import Command, JournalHead
+from holdfast.core.base.values import AccountId, Amount, BatchNo, Digest, EventNo, Height, Term
+from holdfast.core.escrow.messages import Charge, Finalize, Mint, Reserve
+from holdfast.core.escrow.model import ReservationStatus
+from holdfast.core.state_snapshot import digest
+from holdfast.engine import queries, snapshot
 from holdfast.engine.follower import Follower
 from holdfast.engine.loop import Engine
-from holdfast.engine.outcome import Accepted, Phase
+from holdfast.engine.outcome import Accepted, EngineStatus
 
 ALICE, BOB = AccountId("alice"), AccountId("bob")
 pytestmark = pytest.mark.rule("ENG-006")
@@ -32,19 +32,19 @@ def follower_of(world: World) -> Follower:
 
 
 async def caught_up(follower: Follower, engine: Engine) -> None:
-    while follower.tip.number < engine.durable.number:
+    while follower.tip.number < engine.durable_head.number:
         await asyncio.sleep(0)
 
 
-def killed(engine: Engine, world: World) -> None:
+def kill(engine: Engine, world: World) -> None:
     """As if by kill -9: it writes nothing any more and its lock is free."""
-    engine.phase = Phase.FAILED
+    engine.status = EngineStatus.FAILED
     world.disk.owner = None
 
 
 @given(histories, st.integers(0, 60), st.booleans())
 async def test_a_follower_has_the_owners_state_wherever_it_joined(
-    history: list[law.Command], joins_at: int, has_snapshot: bool
+    history: list[Command], joins_at: int, has_snapshot: bool
 ) -> None:
     world = World(small_batches())
     engine = await world.started()
@@ -57,14 +57,14 @@ async def test_a_follower_has_the_owners_state_wherever_it_joined(
     following = asyncio.create_task(follower.run())
     await engine.submit_many(history[joins_at:])
     await caught_up(follower, engine)
-    assert digest(follower.state) == digest(engine.state)
+    assert digest(follower.state) == digest(engine.undurable_state)
     following.cancel()
     await engine.stop()
 
 
 @given(histories, histories, st.integers(0, 40))
 async def test_a_follower_takes_over_without_loading_and_nothing_is_missing_or_twice(
-    before: list[law.Command], after: list[law.Command], projected: int
+    before: list[Command], after: list[Command], projected: int
 ) -> None:
     world = World(small_batches())
     engine = await world.started()
@@ -79,12 +79,12 @@ async def test_a_follower_takes_over_without_loading_and_nothing_is_missing_or_t
     await caught_up(follower, engine)
     following.cancel()
     reads = count_reads(world)
-    killed(engine, world)
+    kill(engine, world)
     successor = world.engine(owner="successor")
     await successor.start(follower)
-    assert successor.durable.epoch == 2
+    assert successor.durable_head.term == 2
     at_checkpoint = [projected_to.number - 1] if projected_to.number else []  # whether the tables are this journal's
-    assert reads == [engine.durable.number, *at_checkpoint], "it read history again"
+    assert reads == [engine.durable_head.number, *at_checkpoint], "it read history again"
     again = await successor.submit_many(before[projected : projected + 3])
     for one, two in zip(first, again, strict=True):
         if isinstance(one, Accepted) and isinstance(two, Accepted):
@@ -93,7 +93,7 @@ async def test_a_follower_takes_over_without_loading_and_nothing_is_missing_or_t
     await successor.stop()
     fresh = World(world.policy)
     fresh.disk.batches = world.disk.batches
-    assert digest(await fresh.recovered()) == digest(successor.state)
+    assert digest(await fresh.recovered()) == digest(successor.undurable_state)
     assert (fresh.tables.rows, fresh.tables.claims) == (world.tables.rows, world.tables.claims)
     await engine.stop()
 
@@ -117,17 +117,17 @@ async def test_a_follower_answers_point_reads_that_the_tables_do_not_have_yet() 
     await engine.submit(Charge(some_id(2), Height(1), BOB, Amount(20)))
     await engine.submit(Finalize(Height(1)))
     await caught_up(follower, engine)
-    hold = await read.hold(follower, some_id(2))
+    hold = await queries.reservation(follower, some_id(2))
     assert hold is not None
-    assert hold.status is HoldStatus.PAID
-    assert await read.memo(follower, hold) == b"x" * 9_000
-    assert follower.standing().tip == engine.durable
-    assert follower.standing().role == "follower"
+    assert hold.status is ReservationStatus.PAID
+    assert await queries.memo(follower, hold) == b"x" * 9_000
+    assert follower.replication_status().tip == engine.durable_head
+    assert follower.replication_status().role == "follower"
     following.cancel()
     await engine.stop()
 
 
-async def test_a_follower_lets_go_of_what_the_tables_hold() -> None:
+async def test_a_follower_evicts_what_the_tables_hold() -> None:
     world = World(small_batches(rows_max=8))
     engine = await world.started()
     follower = follower_of(world)
@@ -153,7 +153,7 @@ async def test_a_follower_streams_events_like_the_owner() -> None:
     seen: list[int] = []
 
     async def watch() -> None:
-        async for recorded in follower.tail.follow(EventNo(0)):
+        async for recorded in follower.event_stream.follow(EventNo(0)):
             seen.append(recorded.number)
 
     watching = asyncio.create_task(watch())
@@ -175,7 +175,7 @@ async def test_a_follower_of_a_damaged_journal_stops_and_says_so() -> None:
     await engine.submit(Mint(some_id(1), ALICE, Amount(100)))
     await caught_up(follower, engine)
     world.disk.batches.append(
-        law.pack(Tip(BatchNo(2), Epoch(1), EventNo(2), 0, Digest(b"x" * 32)), Epoch(1), [], 10**9)
+        journal_codec.pack(JournalHead(BatchNo(2), Term(1), EventNo(2), 0, Digest(b"x" * 32)), Term(1), [], 10**9)
     )
     with pytest.raises(Corrupt, match="ENG-001"):
         await following
@@ -191,9 +191,9 @@ async def test_a_successor_rebuilds_tables_that_contradict_the_journal() -> None
     await engine.submit(Mint(some_id(1), ALICE, Amount(100)))
     await engine.projector.drain()
     await engine.projector.stop()
-    world.tables.at = Tip(BatchNo(77), Epoch(1), EventNo(77), 0, Digest(b"x" * 32))
+    world.tables.at = JournalHead(BatchNo(77), Term(1), EventNo(77), 0, Digest(b"x" * 32))
     world.tables.rows["account"]["ghost"] = ("ghost", 1, 1, 1)
-    killed(engine, world)
+    kill(engine, world)
     successor = world.engine()
     await successor.start(follower)
     assert "ghost" not in world.tables.rows["account"]
@@ -203,7 +203,7 @@ async def test_a_successor_rebuilds_tables_that_contradict_the_journal() -> None
 
 
 @pytest.mark.parametrize("joins_early", [True, False])
-async def test_a_successor_makes_again_what_the_tables_lost_after_it_had_let_go_of_it(joins_early: bool) -> None:
+async def test_a_successor_rebuilds_what_the_tables_lost_after_it_had_evicted_it(joins_early: bool) -> None:
     world = World(small_batches(rows_max=1))
     engine, follower = await world.started(), follower_of(world)
     await engine.submit(Mint(some_id(1), ALICE, Amount(100)))
@@ -218,7 +218,7 @@ async def test_a_successor_makes_again_what_the_tables_lost_after_it_had_let_go_
     await follower.load() if not joins_early else await follower.catch_up()
     await engine.projector.stop()
     tables.rows, tables.claims, tables.at = before  # as after a crash of a server that syncs the tables later
-    killed(engine, world)
+    kill(engine, world)
     successor = world.engine(owner="successor")
     await successor.start(follower)
     await successor.stop()
@@ -240,7 +240,7 @@ async def test_a_follower_beside_tables_that_stand_still_does_not_ask_at_every_b
         await engine.submit(Mint(some_id(number), ALICE, Amount(1)))
     checkpoint = world.tables.checkpoint
 
-    async def counted() -> Tip:
+    async def counted() -> JournalHead:
         nonlocal asked
         asked += 1
         return await checkpoint()
@@ -248,7 +248,7 @@ async def test_a_follower_beside_tables_that_stand_still_does_not_ask_at_every_b
     monkeypatch.setattr(world.tables, "checkpoint", counted)
     follower = follower_of(world)
     await follower.load()
-    assert follower.tip == engine.durable
+    assert follower.tip == engine.durable_head
     assert asked <= 10
     await engine.stop()
 
@@ -261,12 +261,12 @@ async def test_a_follower_waits_a_while_for_stores_that_the_owner_is_just_making
     await engine.projector.stop()
     await engine.submit(Mint(some_id(1), ALICE, Amount(1)))
     follower, left = follower_of(world), 3
-    begin = follower.tail.begin
+    begin = follower.event_stream.begin
 
     async def sleep(ms: int) -> None:
         world.clock.monotonic += ms
 
-    def not_yet(end: Tip) -> None:
+    def not_yet(end: JournalHead) -> None:
         nonlocal left
         left -= 1
         if left:
@@ -274,10 +274,10 @@ async def test_a_follower_waits_a_while_for_stores_that_the_owner_is_just_making
         begin(end)
 
     monkeypatch.setattr(world.clock, "sleep", sleep)
-    monkeypatch.setattr(follower.tail, "begin", not_yet)
-    await follower.load_when_made()
-    assert follower.tip == engine.durable
+    monkeypatch.setattr(follower.event_stream, "begin", not_yet)
+    await follower.load_when_created()
+    assert follower.tip == engine.durable_head
     left = -1
     with pytest.raises(Unavailable, match="no tables yet"):
-        await follower.load_when_made()
+        await follower.load_when_created()
     await engine.stop()

@@ -8,19 +8,21 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.core.books import histories, some_id
-from tests.simulated.journal import Fault
-from tests.simulated.world import World, small_batches
+from tests.core.commands import histories, some_id
+from tests.simulation.journal import Fault
+from tests.simulation.world import World, small_batches
 
-from holdfast.core import law
-from holdfast.core.escrow.acts import Charge, Finalize, Mint, Reserve
-from holdfast.core.escrow.books import broken_laws
-from holdfast.core.event import Batch, OwnershipTaken, Tip
-from holdfast.core.refusal import Corrupt, Fenced, Refused, Unavailable
-from holdfast.core.state import State, digest
-from holdfast.core.values import AccountId, Amount, EventNo, Height
+from holdfast.core import journal_codec
+from holdfast.core.base.errors import Corrupt, Fenced, Refused, Unavailable
+from holdfast.core.base.event import Batch, Command, JournalHead, OwnershipTaken
+from holdfast.core.base.values import AccountId, Amount, EventNo, Height
+from holdfast.core.escrow.invariants import broken_invariants
+from holdfast.core.escrow.messages import Charge, Finalize, Mint, Reserve
+from holdfast.core.state import State
+from holdfast.core.state_snapshot import digest
 from holdfast.engine.loop import Engine
-from holdfast.engine.outcome import Accepted, Phase
+from holdfast.engine.outcome import Accepted, EngineStatus
+from holdfast.engine.queries.accounts import GetAccount
 
 ALICE = AccountId("alice")
 
@@ -31,13 +33,14 @@ def mint(number: int, amount: int = 10) -> Mint:
 
 async def minted(engine: Engine) -> int:
     """How much there is, as a caller sees it."""
-    return await engine.ask(lambda state: getattr(state.ledger.accounts.get(ALICE), "available", 0))
+    account = await engine.query_durable(GetAccount(ALICE))
+    return account.available if account is not None else 0
 
 
 def replayed(world: World) -> State:
     """The state that folding the stored journal from nothing gives."""
     state = State(world.policy)
-    law.fold(state, Tip(), world.disk.batches)
+    journal_codec.fold(state, JournalHead(), world.disk.batches)
     return state
 
 
@@ -55,7 +58,7 @@ async def test_an_accepted_command_names_its_event_and_is_in_the_journal() -> No
     world = World()
     engine = await world.started()
     assert await engine.submit(mint(1)) == Accepted(EventNo(2))
-    assert [type(event).__name__ for batch in world.disk.batches for event in law.unpack(batch)] == [
+    assert [type(event).__name__ for batch in world.disk.batches for event in journal_codec.unpack(batch)] == [
         "OwnershipTaken",
         "Minted",
     ]
@@ -151,7 +154,7 @@ async def test_nobody_is_answered_before_the_batch_is_durable() -> None:
     refusal = asyncio.create_task(engine.submit(Reserve(some_id(2), ALICE, Amount(99))))
     read = asyncio.create_task(minted(engine))
     repeat = asyncio.create_task(engine.submit(mint(1)))
-    follower = asyncio.ensure_future(anext(engine.tail.follow(EventNo(1))))
+    follower = asyncio.ensure_future(anext(engine.event_stream.follow(EventNo(1))))
     await settle()
     waiting: list[asyncio.Future[Any]] = [command, refusal, read, repeat, follower]
     assert not any(task.done() for task in waiting)
@@ -164,7 +167,7 @@ async def test_nobody_is_answered_before_the_batch_is_durable() -> None:
 
 @pytest.mark.rule("ENG-002")
 @pytest.mark.parametrize("fault", [Fault.FAIL, Fault.FAIL_AFTER, Fault.TEAR, Fault.HANG_THEN_FAIL])
-async def test_after_a_failed_append_memory_is_the_journal_again_and_nobody_was_told_success(fault: Fault) -> None:
+async def test_after_a_failed_append_memory_is_the_journal_again_and_nobody_got_success(fault: Fault) -> None:
     world = World()
     engine = await world.started()
     await engine.submit(mint(1))
@@ -173,8 +176,8 @@ async def test_after_a_failed_append_memory_is_the_journal_again_and_nobody_was_
     outcomes = await asyncio.gather(*(engine.submit(mint(n)) for n in (2, 3)), minted(engine), return_exceptions=True)
     assert all(isinstance(outcome, Unavailable) for outcome in outcomes)
     await settle()
-    assert engine.phase is Phase.RUNNING
-    assert digest(engine.state) == digest(replayed(world))
+    assert engine.status is EngineStatus.RUNNING
+    assert digest(engine.undurable_state) == digest(replayed(world))
     assert await minted(engine) == (30 if fault is Fault.FAIL_AFTER else 10)
     again = await asyncio.gather(*(engine.submit(mint(n)) for n in (2, 3)))
     assert [outcome.is_repeat for outcome in again if isinstance(outcome, Accepted)] == [fault is Fault.FAIL_AFTER] * 2
@@ -188,20 +191,20 @@ async def test_what_cannot_be_packed_is_forgotten_and_nobody_waits_for_it_for_ev
 ) -> None:
     world = World()
     engine = await world.started()
-    pack = law.pack
+    pack = journal_codec.pack
 
     def unsayable(*_: object) -> Batch:
-        monkeypatch.setattr(law, "pack", pack)
+        monkeypatch.setattr(journal_codec, "pack", pack)
         raise UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed")
 
-    monkeypatch.setattr(law, "pack", unsayable)
+    monkeypatch.setattr(journal_codec, "pack", unsayable)
     with pytest.raises(Unavailable):
         async with asyncio.timeout(60):
             await engine.submit(mint(1))
-    while engine.phase is Phase.RECOVERING:
+    while engine.status is EngineStatus.RECOVERING:
         await asyncio.sleep(0)
     assert isinstance(await engine.submit(mint(2)), Accepted)
-    assert digest(replayed(world)) == digest(engine.state)
+    assert digest(replayed(world)) == digest(engine.undurable_state)
     await engine.stop()
 
 
@@ -239,10 +242,10 @@ async def test_event_numbers_of_a_batch_that_never_became_durable_are_used_again
 
 
 @pytest.mark.rule("ENG-002")
-async def test_a_disk_that_stays_broken_is_tried_again_and_callers_are_told_meanwhile() -> None:
+async def test_a_disk_that_stays_broken_is_tried_again_and_callers_get_errors_meanwhile() -> None:
     world = World()
     engine = await world.started()
-    world.disk.faults, world.disk.own_faults = [Fault.FAIL], 8
+    world.disk.faults, world.disk.acquire_faults = [Fault.FAIL], 8
     with pytest.raises(Unavailable):
         await engine.submit(mint(1))
     with pytest.raises(Unavailable, match="recovering"):
@@ -264,7 +267,7 @@ async def test_a_journal_that_forgot_what_it_confirmed_is_never_built_upon() -> 
     with pytest.raises(Unavailable):
         await engine.submit(mint(2))
     await settle()
-    assert engine.phase is Phase.FAILED
+    assert engine.status is EngineStatus.FAILED
     with pytest.raises(Corrupt, match="batch 2 was confirmed"):
         await engine.wait_ended()
     with pytest.raises(Unavailable, match="failed"):
@@ -287,7 +290,7 @@ async def test_a_caller_that_goes_away_disturbs_nobody() -> None:
 
 
 @pytest.mark.rule("ENG-002")
-async def test_stopping_commits_what_was_accepted_and_turns_the_rest_away() -> None:
+async def test_stopping_commits_what_was_accepted_and_refuses_the_rest() -> None:
     world = World()
     engine = await world.started()
     accepted = [asyncio.create_task(engine.submit(mint(n))) for n in range(1, 6)]
@@ -303,13 +306,13 @@ async def test_stopping_commits_what_was_accepted_and_turns_the_rest_away() -> N
 
 
 @pytest.mark.rule("ENG-001")
-async def test_every_owner_begins_with_its_own_epoch() -> None:
+async def test_every_owner_begins_with_its_own_term() -> None:
     world = World()
     for epoch in (1, 2, 3):
         engine = await world.started()
-        assert engine.durable.epoch == epoch
-        first = OwnershipTaken(engine.durable.epoch, "node", at_ms=world.clock.wall)
-        assert law.unpack(world.disk.batches[-1]) == [first]
+        assert engine.durable_head.term == epoch
+        first = OwnershipTaken(engine.durable_head.term, "node", at_ms=world.clock.wall)
+        assert journal_codec.unpack(world.disk.batches[-1]) == [first]
         await engine.stop()
 
 
@@ -322,11 +325,11 @@ async def test_a_paused_owner_that_wakes_up_cannot_write() -> None:
     await new.submit(mint(2))
     with pytest.raises(Fenced):
         await old.submit(mint(3))
-    assert old.phase is Phase.FAILED
+    assert old.status is EngineStatus.FAILED
     with pytest.raises(Fenced):
         await old.submit(mint(4))
     assert await minted(new) == 20
-    assert [batch.epoch for batch in world.disk.batches] == [1, 1, 2, 2]
+    assert [batch.term for batch in world.disk.batches] == [1, 1, 2, 2]
     await old.stop()
     await new.stop()
 
@@ -367,14 +370,14 @@ faults = st.lists(st.sampled_from([None, None, Fault.FAIL, Fault.FAIL_AFTER, Fau
 @pytest.mark.rule("ENG-002", "ENG-003", "ENG-004")
 @given(histories, faults, st.integers(1, 5), st.booleans())
 async def test_whatever_fails_the_state_is_the_fold_and_what_was_confirmed_is_there(
-    history: list[law.Command], faults: list[Fault | None], callers: int, crash: bool
+    history: list[Command], faults: list[Fault | None], callers: int, crash: bool
 ) -> None:
     world = World(small_batches())
     engine = await world.started()
     world.disk.faults = list(faults)
-    confirmed: dict[int, law.Command] = {}
+    confirmed: dict[int, Command] = {}
 
-    async def call(commands: list[law.Command]) -> None:
+    async def call(commands: list[Command]) -> None:
         for command in commands:
             try:
                 outcome = await engine.submit(command)
@@ -389,12 +392,12 @@ async def test_whatever_fails_the_state_is_the_fold_and_what_was_confirmed_is_th
     world.disk.faults = []
     await settle(100)
     if crash:
-        engine.phase = Phase.FAILED  # as if killed: nothing more is written
+        engine.status = EngineStatus.FAILED  # as if killed: nothing more is written
         await engine.stop()
         engine = await world.started()
-    assert digest(engine.state) == digest(replayed(world))
-    assert broken_laws(engine.state.ledger) == []
-    happened = [event for batch in world.disk.batches for event in law.unpack(batch)]
+    assert digest(engine.undurable_state) == digest(replayed(world))
+    assert broken_invariants(engine.undurable_state.ledger) == []
+    happened = [event for batch in world.disk.batches for event in journal_codec.unpack(batch)]
     for number, command in confirmed.items():
         assert_same(command, happened[number - 1])
     await engine.stop()
@@ -406,7 +409,7 @@ async def test_whatever_fails_the_state_is_the_fold_and_what_was_confirmed_is_th
     assert fresh.tables.claims == world.tables.claims
 
 
-def assert_same(command: law.Command, event: object) -> None:
+def assert_same(command: Command, event: object) -> None:
     """The event under a confirmed number is the one that this command makes."""
     assert (
         type(event).__name__
@@ -430,9 +433,9 @@ async def test_an_event_that_cannot_be_applied_stops_the_node_before_anything_is
     await engine.submit(mint(1, 10))
     await engine.submit(Reserve(some_id(2), ALICE, Amount(10)))
     await engine.submit(Charge(some_id(2), Height(1), AccountId("bob"), Amount(10)))
-    engine.state.ledger.accounts[AccountId("bob")].pending = 3  # memory is damaged
+    engine.undurable_state.ledger.accounts[AccountId("bob")].pending = 3  # memory is damaged
     with pytest.raises(Unavailable, match=r"bob\.pending"):
         await engine.submit(Finalize(Height(1)))
-    assert engine.phase is Phase.FAILED
+    assert engine.status is EngineStatus.FAILED
     assert len(world.disk.batches) == 4
     await engine.stop()

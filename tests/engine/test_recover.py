@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.core.books import histories, some_id
-from tests.simulated.tables import SimulatedTables
-from tests.simulated.world import DEVELOPMENT, SimulatedFiles, World, ended, small_batches
+from tests.core.commands import histories, some_id
+from tests.simulation.tables import SimulatedTables
+from tests.simulation.world import DEVELOPMENT, SimulatedFiles, World, small_batches, stop_engine
 from tests.storage.stores import JOURNALS, TABLES, Place
 
 from holdfast.adapters.clock import MachineClock
-from holdfast.adapters.files import Folder
-from holdfast.core import law
-from holdfast.core.escrow.acts import Mint, Reserve
-from holdfast.core.refusal import Corrupt, Unavailable
-from holdfast.core.state import digest, snapshot
-from holdfast.core.values import AccountId, Amount, EventNo
-from holdfast.engine import read
+from holdfast.adapters.files import AtomicFolder
+from holdfast.core.base.errors import Corrupt, Unavailable
+from holdfast.core.base.event import Command
+from holdfast.core.base.values import AccountId, Amount, EventNo
+from holdfast.core.escrow.messages import Mint, Reserve
+from holdfast.core.state_snapshot import digest, snapshot
+from holdfast.engine import queries
 from holdfast.engine import snapshot as snapshots
 from holdfast.engine.loop import Engine
 from holdfast.engine.outcome import Accepted
@@ -37,7 +37,7 @@ def mints(first: int, last: int) -> list[Mint]:
 
 @given(histories, st.lists(st.integers(0, 40), max_size=4), st.booleans())
 async def test_recovery_gives_the_live_state_with_any_snapshots_and_tables_anywhere(
-    history: list[law.Command], cuts: list[int], tables_lost: bool
+    history: list[Command], cuts: list[int], tables_lost: bool
 ) -> None:
     world = World(small_batches())
     engine = await world.started()
@@ -47,11 +47,11 @@ async def test_recovery_gives_the_live_state_with_any_snapshots_and_tables_anywh
             await engine.projector.drain()
             await snapshots.make(world.files, engine.journal, world.policy)
     await engine.projector.stop()
-    before = digest(engine.state)
+    before = digest(engine.undurable_state)
     if tables_lost:
         await world.tables.drop()
     assert digest(await world.recovered()) == before
-    assert world.tables.at == engine.durable
+    assert world.tables.at == engine.durable_head
 
 
 async def test_a_damaged_snapshot_is_passed_over_for_the_one_before() -> None:
@@ -63,11 +63,11 @@ async def test_a_damaged_snapshot_is_passed_over_for_the_one_before() -> None:
     await engine.stop()
     newest = max(world.files.files)
     world.files.files[newest] = world.files.files[newest][:-1] + b"?"
-    state, tip = await snapshots.newest(world.files, engine.journal, world.policy, 10**9)
-    assert snapshots.name_of(tip) == min(world.files.files)
+    state, tip = await snapshots.load_newest(world.files, engine.journal, world.policy, 10**9)
+    assert snapshots.file_name(tip) == min(world.files.files)
     again = await world.started()
-    assert again.state.ledger.accounts[ALICE] == engine.state.ledger.accounts[ALICE]
-    assert state.last_event < again.state.last_event
+    assert again.undurable_state.ledger.accounts[ALICE] == engine.undurable_state.ledger.accounts[ALICE]
+    assert state.last_event < again.undurable_state.last_event
     await again.stop()
 
 
@@ -83,7 +83,7 @@ async def test_a_snapshot_of_another_journal_is_not_believed() -> None:
     await engine.submit_many(mints(1, 20))
     await engine.stop()
     again = await world.started()
-    assert again.state.ledger.accounts[ALICE].available == sum(range(1, 21))
+    assert again.undurable_state.ledger.accounts[ALICE].available == sum(range(1, 21))
     await again.stop()
 
 
@@ -109,7 +109,7 @@ async def test_a_damaged_snapshot_is_not_one_of_the_two_that_are_kept() -> None:
     world.files.files[damaged] = world.files.files[damaged][:-1] + b"?"
     await engine.submit_many(mints(20, 25))
     newest = await snapshots.make(world.files, engine.journal, world.policy)
-    assert sorted(world.files.files) == [good, snapshots.name_of(newest)]
+    assert sorted(world.files.files) == [good, snapshots.file_name(newest)]
     await engine.stop()
 
 
@@ -125,7 +125,7 @@ async def test_a_snapshot_is_kept_below_those_of_a_journal_that_was_longer() -> 
     again = await world.started()
     await again.submit(Mint(some_id(20), ALICE, Amount(1)))
     tip = await snapshots.make(world.files, again.journal, world.policy)
-    assert await snapshots.good(world.files, again.journal, world.policy) == [tip]
+    assert await snapshots.list_usable(world.files, again.journal, world.policy) == [tip]
     await again.stop()
 
 
@@ -159,7 +159,7 @@ async def test_a_snapshot_above_the_tables_is_not_used_so_that_the_tables_miss_n
 
 
 def real_engine(place: Place, store: str) -> Engine:
-    files = Folder(place.folder / "snapshots")
+    files = AtomicFolder(place.folder / "snapshots")
     return Engine(JOURNALS[store](place)(), TABLES[store](place)(), files, MachineClock(), DEVELOPMENT)
 
 
@@ -169,29 +169,29 @@ async def test_a_node_on_a_real_store_is_the_same_after_a_restart(place: Place, 
     await engine.start()
     await engine.submit_many(mints(1, 50))
     await engine.submit(Reserve(some_id(100), ALICE, Amount(7), b"m" * 50_000))
-    await snapshots.make(Folder(place.folder / "snapshots"), engine.journal, DEVELOPMENT)
+    await snapshots.make(AtomicFolder(place.folder / "snapshots"), engine.journal, DEVELOPMENT)
     await engine.submit(Reserve(some_id(101), ALICE, Amount(8), b"small"))
-    before = digest(engine.state)
-    await ended(engine)
+    before = digest(engine.undurable_state)
+    await stop_engine(engine)
 
     engine = real_engine(place, store)
-    found = await recover(engine.journal, engine.tables, Folder(place.folder / "snapshots"), DEVELOPMENT)
+    found = await recover(engine.journal, engine.tables, AtomicFolder(place.folder / "snapshots"), DEVELOPMENT)
     assert digest(found.state) == before
     await engine.start()
     await assert_remembers(engine)
-    await ended(engine)
+    await stop_engine(engine)
 
 
 async def assert_remembers(engine: Engine) -> None:
     for number, memo in ((100, b"m" * 50_000), (101, b"small")):
-        hold = await read.hold(engine, some_id(number))
+        hold = await queries.reservation(engine, some_id(number))
         assert hold is not None
-        assert await read.memo(engine, hold) == memo
+        assert await queries.memo(engine, hold) == memo
     assert await engine.submit(mints(1, 1)[0]) == Accepted(EventNo(2), is_repeat=True)
 
 
 async def test_files_are_whole_or_not_there(tmp_path: Path) -> None:
-    folder = Folder(tmp_path / "new")
+    folder = AtomicFolder(tmp_path / "new")
     assert await folder.names() == []
     assert await folder.read("a") is None
     await folder.replace("a", b"one")
@@ -208,7 +208,7 @@ async def test_what_did_not_fit_or_was_cut_does_not_lie_around(tmp_path: Path, m
     def full(_: int) -> None:
         raise OSError(ENOSPC, "No space left on device")
 
-    folder = Folder(tmp_path)
+    folder = AtomicFolder(tmp_path)
     with monkeypatch.context() as patched:
         patched.setattr("os.fsync", full)
         with pytest.raises(Unavailable, match="No space left"):
@@ -226,6 +226,6 @@ async def test_what_did_not_fit_or_was_cut_does_not_lie_around(tmp_path: Path, m
 async def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(Unavailable, match="ENG-003"):
-        await Folder(tmp_path / "file" / "below").replace(
-            "a", snapshot(World().engine().state, World().engine().durable)
+        await AtomicFolder(tmp_path / "file" / "below").replace(
+            "a", snapshot(World().engine().undurable_state, World().engine().durable_head)
         )

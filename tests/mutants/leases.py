@@ -1,4 +1,4 @@
-"""Seeded faults in what becomes of jobs and leases: quotas, times to live, dead letters, tombstones, other policies."""
+"""Seeded faults in jobs and leases: quotas, times to live, requeueing, purging, and changes of the policy."""
 
 from __future__ import annotations
 
@@ -6,116 +6,116 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant
 
-ADOPT, QUOTA = "core/adopt.py", "core/quota.py"
-LEASE, LENT = "core/lease/decide.py", "core/lease/apply.py"
-LINE, BACK, BURY = (f"core/queue/{name}.py" for name in ("apply", "requeue", "bury"))
-TIMERS, RETRIES = "tests/core/test_assignment_and_lease.py", "tests/core/test_retry_ttl.py"
-ADOPTED, QUOTAS, DEAD = (f"tests/core/test_{name}.py" for name in ("adopt", "quota", "dead_letters"))
+LEASE_DECIDE, POLICY_CHANGE_DECIDE = "core/lease/decide.py", "core/policy_change/decide.py"
+QUOTA, REQUEUE = "core/queue/quota.py", "core/queue/requeue.py"
+LEASE_TESTS, RETRY_TESTS = "tests/core/lease/test_assignment_and_lease.py", "tests/core/queue/test_retry_ttl.py"
+QUOTA_TESTS, REQUEUE_TESTS = "tests/core/queue/test_quota.py", "tests/core/queue/test_requeue_and_purge.py"
+POLICY_TESTS = "tests/core/policy_change/test_policy_change.py"
 
 LEASES: Final = [
     Mutant(
-        "units that were reserved are never free again",
+        "reserved units are never released",
         QUOTA,
         "    _add(known, _RESERVED[kind], -units)\n",
         "",
-        f"{QUOTAS} -k committed",
+        f"{QUOTA_TESTS} -k committed",
     ),
     Mutant(
-        "a rollback into an earlier epoch begins it anew",
+        "a rollback into an earlier epoch resets its quota",
         QUOTA,
         "known.epoch < epoch:\n        known = ",
         "known.epoch != epoch:\n        known = ",
-        f"{QUOTAS} -k earlier_epoch",
+        f"{QUOTA_TESTS} -k earlier_epoch",
     ),
     Mutant(
         "a lowered cap leaves one lease too many",
-        ADOPT,
+        POLICY_CHANGE_DECIDE,
         "(excess > 0 or is_in_units)",
         "(excess > 1 or is_in_units)",
-        f"{TIMERS} -k lowered_cap",
+        f"{LEASE_TESTS} -k lowered_cap",
     ),
     Mutant(
-        "a lowered cap takes what was handed in",
-        ADOPT,
+        "a lowered cap cancels a lease with a submission",
+        POLICY_CHANGE_DECIDE,
         "lease.submitted is None and ",
         "",
-        f"{TIMERS} -k handed_in",
+        f"{LEASE_TESTS} -k submitted_is_not_cancelled",
     ),
     Mutant(
-        "a snapshot forgets which policy counts",
-        "core/state.py",
-        "adopted_policy(state.adopted) or policy",
+        "a snapshot loses the adopted policy",
+        "core/state_snapshot.py",
+        "adopted_policy(state.policy_bytes) or policy",
         "policy",
-        f"{ADOPTED} -k needs_no_settings",
+        f"{POLICY_TESTS} -k needs_no_settings",
     ),
     Mutant(
-        "another policy leaves the order as it was",
-        ADOPT,
-        "        _rank_anew(state, policy.priority)\n",
+        "a change of the policy does not recompute priorities",
+        "core/policy_change/apply.py",
+        "        recompute_priorities(state, policy.priority)\n",
         "        pass\n",
-        f"{ADOPTED} -k ranks_all",
+        f"{POLICY_TESTS} -k ranks_all",
     ),
     Mutant(
-        "a decline denies nothing",
-        LENT,
+        "a decline does not deny the class to the provider",
+        "core/lease/apply.py",
         "    denials[key] = max(denials.get(key, 0), event.denied_until_ms)\n",
         "",
-        f"{TIMERS} -k declines",
+        f"{LEASE_TESTS} -k declines",
     ),
     Mutant(
-        "what was never acked can be renewed until it is reaped",
-        LEASE,
+        "a lease without an ACK can be renewed after its ACK deadline",
+        LEASE_DECIDE,
         "    if lease.acked_ms is None and now_ms >= lease.ack_by_ms:\n        return Refused(",
         "    if False:\n        return Refused(",
-        f"{TIMERS} -k never_acked",
+        f"{LEASE_TESTS} -k never_acked",
     ),
     Mutant(
-        "a job ends one block too early",
-        LEASE,
+        "a job expires one block too early",
+        LEASE_DECIDE,
         "job.expires_height < state.open_height",
         "job.expires_height <= state.open_height",
-        f"{RETRIES} -k last_block",
+        f"{RETRY_TESTS} -k last_block",
     ),
     Mutant(
-        "a retry may begin after the job's time",
-        LEASE,
-        "if why := why_ended(state, quorum.whole(state, job), now_ms + wait_ms):",
-        "if why := why_ended(state, quorum.whole(state, job), now_ms):",
-        f"{RETRIES} -k would_start",
+        "a retry is scheduled after the job expires",
+        LEASE_DECIDE,
+        "if why := why_expired(state, quorum.parent_job(state, job), now_ms + wait_ms):",
+        "if why := why_expired(state, quorum.parent_job(state, job), now_ms):",
+        f"{RETRY_TESTS} -k would_start",
     ),
     Mutant(
-        "a reorg refunds the second life for the first",
-        LINE,
+        "a reorg applies the refund of a failure to the requeued job",
+        "core/queue/apply.py",
         "    if not later:\n",
         "    if True:\n",
-        f"{DEAD} -k each_by_itself",
+        f"{REQUEUE_TESTS} -k each_by_itself",
     ),
     Mutant(
-        "a job is put back for nothing",
-        BACK,
-        "why_not_room(state, job.caller, more) or why_not_paid(state, job.caller, job.max_fee)",
-        "why_not_room(state, job.caller, more)",
-        f"{DEAD} -k money_again",
+        "a job is requeued without the money for its fee",
+        REQUEUE,
+        "check_capacity(state, job.caller, more) or check_funds(state.ledger, job.caller, job.max_fee)",
+        "check_capacity(state, job.caller, more)",
+        f"{REQUEUE_TESTS} -k money_again",
     ),
     Mutant(
-        "an old record puts a job back twice",
-        BACK,
-        'is not None:\n        return Refused("RTY-001", f"job {job.id.hex()} was put back',
-        'is not None and False:\n        return Refused("RTY-001", f"job {job.id.hex()} was put back',
-        f"{DEAD} -k old_record",
+        "an old record requeues a job twice",
+        REQUEUE,
+        'is not None:\n        return Refused("RTY-001", f"job {job.id.hex()} was requeued',
+        'is not None and False:\n        return Refused("RTY-001", f"job {job.id.hex()} was requeued',
+        f"{REQUEUE_TESTS} -k old_record",
     ),
     Mutant(
-        "what a reorg could still move is buried",
-        BURY,
-        " if grave.id not in state.queue.jobs]",
+        "a job whose money a reorg could still move is purged",
+        "core/queue/purge.py",
+        " if tombstone.id not in state.queue.jobs]",
         "]",
-        f"{DEAD} -k could_still_move",
+        f"{REQUEUE_TESTS} -k could_still_move",
     ),
     Mutant(
-        "a tombstone goes before its time",
-        "duties/sexton.py",
+        "a tombstone is purged a millisecond too early",
+        "workers/job_purger.py",
         "job.ended_ms <= before_ms and",
         "job.ended_ms <= before_ms + 1 and",
-        "tests/duties/test_sexton.py -k millisecond",
+        "tests/workers/test_job_purger.py -k millisecond",
     ),
 ]

@@ -1,4 +1,4 @@
-"""Seeded faults in who gets which job: the guard, quotas, orders, the index, ticks that are not made, and the audit."""
+"""Seeded faults in matching: starvation guard, quotas, selection orders, provider index, skipped ticks, audit."""
 
 from __future__ import annotations
 
@@ -6,138 +6,140 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant
 
-TICK, TAKERS, MERGE, SUPPLY, DECIDE = (
-    f"core/match/{each}.py" for each in ("tick", "takers", "merge", "supply", "decide")
+TICK, SELECTION, MERGE, PROVIDER_INDEX, DECIDE = (
+    f"core/match/{name}.py" for name in ("tick", "selection", "merge", "provider_index", "decide")
 )
-WORLDS = "tests/core/test_match_worlds.py -k"
-HISTORIES, GUARDS, LINES = (f"tests/core/test_{each}.py" for each in ("match_histories", "match_guards", "line"))
-AUDITED = "tests/engine/test_audit.py"
+READY_QUEUE, AUDIT = "core/queue/ready_queue.py", "history/audit.py"
+WORLD_TESTS, HISTORY_TESTS, GUARD_TESTS = (
+    f"tests/core/match/test_match_{name}.py" for name in ("worlds", "histories", "guards")
+)
+READY_QUEUE_TESTS, AUDIT_TESTS = "tests/core/queue/test_ready_queue.py", "tests/history/test_audit.py"
 
 MATCHING: Final = [
     Mutant(
-        "the guard's turn comes one too early",
+        "the starvation guard comes one assignment too early",
         TICK,
-        "(counter + len(self.places)) % every",
-        "(counter + len(self.places) + 1) % every",
-        f"{WORLDS} shuffle-0",
+        "(counter + len(self.sort_keys)) % every",
+        "(counter + len(self.sort_keys) + 1) % every",
+        f"{WORLD_TESTS} -k shuffle-0",
     ),
     Mutant(
-        "what the guard gave is given again",
+        "a job that the starvation guard assigned is assigned again",
         TICK,
-        "if place in guarded:",
+        "if sort_key in picked:",
         "if False:",
-        f"{WORLDS} shuffle-0",
+        f"{WORLD_TESTS} -k shuffle-0",
     ),
     Mutant(
-        "units are never used up within a tick",
+        "assignments of a tick do not use up units",
         TICK,
-        "taker.units[demand.at] -= demand.units",
+        "candidate.units_left[demand.kind_index] -= demand.units",
         "pass",
-        f"{WORLDS} shuffle-0",
+        f"{WORLD_TESTS} -k shuffle-0",
     ),
     Mutant(
-        "one provider has two replicas of a job",
+        "one provider gets two replicas of a job",
         TICK,
-        "if self.once is not None and seat.provider.id in self.once:",
+        "if self.replica_holders is not None and entry.provider.id in self.replica_holders:",
         "if False:",
-        f"{WORLDS} shuffle-0",
+        f"{WORLD_TESTS} -k shuffle-0",
     ),
     Mutant(
-        "spread forgets whom it has just given something",
-        TAKERS,
+        "SPREAD ignores the load of assignments in the same tick",
+        SELECTION,
         "self._next = min(self._next, load + 1)",
         "pass",
-        f"{WORLDS} spread-0",
+        f"{WORLD_TESTS} -k spread-0",
     ),
     Mutant(
-        "equals are told apart by another hash",
-        TAKERS,
-        "_framed(taker.seat.provider.id) + end",
-        "end + _framed(taker.seat.provider.id)",
-        f"{WORLDS} scored-0",
+        "ties are broken by another hash",
+        SELECTION,
+        "_framed(candidate.entry.provider.id) + end",
+        "end + _framed(candidate.entry.provider.id)",
+        f"{WORLD_TESTS} -k scored-0",
     ),
     Mutant(
-        "a group runs ahead of the others",
+        "the merge reads one group ahead of the others",
         MERGE,
         "end = min(ends) if ends else None",
         "end = max(ends) if ends else None",
-        f"{WORLDS} merged",
+        f"{WORLD_TESTS} -k merged",
     ),
     Mutant(
-        "time alone changes nobody",
-        SUPPLY,
-        "if told != seat.told or (seat.due_ms is not None and now_ms >= seat.due_ms):",
-        "if told != seat.told:",
-        HISTORIES,
+        "the provider index ignores deadlines",
+        PROVIDER_INDEX,
+        "if inputs != entry.index_inputs or (entry.due_ms is not None and now_ms >= entry.due_ms):",
+        "if inputs != entry.index_inputs:",
+        HISTORY_TESTS,
     ),
     Mutant(
-        "an old order is kept when somebody comes or goes",
-        SUPPLY,
-        "self._order_of, at = None, bisect_left(self.listed, id_)",
-        "at = bisect_left(self.listed, id_)",
-        HISTORIES,
+        "the shuffled order is kept when a provider becomes available",
+        PROVIDER_INDEX,
+        "self._order_seed, at = None, bisect_left(self.available_ids, id_)",
+        "at = bisect_left(self.available_ids, id_)",
+        HISTORY_TESTS,
     ),
     Mutant(
-        "the few who are free are not in the order of chance",
-        SUPPLY,
-        "        some.sort(key=self._places())\n",
+        "a few providers with capacity are not in the shuffled order",
+        PROVIDER_INDEX,
+        "        entries.sort(key=self._position_key())\n",
         "",
-        f"{WORLDS} large",
+        f"{WORLD_TESTS} -k large",
     ),
     Mutant(
-        "a freed slot wakes nobody",
+        "a freed slot does not start a tick",
         DECIDE,
         "ended = state.assignments - len(state.leases.by_id)",
         "ended = 0",
-        f"{GUARDS} {HISTORIES}",
+        f"{GUARD_TESTS} {HISTORY_TESTS}",
     ),
     Mutant(
-        "a window that rolls wakes nobody",
+        "a requester window that rolls does not start a tick",
         DECIDE,
         "min(rules.until_ms, rolls_ms)",
         "rules.until_ms",
-        f"{GUARDS} -k window",
+        f"{GUARD_TESTS} -k window",
     ),
     Mutant(
-        "matching is not told that a provider changed",
+        "a changed provider is not indexed again",
         "core/provider/apply.py",
-        "    state.stale.add(provider.id)\n",
+        "    state.changed_providers.add(provider.id)\n",
         "",
-        HISTORIES,
+        HISTORY_TESTS,
     ),
     Mutant(
-        "the highest fee goes last",
-        "core/queue/line.py",
-        "return _packed(_HIGHEST - job.priority",
-        "return _packed(_HIGHEST + job.priority",
-        LINES,
+        "the highest priority comes last",
+        READY_QUEUE,
+        "return _pack_key(_PRIORITY_MAX - job.priority",
+        "return _pack_key(_PRIORITY_MAX + job.priority",
+        READY_QUEUE_TESTS,
     ),
     Mutant(
-        "the line made at once has another order",
-        "core/queue/line.py",
-        "some.append(packed(_HIGHEST - job.priority",
-        "some.append(packed(_HIGHEST + job.priority",
-        LINES,
+        "a rebuilt ready queue has another order",
+        READY_QUEUE,
+        "keys.append(packed(_PRIORITY_MAX - job.priority",
+        "keys.append(packed(_PRIORITY_MAX + job.priority",
+        READY_QUEUE_TESTS,
     ),
     Mutant(
-        "ages are compared with keys",
-        "core/ranks.py",
-        "block[-1][skip:]",
-        "block[-1]",
-        LINES,
+        "sorted keys compare blocks by the skipped prefix",
+        "core/index/sorted_keys.py",
+        "lambda block: block[-1][skip:]",
+        "lambda block: block[-1]",
+        READY_QUEUE_TESTS,
     ),
     Mutant(
-        "an audit looks at the kind of event alone",
-        "engine/audit.py",
-        "if found != right:",
-        "if type(found) is not type(right):",
-        AUDITED,
+        "an audit compares only the types of events",
+        AUDIT,
+        "if actual != right:",
+        "if type(actual) is not type(right):",
+        AUDIT_TESTS,
     ),
     Mutant(
-        "an audit believes that a forged assignment is an old one",
-        "engine/audit.py",
-        "and not state.adopted",
-        "and True",
-        AUDITED,
+        "an audit does not check assignments",
+        AUDIT,
+        "_TICK_EVENTS: Final = (JobAssigned, RequestersCounted)",
+        "_TICK_EVENTS: Final = (RequestersCounted,)",
+        AUDIT_TESTS,
     ),
 ]

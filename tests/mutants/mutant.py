@@ -1,4 +1,4 @@
-"""What a seeded fault is: a change of one place in the source that must not go unnoticed."""
+"""The shape of a seeded fault: one change of the source, and the tests that must fail with it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ from typing import NamedTuple
 
 
 class Mutant(NamedTuple):
-    """A change that must not go unnoticed."""
+    """One change of the source that some test must detect."""
 
-    says: str
+    fault: str
+    """What the changed code does wrong; it becomes the id of the test."""
     file: str
+    """Relative to `src/holdfast`."""
     old: str
+    """Occurs exactly once in the file."""
     new: str
     seen_by: str
+    """Arguments for pytest: test files, and at the end perhaps `-k` with a part of a test's name."""

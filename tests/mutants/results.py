@@ -1,4 +1,4 @@
-"""Seeded faults in resolving, reading and using results; `tests/storage/test_result_life.py` sees them, too."""
+"""Seeded faults in resolving, reading and consuming results."""
 
 from __future__ import annotations
 
@@ -6,55 +6,59 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant
 
-READ, USE, RESOLVE = "core/result/read.py", "core/result/consume.py", "core/result/apply.py"
-WAY, CONSUME, STORY = "tests/core/test_whole_way.py", "tests/core/test_consume.py", "tests/stories/test_results.py"
+READABILITY, DECIDE, APPLY = (f"core/result/{name}.py" for name in ("readability", "decide", "apply"))
+PATH_TESTS, CONSUME_TESTS, STORY = (
+    "tests/core/test_job_to_result.py",
+    "tests/core/result/test_consume.py",
+    "tests/stories/lives/test_result_lives.py",
+)
 
 RESULTS: Final = [
     Mutant(
         "a result is readable in its own block",
-        READ,
+        READABILITY,
         "    if result.height_resolved >= open_height:\n",
         "    if result.height_resolved > open_height:\n",
-        f"{WAY} -k from_the_block_after",
+        f"{PATH_TESTS} -k from_the_block_after",
     ),
     Mutant(
-        "a result is read before its receipt allows it",
-        READ,
+        "a result is readable before the height its receipt promised",
+        READABILITY,
         "    if open_height >= earliest:\n        return None\n",
         "    if True:\n        return None\n",
-        f"{CONSUME} -k below_the_receipt",
+        f"{CONSUME_TESTS} -k below_the_receipt",
     ),
     Mutant(
-        "a second transaction uses a result again",
-        USE,
-        '        return _already(command.task_id, f"in block {live.height}")\n',
+        "a second transaction consumes a result",
+        DECIDE,
+        '        return _refuse_consumed(command.task_id, f"in block {live.height}")\n',
         "        pass\n",
-        f"{CONSUME} -k consumed_once_in",
+        f"{CONSUME_TESTS} -k consumed_once_in",
     ),
     Mutant(
-        "a use that is final is forgotten",
-        USE,
-        "    state.claims.add(consumption_key(mark.task_id), mark.event, claimed(told))\n",
+        "a final consumption is forgotten",
+        APPLY,
+        "    state.claims.add(consumption_key(consumption.task_id), consumption.event, consumption_claim(consumed))\n",
         "    pass\n",
-        f"{CONSUME} -k only_a_row",
+        f"{CONSUME_TESTS} -k only_a_row",
     ),
     Mutant(
-        "a use counts though a reorg took its result",
-        USE,
-        "        if each.height > to and not _counts_above(state, each, to)\n",
-        "        if False\n",
-        f"{CONSUME} -k takes_the_result_too",
+        "a consumption stays although a reorg removed its result",
+        "core/workflows/roll_back.py",
+        "if consumption.height > head and not is_valid_above(state, consumption, head)",
+        "if False",
+        f"{CONSUME_TESTS} -k takes_the_result_too",
     ),
     Mutant(
-        "a use that was taken back does not count again",
-        USE,
-        "        mark.height = state.open_height\n",
+        "a consumption that was rolled back is not applied again",
+        APPLY,
+        "        consumption.height = state.open_height\n",
         "        pass\n",
-        f"{CONSUME} -k sets_it_again",
+        f"{CONSUME_TESTS} -k sets_it_again",
     ),
     Mutant(
-        "a task's link to its proof is not kept",
-        RESOLVE,
+        "the link of a task to its nullifier is not stored",
+        "core/proof/apply.py",
         "        state.claims.add(link_key(event.task_id), state.last_event, TaskLinked(event.task_id, event.link))\n",
         "        pass\n",
         f"{STORY} -k counts_once",

@@ -1,4 +1,4 @@
-"""Seeded faults in how evidence is sent: what may fly, which ack is believed, what is read back, who is waited for."""
+"""Seeded faults in how evidence is sent: what may be in flight, which acks are accepted, what is replayed."""
 
 from __future__ import annotations
 
@@ -6,86 +6,94 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant
 
-CUSTODY, DELIVERY, LEGACY, BACKLOG = "agent/custody.py", "agent/delivery.py", "agent/legacy.py", "agent/backlog.py"
-DECIDED, SIMULATED = "tests/agent/test_custody.py", "tests/agent/test_custody_simulated.py -k whatever"
-SHIPPED, RUNS = "tests/agent/test_shipping.py", "tests/doors/test_evidence_runs.py"
+FLOW_CONTROL, SENDER, RETROVUE, BACKLOG = (
+    "shipping/flow_control.py",
+    "shipping/session_sender.py",
+    "shipping/retrovue_transport.py",
+    "shipping/backlog.py",
+)
+WINDOW_TESTS, SIMULATED = (
+    "tests/shipping/test_flow_control.py",
+    "tests/shipping/test_flow_control_simulated.py -k whatever",
+)
+SHIPPER_TESTS, FAST_PATH_TESTS = "tests/shipping/test_background_shipper.py", "tests/api/evidence/test_fast_path.py"
 
 SENDING: Final = [
     Mutant(
-        "an ack above what was sent is believed",
-        CUSTODY,
-        "        if acked > self.ceiling:\n",
+        "an ack of records that were never sent is accepted",
+        FLOW_CONTROL,
+        "        if acked > self.ack_max:\n",
         "        if acked > 2**64:\n",
-        f"{DECIDED} -k not_sent_is_refused",
+        f"{WINDOW_TESTS} -k not_sent_is_refused",
     ),
     Mutant(
-        "what an earlier stream has sent is forgotten",
-        CUSTODY,
-        "        self._before, self._credit = max(after, before), credit\n",
-        "        self._before, self._credit = after, credit\n",
+        "what an earlier stream sent is forgotten",
+        FLOW_CONTROL,
+        "        self._sent_before, self._credit = max(after, sent_before), credit\n",
+        "        self._sent_before, self._credit = after, credit\n",
         SIMULATED,
     ),
     Mutant(
-        "a record is passed over that the node has not acked",
-        CUSTODY,
-        "        if last > self.heard:\n",
-        "        if last > self.heard + 1:\n",
+        "a record that the node has not acked is skipped",
+        FLOW_CONTROL,
+        "        if last > self.acked:\n",
+        "        if last > self.acked + 1:\n",
         SIMULATED,
     ),
     Mutant(
-        "an ack that repeats counts as progress",
-        CUSTODY,
-        "        if acked > self.heard:\n            self.heard, self._moved_ms = acked, now_ms\n",
-        "        self.heard, self._moved_ms = max(acked, self.heard), now_ms\n",
-        f"{DECIDED} -k stand_still",
+        "a repeated ack counts as progress",
+        FLOW_CONTROL,
+        "        if acked > self.acked:\n            self.acked, self._progress_ms = acked, now_ms\n",
+        "        self.acked, self._progress_ms = max(acked, self.acked), now_ms\n",
+        f"{WINDOW_TESTS} -k stand_still",
     ),
     Mutant(
-        "nobody watches the acks",
-        DELIVERY,
+        "a stall of acks is not detected",
+        SENDER,
         "                if left_ms <= 0:\n",
         "                if left_ms <= -(1 << 40):\n",
-        f"{SHIPPED} -k stand_still",
+        f"{SHIPPER_TESTS} -k stand_still",
     ),
     Mutant(
-        "0 from a v0.1 receiver is taken for a mark",
-        LEGACY,
-        "        return Mark(told.acked or None, told.credit)\n",
-        "        return Mark(told.acked, told.credit)\n",
-        f"{SHIPPED} -k means_unknown",
+        "an ack of 0 from a v0.1 receiver is used as a watermark",
+        RETROVUE,
+        "        return ReceiverAck(ack.acked or None, ack.credit)\n",
+        "        return ReceiverAck(ack.acked, ack.credit)\n",
+        f"{SHIPPER_TESTS} -k means_unknown",
     ),
     Mutant(
-        "an ack for another session is taken",
-        LEGACY,
-        "        if (ack.channel_id, ack.playout_session_id) != self._whose:\n",
-        "        if ack.channel_id != self._whose[0]:\n",
-        f"{SHIPPED} -k another_session",
+        "an ack for another session is accepted",
+        RETROVUE,
+        "        if (ack.channel_id, ack.playout_session_id) != self._session_key:\n",
+        "        if ack.channel_id != self._session_key[0]:\n",
+        f"{SHIPPER_TESTS} -k another_session",
     ),
     Mutant(
-        "what v0.1 cannot say is left out",
-        LEGACY,
-        "            if isinstance(message, str):  # it is never passed over in silence\n",
+        "a record that v0.1 cannot express is skipped",
+        RETROVUE,
+        "            if isinstance(message, str):  # a record is never skipped silently\n",
         "            if isinstance(message, str):\n                continue\n            if not message:\n",
-        f"{SHIPPED} -k never_passed_over",
+        f"{SHIPPER_TESTS} -k never_passed_over",
     ),
     Mutant(
         "older sessions are sent newest first",
         BACKLOG,
-        "            old = self.waiting[0]\n",
-        "            old = self.waiting[-1]\n",
-        f"{SHIPPED} -k oldest_first",
+        "            sender = self.senders[0]\n",
+        "            sender = self.senders[-1]\n",
+        f"{SHIPPER_TESTS} -k oldest_first",
     ),
     Mutant(
-        "of many records only the beginnings are compared",
-        "doors/runs.py",
-        "        and list(map(_sequence, found)) == list(range(first, first + len(lines)))\n",
+        "the fast path does not check that sequences are contiguous",
+        "api/evidence/fast_path.py",
+        "        and list(map(_sequence, records)) == list(range(first, first + len(lines)))\n",
         "",
-        RUNS,
+        FAST_PATH_TESTS,
     ),
     Mutant(
-        "what asks for something is stored like what does not",
-        "doors/runs.py",
+        "the fast path stores records that carry a command",
+        "api/evidence/fast_path.py",
         "        and types.isdisjoint(not_plain)\n",
         "",
-        RUNS,
+        FAST_PATH_TESTS,
     ),
 ]

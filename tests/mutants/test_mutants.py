@@ -1,4 +1,4 @@
-"""Seeded faults: each breaks one promise in a copy of the source, and the named tests must see it."""
+"""Seeded faults: each breaks one rule in a copy of the source, and the named tests must fail."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.counts import FULL
+from tests.mutants.chain_and_queue import CHAIN_AND_QUEUE
 from tests.mutants.evidence import EVIDENCE
 from tests.mutants.leases import LEASES
 from tests.mutants.matching import MATCHING
@@ -20,246 +21,243 @@ from tests.mutants.quorum import QUORUM
 from tests.mutants.results import RESULTS
 from tests.mutants.retention import RETENTION
 from tests.mutants.sending import SENDING
-from tests.mutants.stations import STATIONS
 
 ROOT = Path(__file__).parents[2]
-LOOP, HISTORY, PROJECT = "engine/loop.py", "engine/history.py", "engine/project.py"
+LOOP, PROJECTOR = "engine/loop.py", "engine/projector.py"
 JOURNAL, TABLES = "adapters/sqlite/journal.py", "adapters/sqlite/tables.py"
 POSTGRES = "adapters/postgres"
 
 
 MUTANTS = [
     Mutant(
-        "answer before commit",
+        "a command is answered before its batch is durable",
         LOOP,
-        "        await self._durable()\n        return outcome\n",
+        "        await self._wait_durable()\n        return outcome\n",
         "        return outcome\n",
         "tests/engine/test_loop.py",
     ),
     Mutant(
-        "read before commit",
+        "a query is answered before what it has read is durable",
         LOOP,
-        "        await self._durable()\n        return answer\n",
-        "        return answer\n",
+        "        await self._wait_durable()\n        return result\n",
+        "        return result\n",
         "tests/engine/test_loop.py",
     ),
     Mutant(
-        "apply after answer: the next command does not see this one",
+        "an event is applied too late: the next command does not see it",
         LOOP,
         "        self._apply(decided.events)\n",
         "        asyncio.get_running_loop().call_soon(self._apply, decided.events)\n",
         "tests/engine/test_loop.py",
     ),
     Mutant(
-        "epoch not announced: a new owner writes nothing of its own",
+        "a new owner appends no batch with its term",
         LOOP,
         "        await self.journal.append(batch, ())\n",
         "        pass\n",
         "tests/engine/test_loop.py",
     ),
     Mutant(
-        "number not checked: a stale owner writes",
+        "an append does not check the batch number, so a stale owner writes",
         "adapters/sql/journal.sql",
         "WHERE ?1 = 1 + coalesce((SELECT max(number) FROM batch), 0)\n  AND ?6",
         "WHERE ?6",
         "tests/storage/test_journal.py -k sqlite",
     ),
     Mutant(
-        "parent not checked",
+        "an append does not check the parent hash",
         "adapters/sql/journal.sql",
         "  AND ?6 = coalesce((SELECT hash FROM batch WHERE number = ?1 - 1), zeroblob(32));",
         ";",
         "tests/storage/test_journal.py -k sqlite",
     ),
     Mutant(
-        "two appends in flight",
+        "two appends are in flight at once",
         LOOP,
         "                await self._commit()\n",
         "                asyncio.ensure_future(self._commit()); await asyncio.sleep(0)\n",
         "tests/engine/test_loop.py",
     ),
     Mutant(
-        "a failed append is simply tried again",
+        "a failed append is retried without recovery",
         LOOP,
-        "            await self._begin_again(fault)\n",
+        "            await self._recover(fault)\n",
         "            await self.journal.append(batch, attachments); self._confirm(batch, images, waiters)\n",
         "tests/engine/test_loop.py",
     ),
     Mutant(
-        "memory kept after a failed append",
+        "the state in memory is kept after a failed append",
         LOOP,
-        "        self._reset(found.state, tip_of(batch), epoch, found.history, found.checkpoint)\n",
-        "        kept = self.state\n"
-        "        self._reset(found.state, tip_of(batch), epoch, found.history, found.checkpoint)\n"
-        "        self.state = kept if kept.last_event else found.state\n",
+        "        self._batch_clock = batch_clock\n        self._reset(recovered.state, ",
+        "        self._batch_clock, kept = batch_clock, self.undurable_state\n"
+        "        self._reset(kept if kept.last_event else recovered.state, ",
         "tests/engine/test_loop.py",
     ),
     Mutant(
-        "event number reused after success",
-        "core/event.py",
-        "EventNo(tip.last + 1), EventNo(tip.last + count)",
-        "EventNo(max(1, tip.last)), EventNo(max(1, tip.last) + count - 1)",
+        "an event number is used twice",
+        "core/base/event.py",
+        "EventNo(head.last + 1), EventNo(head.last + count)",
+        "EventNo(max(1, head.last)), EventNo(max(1, head.last) + count - 1)",
         "tests/core/test_fold.py tests/engine/test_loop.py",
     ),
     Mutant(
-        "a journal that forgot is built upon",
+        "a journal that lost durable batches is used",
         LOOP,
-        "        self._check_nothing_lost(found.tip)\n",
+        "        check_nothing_lost(head, self.durable_head)\n",
         "",
         "tests/engine/test_loop.py",
     ),
     Mutant(
-        "checkpoint outside its transaction",
+        "the checkpoint is written outside of its transaction",
         TABLES,
-        "        with db:\n            for table, lines in rows.items():\n",
-        "        tip = (checkpoint.number, checkpoint.epoch, checkpoint.last, checkpoint.time_ms, checkpoint.hash)\n"
-        '        db.execute(_SQL["put_checkpoint"], tip)\n'
-        "        with db:\n            for table, lines in rows.items():\n",
+        "        with db:\n            for table, table_rows in rows.items():\n",
+        '        db.execute(_SQL["put_checkpoint"], head_values(checkpoint))\n'
+        "        with db:\n            for table, table_rows in rows.items():\n",
         "tests/storage/test_tables.py -k sqlite",
     ),
     Mutant(
-        "images taken from later state",
-        PROJECT,
+        "row images are taken from a later state",
+        PROJECTOR,
         "rows[table, key] = msgspec.structs.astuple(record)",
         "rows[table, key] = record",
-        "tests/engine/test_project.py",
+        "tests/engine/test_projector.py",
     ),
     Mutant(
-        "tables ahead of the journal are believed",
+        "tables that are ahead of the journal are trusted",
         "engine/recover.py",
-        "    await tables.drop()\n    return Tip()\n",
+        "    await tables.drop()\n    return JournalHead()\n",
         "    return checkpoint\n",
-        "tests/engine/test_project.py",
+        "tests/engine/test_projector.py",
     ),
     Mutant(
-        "snapshot believed without its hash",
-        "core/state.py",
+        "a snapshot is read without checking its hash",
+        "core/state_snapshot.py",
         "    if hash_ != H(SNAPSHOT_TAG, body):\n",
         "    if False:\n",
         "tests/core/test_fold.py",
     ),
     Mutant(
-        "snapshot above the tables is used",
+        "a snapshot newer than the tables is used",
         "engine/snapshot.py",
-        "        if number_of(name) > until:\n            continue\n",
+        "        if batch_number(name) > until:\n            continue\n",
         "",
         "tests/engine/test_recover.py",
     ),
     Mutant(
-        "unique lot dropped",
+        "a sorted run of unique ids is lost",
         TABLES,
-        "            if claims:\n                _add_lot(db, claims)\n",
+        "            if claims:\n                _add_sorted_run(db, claims)\n",
         "",
         "tests/storage/test_tables.py -k sqlite",
     ),
     Mutant(
-        "merged lots lose their claims",
+        "merged sorted runs lose their claims",
         TABLES,
-        '        db.execute(_SQL["merge_lot"]',
-        '        lambda: db.execute(_SQL["merge_lot"]',
+        '        db.execute(_SQL["merge_runs"]',
+        '        lambda: db.execute(_SQL["merge_runs"]',
         "tests/storage/test_tables.py -k sqlite",
     ),
     Mutant(
-        "old claims are not recalled",
+        "old claims are not loaded from the tables",
         LOOP,
-        "        if key is not None and self.history.must_recall(self.state, key):\n            return None\n",
-        "",
-        "tests/engine/test_history.py",
+        "self.claim_index.must_load(self.undurable_state, key)",
+        "False",
+        "tests/engine/test_claim_index.py",
     ),
     Mutant(
-        "claims let go before the tables have them",
-        PROJECT,
+        "claims leave memory without reaching the tables",
+        PROJECTOR,
         "        tables = by_table(self._writing)\n",
-        "        tables = by_table(self._writing); self._on_written(claims); claims = []\n",
-        "tests/engine/test_history.py",
+        "        tables = by_table(self._writing); self._on_written(claims, head.number); claims = []\n",
+        "tests/engine/test_claim_index.py",
     ),
     Mutant(
-        "a repeat is not compared with the first",
-        "core/claim.py",
+        "a repeat is not compared with the first command",
+        "core/index/unique_ids.py",
         "    if is_same:\n",
         "    if True:\n",
-        "tests/core/test_escrow.py",
+        "tests/core/escrow/test_escrow.py",
     ),
     Mutant(
-        "time follows the wall clock",
-        "engine/timekeeper.py",
+        "the batch clock follows the wall clock",
+        "engine/batch_clock.py",
         "        return self._start_ms + max(0, self._clock.monotonic_ms() - self._zero_ms)\n",
         "        return self._clock.wall_ms()\n",
         "tests/engine/test_loop.py",
     ),
     Mutant(
-        "a follower is told before the batch is durable",
+        "the event stream shows a batch that is not durable",
         LOOP,
         "            self._in_flight = waiters\n",
-        "            self._in_flight = waiters; self.tail.add(batch)\n",
-        "tests/engine/test_loop.py tests/engine/test_tail.py",
+        "            self._in_flight = waiters; self.event_stream.add(batch)\n",
+        "tests/engine/test_loop.py tests/engine/test_event_stream.py",
     ),
     Mutant(
-        "the journal does not sync",
+        "the SQLite journal does not sync every commit",
         JOURNAL,
         'db = connect(self._path, "FULL")',
         'db = connect(self._path, "NORMAL")',
         "tests/storage/test_sqlite.py",
     ),
     Mutant(
-        "a large payload outside the batch's transaction",
+        "a large payload is written outside of its batch's transaction",
         JOURNAL,
-        '        with db:\n            db.execute(_SQL["append"], values)\n',
+        '        with db:\n            db.execute(_SQL["append"], batch_values(batch))\n',
         '        db.executemany(_SQL["attach"], [(batch.number, each.digest, each.raw) for each in attachments])\n'
-        '        with db:\n            db.execute(_SQL["append"], values)\n',
+        '        with db:\n            db.execute(_SQL["append"], batch_values(batch))\n',
         "tests/storage/test_journal.py -k sqlite",
     ),
     Mutant(
-        "on PostgreSQL: parent not checked",
+        "PostgreSQL: an append does not check the parent hash",
         "adapters/sql/postgres_journal.sql",
-        "    WHERE EXISTS (SELECT FROM {part} WHERE number = $1::bigint - 1 AND hash = $6::bytea)\n",
-        "    WHERE EXISTS (SELECT FROM {part} WHERE number = $1::bigint - 1)\n",
+        "    WHERE EXISTS (SELECT FROM {partition} WHERE number = $1::bigint - 1 AND hash = $6::bytea)\n",
+        "    WHERE EXISTS (SELECT FROM {partition} WHERE number = $1::bigint - 1)\n",
         "tests/storage/test_journal.py -k postgres",
     ),
     Mutant(
-        "on PostgreSQL: number not checked",
+        "PostgreSQL: an append does not check the batch number",
         "adapters/sql/postgres_journal.sql",
-        "    WHERE EXISTS (SELECT FROM {part} WHERE number = $1::bigint - 1 AND hash = $6::bytea)\n",
-        "    WHERE $6 IN (SELECT hash FROM {part})\n",
+        "    WHERE EXISTS (SELECT FROM {partition} WHERE number = $1::bigint - 1 AND hash = $6::bytea)\n",
+        "    WHERE $6 IN (SELECT hash FROM {partition})\n",
         "tests/storage/test_journal.py -k postgres",
     ),
     Mutant(
-        "on PostgreSQL: the lock is not taken",
+        "PostgreSQL: the advisory lock is not acquired",
         f"{POSTGRES}/lock.py",
         '    while not await connection.fetchval("SELECT pg_try_advisory_lock($1)", key):\n',
         "    while False:\n",
         "tests/storage/test_journal.py -k postgres",
     ),
     Mutant(
-        "on PostgreSQL: after an unknown outcome the old connection is used again",
+        "PostgreSQL: a connection is used again after an unknown outcome",
         f"{POSTGRES}/journal.py",
-        "            self._owned = None\n            owned.connection.terminate()\n            raise\n",
+        "            self._appender = None\n            appender.connection.terminate()\n            raise\n",
         "            raise\n",
         "tests/storage/test_postgres_faults.py -k gives_up",
     ),
     Mutant(
-        "on PostgreSQL: a commit with a warning is confirmed",
+        "PostgreSQL: a commit with a warning is confirmed",
         f"{POSTGRES}/append.py",
         "        if self._warning:\n",
         "        if False:\n",
         "tests/storage/test_postgres_faults.py -k warning",
     ),
     Mutant(
-        "on PostgreSQL: a large payload outside the batch's transaction",
+        "PostgreSQL: a large payload is written outside of its batch's transaction",
         f"{POSTGRES}/append.py",
         "            async with self.connection.transaction():\n                await self._add_batch(batch)\n",
         "            if True:\n                await self._add_batch(batch)\n",
         "tests/storage/test_postgres_faults.py -k before_any_table",
     ),
     Mutant(
-        "on PostgreSQL: dangerous settings are overlooked",
+        "PostgreSQL: unsafe server settings are accepted",
         f"{POSTGRES}/server.py",
-        "    if not allow_unsafe and (found := await dangers(connection)):\n",
-        "    if False and (found := await dangers(connection)):\n",
+        "    if not allow_unsafe and (unsafe := await unsafe_settings(connection)):\n",
+        "    if False and (unsafe := await unsafe_settings(connection)):\n",
         "tests/storage/test_postgres.py -k wait_for_the_disk",
     ),
     Mutant(
-        "on PostgreSQL: checkpoint outside its transaction",
+        "PostgreSQL: the checkpoint is written outside of its transaction",
         f"{POSTGRES}/tables.py",
         "                transaction = connection.transaction()\n                await transaction.start()\n"
         "                await work(connection)\n                await transaction.commit()\n",
@@ -267,27 +265,27 @@ MUTANTS = [
         "tests/storage/test_tables.py -k postgres",
     ),
     Mutant(
-        "on PostgreSQL: unique lot dropped",
+        "PostgreSQL: a sorted run of unique ids is lost",
         f"{POSTGRES}/tables.py",
-        "    if claims:\n        await add_lot(connection, claims)\n",
+        "    if claims:\n        await add_sorted_run(connection, claims)\n",
         "",
         "tests/storage/test_tables.py -k postgres",
     ),
     Mutant(
-        "on PostgreSQL: a write that landed unknown is done twice",
+        "PostgreSQL: a write with an unknown outcome is done twice",
         f"{POSTGRES}/tables.py",
-        "        return found == checkpoint\n",
+        "        return stored == checkpoint\n",
         "        return False\n",
         "tests/storage/test_postgres_writer.py -k landed_unknown",
     ),
     Mutant(
-        "lots merged under a reader are missed",
-        "adapters/sql/lots.py",
-        "    while fresh := [lot for lot, _ in await lots() if lot not in seen]:\n",
-        "    if fresh := [lot for lot, _ in await lots() if lot not in seen]:\n",
+        "a reader misses sorted runs that are merged meanwhile",
+        "adapters/sql/sorted_runs.py",
+        "    while unseen := [run for run, _ in await list_runs() if run not in seen]:\n",
+        "    if unseen := [run for run, _ in await list_runs() if run not in seen]:\n",
         "tests/storage/test_tables.py -k sqlite",
     ),
-    *STATIONS,
+    *CHAIN_AND_QUEUE,
     *RETENTION,
     *RESULTS,
     *SENDING,
@@ -300,22 +298,23 @@ MUTANTS = [
 
 
 CHOSEN = MUTANTS if FULL else MUTANTS[::16]
-"""Every day a sixteenth of them, all in `make test-all`: each costs a run of the tests that should see it."""
+"""`make test` runs a sixteenth of them, `make test-all` all: each costs a run of the tests that must fail."""
 
 
-def test_every_seeded_fault_still_has_its_place_in_the_source() -> None:
-    stale = [each.says for each in MUTANTS if (ROOT / "src/holdfast" / each.file).read_text().count(each.old) != 1]
+def test_every_seeded_fault_matches_the_source_exactly_once() -> None:
+    sources = {file: (ROOT / "src/holdfast" / file).read_text() for file in {mutant.file for mutant in MUTANTS}}
+    stale = [mutant.fault for mutant in MUTANTS if sources[mutant.file].count(mutant.old) != 1]
     assert stale == []
 
 
 @pytest.mark.rule("ENG-002")
-@pytest.mark.parametrize("mutant", CHOSEN, ids=[re.sub(r"\W+", "-", mutant.says) for mutant in CHOSEN])
-def test_a_seeded_fault_is_seen(mutant: Mutant, tmp_path: Path) -> None:
+@pytest.mark.parametrize("mutant", CHOSEN, ids=[re.sub(r"\W+", "-", mutant.fault) for mutant in CHOSEN])
+def test_a_seeded_fault_is_detected(mutant: Mutant, tmp_path: Path) -> None:
     package = tmp_path / "holdfast"
     shutil.copytree(ROOT / "src" / "holdfast", package, ignore=shutil.ignore_patterns("__pycache__"))
     file = package / mutant.file
     source = file.read_text()
-    assert source.count(mutant.old) == 1, "the source has changed: mend the mutant"
+    assert source.count(mutant.old) == 1, "the source has changed: update the mutant"
     file.write_text(source.replace(mutant.old, mutant.new))
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--timeout", "10"]
     environ = os.environ | {"PYTHONPATH": str(tmp_path), "HYPOTHESIS_STORAGE_DIRECTORY": str(tmp_path / "hypothesis")}
@@ -323,4 +322,4 @@ def test_a_seeded_fault_is_seen(mutant: Mutant, tmp_path: Path) -> None:
     run = subprocess.run(
         [*command, *mutant.seen_by.split()], cwd=ROOT, env=environ, capture_output=True, text=True, check=False
     )
-    assert run.returncode == pytest.ExitCode.TESTS_FAILED, f"nobody saw: {mutant.says}\n{run.stdout[-2000:]}"
+    assert run.returncode == pytest.ExitCode.TESTS_FAILED, f"not detected: {mutant.fault}\n{run.stdout[-2000:]}"

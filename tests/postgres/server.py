@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from uuid import uuid4
 
-from tests.ports import free_port
+from tests.loopback_ports import free_port
 
 NOBODY: Final = 65534
 PASSWORD: Final = "s3cret-äöü%/@:pässword"
@@ -60,7 +60,7 @@ class Server:
         return self.dsn("postgres")
 
     def address(self) -> Address:
-        """A schema that nobody has used yet."""
+        """A schema that was not used yet."""
         return Address(self.dsn(), f"t{uuid4().hex[:16]}")
 
     # ------------------------------------------------------------------------------------ life
@@ -152,7 +152,7 @@ class Server:
 
 
 def _lines_of(path: Path) -> list[str]:
-    """None where there is no such file, or none any more."""
+    """None if there is no such file, or not any more."""
     try:
         return path.read_text().splitlines()
     except FileNotFoundError:

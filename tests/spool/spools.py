@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from holdfast.spool import Refused, Spool, SpoolPolicy, Ticket
-from holdfast.spool.disk import Disk, Handle, RealDisk
+from holdfast.spool.files.disk import Disk, Handle, RealDisk
 
 CHANNEL, SESSION = "classic-1", "PS-20260213-classic-1-0001"
 NOW_MS = 1_771_000_000_123
@@ -21,7 +21,7 @@ layouts = pytest.mark.parametrize(
 """The same meaning on every layout: one plain file, segments of three records, one preallocated segment."""
 
 
-class StandingClock:
+class ManualClock:
     """Time passes when the test says so."""
 
     def __init__(self) -> None:
@@ -34,20 +34,20 @@ class StandingClock:
         return self.now_ms
 
 
-def chance(length: int) -> bytes:
-    """Not by chance."""
+def fixed_bytes(length: int) -> bytes:
+    """The same bytes every time."""
     return bytes(range(length))
 
 
-def opened(root: Path, session: str = SESSION, **options: Any) -> Spool:
+def open_spool(root: Path, session: str = SESSION, **options: Any) -> Spool:
     """A spool without threads: it does what `step` says."""
-    settings: dict[str, Any] = {"threads": False, "clock": StandingClock(), "chance": chance, **options}
+    settings: dict[str, Any] = {"threads": False, "clock": ManualClock(), "random_bytes": fixed_bytes, **options}
     spool = Spool.open(CHANNEL, session, root=root, **settings)
     assert isinstance(spool, Spool), spool
     return spool
 
 
-def emitted(spool: Spool, count: int, payload_type: str = "BLOCK_START", **payload: object) -> list[Ticket]:
+def emit_spooled(spool: Spool, count: int, payload_type: str = "BLOCK_START", **payload: object) -> list[Ticket]:
     """So many records, accepted and spooled."""
     tickets = []
     for number in range(count):
@@ -61,7 +61,7 @@ def emitted(spool: Spool, count: int, payload_type: str = "BLOCK_START", **paylo
     return tickets
 
 
-def acked(spool: Spool, sequence: int) -> None:
+def store_ack(spool: Spool, sequence: int) -> None:
     """An ack, stored."""
     ticket = spool.ack(sequence)
     assert isinstance(ticket, Ticket), ticket
@@ -69,7 +69,7 @@ def acked(spool: Spool, sequence: int) -> None:
     assert ticket.is_durable
 
 
-def refused(answer: object, name: str) -> Refused:
+def check_refused(answer: object, name: str) -> Refused:
     assert isinstance(answer, Refused), answer
     assert answer.name == name, answer
     return answer
@@ -79,23 +79,23 @@ def sequences(lines: Any) -> list[int]:
     return [int(json.loads(line)["sequence"]) for line in lines]
 
 
-def replayed(spool: Spool, after: int = 0) -> list[int]:
+def replay_sequences(spool: Spool, after: int = 0) -> list[int]:
     return sequences(spool.replay(after))
 
 
-def folder(root: Path) -> Path:
+def channel_folder(root: Path) -> Path:
     return root / CHANNEL
 
 
 def spool_files(root: Path, session: str = SESSION) -> list[Path]:
     """The session's record files, oldest first."""
     plain = f"{session}.spool.jsonl"
-    every = folder(root).glob("*.spool.jsonl")
+    every = channel_folder(root).glob("*.spool.jsonl")
     found = [path for path in every if path.name == plain or path.name.startswith(f"{session}@")]
     return sorted(found, key=lambda path: ("@" in path.name, path.name))
 
 
-def stored(root: Path, session: str = SESSION) -> bytes:
+def stored_bytes(root: Path, session: str = SESSION) -> bytes:
     """All records as they are in the files, without padding."""
     return b"".join(path.read_bytes().rstrip(b"\0") for path in spool_files(root, session))
 
@@ -134,8 +134,8 @@ class FaultyDisk(RealDisk):
         self._names: dict[int, str] = {}
         self.gate: threading.Event | None = None
         """While it is not set, `sync` hangs."""
-        self.hangs = threading.Event()
-        self.free_bytes: int | None = None
+        self.is_hanging = threading.Event()
+        self.free_left: int | None = None
 
     def _note(self, verb: str, name: str) -> None:
         self.calls.append((verb, name))
@@ -148,8 +148,8 @@ class FaultyDisk(RealDisk):
                 self.faults[index : index + 1] = [left] if left.times else []
                 raise OSError(fault.code, "the disk says no", name)
 
-    def free(self, folder: Path) -> int:
-        return super().free(folder) if self.free_bytes is None else self.free_bytes
+    def free_bytes(self, folder: Path) -> int:
+        return super().free_bytes(folder) if self.free_left is None else self.free_left
 
     def create(self, path: Path) -> Handle:
         self._note("create", path.name)
@@ -170,14 +170,14 @@ class FaultyDisk(RealDisk):
         self._note("preallocate", self._names[handle])
         super().preallocate(handle, size)
 
-    def cut(self, handle: Handle, size: int) -> None:
-        self._note("cut", self._names[handle])
-        super().cut(handle, size)
+    def truncate(self, handle: Handle, size: int) -> None:
+        self._note("truncate", self._names[handle])
+        super().truncate(handle, size)
 
     def sync(self, handle: Handle) -> None:
         self._note("sync", self._names[handle])
         if self.gate is not None:
-            self.hangs.set()
+            self.is_hanging.set()
             self.gate.wait()
         super().sync(handle)
 
@@ -194,7 +194,7 @@ class FaultyDisk(RealDisk):
         super().sync_folder(path)
 
 
-class SwiftDisk(RealDisk):
+class UnsyncedDisk(RealDisk):
     """A real disk that does not wait for the medium: for tests that open hundreds of spools and pull no plug."""
 
     def sync(self, handle: Handle) -> None:
@@ -209,6 +209,6 @@ def is_a_disk(disk: FaultyDisk) -> Disk:
     return disk
 
 
-def small(**knobs: int) -> SpoolPolicy:
+def small_policy(**settings: int) -> SpoolPolicy:
     """A policy with a small cap and a small reserve."""
-    return SpoolPolicy(**{"channel_bytes_max": 20_000, "reserve_bytes": 2_000, **knobs})
+    return SpoolPolicy(**{"channel_bytes_max": 20_000, "reserve_bytes": 2_000, **settings})

@@ -11,10 +11,10 @@ import pytest
 from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.spool.spools import CHANNEL, NOW_MS, SESSION, emitted, layouts, opened, stored, v01_line
+from tests.spool.spools import CHANNEL, NOW_MS, SESSION, emit_spooled, layouts, open_spool, stored_bytes, v01_line
 
-from holdfast.spool import record
-from holdfast.spool.record import Encoder, Seen
+from holdfast.spool.files import record
+from holdfast.spool.files.record import Encoder, RecordSummary
 
 FIELDS = [
     "schema_version",
@@ -26,29 +26,29 @@ FIELDS = [
     "payload_type",
     "payload",
 ]
-HEAD = record.head_of(CHANNEL, SESSION)
+HEAD = record.line_head(CHANNEL, SESSION)
 
 
 def line_of(sequence: int, payload: bytes = b'{"block_id":"b"}', durable: int | None = None) -> bytes:
     """A line of ours without its end."""
     line = Encoder(CHANNEL, SESSION, bytes(16)).line(sequence, NOW_MS, '"BLOCK_START"', payload)
-    return (line if durable is None else record.marked(line, durable))[:-1]
+    return (line if durable is None else record.add_durable_field(line, durable))[:-1]
 
 
 def is_accepted(line: bytes, sequence: int) -> bool:
-    seen = record.read(line, CHANNEL, SESSION)
-    return isinstance(seen, Seen) and seen.sequence == sequence
+    seen = record.parse(line, CHANNEL, SESSION)
+    return isinstance(seen, RecordSummary) and seen.sequence == sequence
 
 
 @layouts
 @pytest.mark.rule("SP-006")
-def test_a_record_has_the_sources_fields_in_order_then_the_mark_then_the_crc(
+def test_a_record_has_the_sources_fields_in_order_then_the_durable_field_then_the_crc(
     tmp_path: Path, segment_bytes: int | None
 ) -> None:
-    spool = opened(tmp_path, segment_bytes=segment_bytes)
-    emitted(spool, 3, swap_tick=2**63)
+    spool = open_spool(tmp_path, segment_bytes=segment_bytes)
+    emit_spooled(spool, 3, swap_tick=2**63)
     spool.close()
-    lines = stored(tmp_path).splitlines(keepends=True)
+    lines = stored_bytes(tmp_path).splitlines(keepends=True)
     fields = [list(json.loads(line)) for line in lines]
     assert fields == [[*FIELDS, "durable", "crc32c"], [*FIELDS, "crc32c"], [*FIELDS, "crc32c"]]
     for line in lines:
@@ -66,14 +66,14 @@ def test_a_record_has_the_sources_fields_in_order_then_the_mark_then_the_crc(
 
 @pytest.mark.rule("SP-006")
 def test_the_first_record_of_each_commit_says_what_was_durable_by_then(tmp_path: Path) -> None:
-    spool = opened(tmp_path)
+    spool = open_spool(tmp_path)
     for count in (1, 3, 2):
-        emitted(spool, count)
+        emit_spooled(spool, count)
     spool.close()
-    spool = opened(tmp_path)
-    emitted(spool, 2)
+    spool = open_spool(tmp_path)
+    emit_spooled(spool, 2)
     spool.close()
-    marks = [json.loads(line).get("durable") for line in stored(tmp_path).splitlines()]
+    marks = [json.loads(line).get("durable") for line in stored_bytes(tmp_path).splitlines()]
     assert marks == [0, 1, None, None, 4, None, 6, None]
 
 
@@ -87,19 +87,19 @@ def test_every_single_bit_flip_of_a_record_is_seen(durable: int | None) -> None:
         flipped[bit // 8] ^= 1 << (bit % 8)
         # A flip that makes a line end cuts the record in two: neither part may pass.
         parts = bytes(flipped).split(b"\n")
-        assert not any(isinstance(record.read(part, CHANNEL, SESSION), Seen) for part in parts), bit
-        assert not record.is_next(bytes(flipped), HEAD, 42), bit
-        assert not record.are_next([bytes(flipped)], HEAD, 42), bit
+        assert not any(isinstance(record.parse(part, CHANNEL, SESSION), RecordSummary) for part in parts), bit
+        assert not record.is_expected_line(bytes(flipped), HEAD, 42), bit
+        assert not record.are_expected_lines([bytes(flipped)], HEAD, 42), bit
 
 
 @pytest.mark.rule("SP-006")
 def test_a_record_of_ours_whose_crc_lost_a_byte_does_not_pass_for_an_old_one() -> None:
     line = line_of(42)
-    for at in range(len(line) - record.TAIL, len(line)):
+    for at in range(len(line) - record.CRC_FIELD_BYTES, len(line)):
         assert not is_accepted(line[:at] + line[at + 1 :], 42), at
         assert not is_accepted(line[:at] + b"x" + line[at:], 42), at
-    assert not is_accepted(line[: -record.TAIL] + b',"crc32c":null}', 42)
-    assert not is_accepted(line[: -record.TAIL] + b',"durable":7}', 42)
+    assert not is_accepted(line[: -record.CRC_FIELD_BYTES] + b',"crc32c":null}', 42)
+    assert not is_accepted(line[: -record.CRC_FIELD_BYTES] + b',"durable":7}', 42)
 
 
 @pytest.mark.rule("SP-006")
@@ -116,39 +116,39 @@ def test_every_torn_record_is_seen() -> None:
 )
 def test_what_is_written_is_read_back_whatever_the_payload(payload: dict[str, object]) -> None:
     text = record.encode(payload)
-    line = record.marked(Encoder(CHANNEL, SESSION, bytes(16)).line(9, NOW_MS, '"X"', text), 5)
+    line = record.add_durable_field(Encoder(CHANNEL, SESSION, bytes(16)).line(9, NOW_MS, '"X"', text), 5)
     assert line.count(b"\n") == 1
-    assert record.mark_of(line[:-1]) == 5
+    assert record.durable_of(line[:-1]) == 5
     assert json.loads(line)["payload"] == payload
-    seen = record.read(line[:-1], CHANNEL, SESSION)
-    assert seen == Seen(9, 5, True, "X", json.loads(line)["emitted_utc"])
-    assert record.is_next(line[:-1], HEAD, 9)
+    seen = record.parse(line[:-1], CHANNEL, SESSION)
+    assert seen == RecordSummary(9, 5, True, "X", json.loads(line)["emitted_utc"])
+    assert record.is_expected_line(line[:-1], HEAD, 9)
 
 
 @pytest.mark.rule("SP-006")
-def test_a_payload_that_ends_like_a_mark_is_none() -> None:
+def test_a_payload_that_ends_like_a_durable_field_is_none() -> None:
     line = line_of(3, b'{"x":{},"durable":77}')
-    assert record.mark_of(line) is None
-    seen = record.read(line, CHANNEL, SESSION)
-    assert isinstance(seen, Seen)
+    assert record.durable_of(line) is None
+    seen = record.parse(line, CHANNEL, SESSION)
+    assert isinstance(seen, RecordSummary)
     assert seen.durable is None
 
 
 @pytest.mark.parametrize(("first", "count"), [(1, 8), (1, 9), (5, 5), (8, 5), (98, 2), (99, 3), (1_000, 50)])
 def test_many_records_are_judged_at_once_as_they_are_one_by_one(first: int, count: int) -> None:
     lines = [line_of(first + n) for n in range(count)]
-    assert record.are_next(lines, HEAD, first)
-    assert not record.are_next(lines, HEAD, first + 1)
+    assert record.are_expected_lines(lines, HEAD, first)
+    assert not record.are_expected_lines(lines, HEAD, first + 1)
     for bad in range(count):
-        assert not record.are_next([*lines[:bad], lines[bad][:-3] + b'x"}', *lines[bad + 1 :]], HEAD, first)
-        assert not record.are_next([*lines[:bad], line_of(first + bad + 1), *lines[bad + 1 :]], HEAD, first)
+        assert not record.are_expected_lines([*lines[:bad], lines[bad][:-3] + b'x"}', *lines[bad + 1 :]], HEAD, first)
+        assert not record.are_expected_lines([*lines[:bad], line_of(first + bad + 1), *lines[bad + 1 :]], HEAD, first)
 
 
 @pytest.mark.rule("SP-006")
 def test_records_without_a_crc_are_read_with_numbers_as_numbers_or_as_text() -> None:
     for text_number in (False, True):
-        seen = record.read(v01_line(12, text_number=text_number)[:-1], CHANNEL, SESSION)
-        assert isinstance(seen, Seen)
+        seen = record.parse(v01_line(12, text_number=text_number)[:-1], CHANNEL, SESSION)
+        assert isinstance(seen, RecordSummary)
         assert (seen.sequence, seen.durable, seen.has_crc) == (12, None, False)
 
 
@@ -171,8 +171,8 @@ def test_records_without_a_crc_are_read_with_numbers_as_numbers_or_as_text() -> 
 )
 def test_a_line_that_is_json_but_not_a_record_of_this_session_is_none(change: dict[str, object]) -> None:
     good = json.loads(v01_line(12))
-    assert isinstance(record.read(json.dumps(good).encode(), CHANNEL, SESSION), Seen)
-    assert isinstance(record.read(json.dumps(good | change).encode(), CHANNEL, SESSION), str)
+    assert isinstance(record.parse(json.dumps(good).encode(), CHANNEL, SESSION), RecordSummary)
+    assert isinstance(record.parse(json.dumps(good | change).encode(), CHANNEL, SESSION), str)
     for field in FIELDS:
         missing = {key: value for key, value in good.items() if key != field}
-        assert isinstance(record.read(json.dumps(missing).encode(), CHANNEL, SESSION), str)
+        assert isinstance(record.parse(json.dumps(missing).encode(), CHANNEL, SESSION), str)

@@ -13,50 +13,52 @@ from tests.spool.spools import (
     CHANNEL,
     SESSION,
     FaultyDisk,
-    SwiftDisk,
-    acked,
-    emitted,
-    folder,
+    UnsyncedDisk,
+    channel_folder,
+    check_refused,
+    emit_spooled,
     layouts,
-    opened,
-    refused,
-    replayed,
+    open_spool,
+    replay_sequences,
     sequences,
     spool_files,
-    stored,
+    store_ack,
+    stored_bytes,
     v01_line,
 )
 
-from holdfast.spool import Corrupt, Spool, undelivered
-from holdfast.spool.disk import Handle, RealDisk
-from holdfast.spool.whole import write_released
+from holdfast.spool import Corrupt, Spool, undelivered_sessions
+from holdfast.spool.files.disk import Handle, RealDisk
+from holdfast.spool.files.session_markers import write_released
 
 
-def plain(root: Path) -> Path:
-    return folder(root) / f"{SESSION}.spool.jsonl"
+def plain_file(root: Path) -> Path:
+    return channel_folder(root) / f"{SESSION}.spool.jsonl"
 
 
-def laid(root: Path, raw: bytes, ack: int = 0) -> None:
+def lay_file(root: Path, raw: bytes, ack: int = 0) -> None:
     """A plain file with these bytes, and an ack."""
-    folder(root).mkdir(parents=True, exist_ok=True)
-    for path in folder(root).iterdir():
+    channel_folder(root).mkdir(parents=True, exist_ok=True)
+    for path in channel_folder(root).iterdir():
         path.unlink()
-    plain(root).write_bytes(raw)
+    plain_file(root).write_bytes(raw)
     if ack:
-        (folder(root) / f"{SESSION}.ack").write_text(f"acked_sequence={ack}\nupdated_utc=2026-02-13T10:00:00Z\n")
+        (channel_folder(root) / f"{SESSION}.ack").write_text(
+            f"acked_sequence={ack}\nupdated_utc=2026-02-13T10:00:00Z\n"
+        )
 
 
-def quarantined(root: Path) -> bytes:
-    return b"".join(path.read_bytes() for path in sorted(folder(root).glob("*.quarantine")))
+def quarantine_files(root: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(channel_folder(root).glob("*.quarantine")))
 
 
-def written(root: Path, commits: list[int], **options: Any) -> list[bytes]:
+def write_commits(root: Path, commits: list[int], **options: Any) -> list[bytes]:
     """The lines of a spool with commits of these sizes."""
-    spool = opened(root, **options)
+    spool = open_spool(root, **options)
     for count in commits:
-        emitted(spool, count)
+        emit_spooled(spool, count)
     spool.close()
-    return stored(root).splitlines(keepends=True)
+    return stored_bytes(root).splitlines(keepends=True)
 
 
 @layouts
@@ -65,23 +67,23 @@ def written(root: Path, commits: list[int], **options: Any) -> list[bytes]:
 def test_a_spool_torn_at_any_byte_of_its_last_commit_goes_on_after_the_last_whole_record(
     tmp_path: Path, segment_bytes: int | None, window: int
 ) -> None:
-    written(tmp_path, [2, 2], segment_bytes=segment_bytes)
+    write_commits(tmp_path, [2, 2], segment_bytes=segment_bytes)
     path = spool_files(tmp_path)[-1]
-    raw, others = path.read_bytes().rstrip(b"\0"), len(stored(tmp_path).splitlines())
+    raw, others = path.read_bytes().rstrip(b"\0"), len(stored_bytes(tmp_path).splitlines())
     whole_before = others - raw.count(b"\n")
     begin = raw.rfind(b"\n", 0, raw.rindex(b'"durable":')) + 1  # the first record of the last commit has a mark
     for cut in range(begin, len(raw) + 1):
-        for stale in folder(tmp_path).glob("*.quarantine"):
+        for stale in channel_folder(tmp_path).glob("*.quarantine"):
             stale.unlink()
         path.write_bytes(raw[:cut])
         kept = whole_before + raw[:cut].count(b"\n")
-        spool = opened(tmp_path, segment_bytes=segment_bytes, window=window, disk=SwiftDisk())
+        spool = open_spool(tmp_path, segment_bytes=segment_bytes, window=window, disk=UnsyncedDisk())
         assert not spool.damage
-        assert replayed(spool) == list(range(1, kept + 1))
-        assert [ticket.sequence for ticket in emitted(spool, 2)] == [kept + 1, kept + 2]
-        assert replayed(spool) == list(range(1, kept + 3))
+        assert replay_sequences(spool) == list(range(1, kept + 1))
+        assert [ticket.sequence for ticket in emit_spooled(spool, 2)] == [kept + 1, kept + 2]
+        assert replay_sequences(spool) == list(range(1, kept + 3))
         spool.close()
-        assert quarantined(tmp_path) == raw[:cut][raw[:cut].rfind(b"\n") + 1 :]
+        assert quarantine_files(tmp_path) == raw[:cut][raw[:cut].rfind(b"\n") + 1 :]
         for newer in spool_files(tmp_path):
             if newer.name > path.name:
                 newer.unlink()
@@ -89,95 +91,95 @@ def test_a_spool_torn_at_any_byte_of_its_last_commit_goes_on_after_the_last_whol
 
 @pytest.mark.rule("SP-CRASH-002")
 def test_a_plain_spool_cut_at_any_byte_is_torn_above_the_ack_and_damaged_below_it(tmp_path: Path) -> None:
-    lines = written(tmp_path, [1, 1, 1, 1])
+    lines = write_commits(tmp_path, [1, 1, 1, 1])
     raw = b"".join(lines)
     for cut in range(len(raw)):
         kept = raw[:cut].count(b"\n")
         is_clean = raw[:cut].endswith(b"\n") or cut == 0
         for ack in (kept, kept + 1):
-            laid(tmp_path, raw[:cut], ack)
-            spool = opened(tmp_path, disk=SwiftDisk())
+            lay_file(tmp_path, raw[:cut], ack)
+            spool = open_spool(tmp_path, disk=UnsyncedDisk())
             if is_clean or ack == kept:
                 assert not spool.damage
-                (ticket,) = emitted(spool, 1)
+                (ticket,) = emit_spooled(spool, 1)
                 assert ticket.sequence == max(kept, ack) + 1  # SP-003: no sequence twice, also where the file forgot
             else:
                 assert f"record {kept + 1} is" in spool.damage
-                refused(spool.emit("BLOCK_START", {}), "SessionDamaged")
-                assert stored(tmp_path) == raw[:cut]
+                check_refused(spool.emit("BLOCK_START", {}), "SessionDamaged")
+                assert stored_bytes(tmp_path) == raw[:cut]
             spool.close()
 
 
 @pytest.mark.rule("SP-CRASH-002")
 @pytest.mark.parametrize("fill", [b"\0" * 300, b"\0" * 5_000, b"\xff" * 10, b"garbage\n", b"\n", b"{}\n{}\n"])
 def test_bytes_that_are_no_records_behind_the_last_one_are_set_aside(tmp_path: Path, fill: bytes) -> None:
-    lines = written(tmp_path, [2, 2])
-    laid(tmp_path, b"".join(lines) + fill)
-    spool = opened(tmp_path)
+    lines = write_commits(tmp_path, [2, 2])
+    lay_file(tmp_path, b"".join(lines) + fill)
+    spool = open_spool(tmp_path)
     assert not spool.damage
-    assert plain(tmp_path).read_bytes() == b"".join(lines)
-    assert quarantined(tmp_path) == fill.rstrip(b"\0")
+    assert plain_file(tmp_path).read_bytes() == b"".join(lines)
+    assert quarantine_files(tmp_path) == fill.rstrip(b"\0")
     assert spool.metrics().quarantined_records >= 1
-    emitted(spool, 1)
-    assert replayed(spool) == [1, 2, 3, 4, 5]
+    emit_spooled(spool, 1)
+    assert replay_sequences(spool) == [1, 2, 3, 4, 5]
     spool.close()
 
 
 @pytest.mark.rule("SP-CRASH-002")
 def test_a_last_commit_whose_parts_came_in_another_order_is_set_aside_as_a_whole(tmp_path: Path) -> None:
-    lines = written(tmp_path, [2, 4])
-    laid(tmp_path, b"".join([*lines[:2], b"\0" * len(lines[2]), *lines[3:]]))
-    spool = opened(tmp_path)
+    lines = write_commits(tmp_path, [2, 4])
+    lay_file(tmp_path, b"".join([*lines[:2], b"\0" * len(lines[2]), *lines[3:]]))
+    spool = open_spool(tmp_path)
     assert not spool.damage
-    assert replayed(spool) == [1, 2]
-    assert [ticket.sequence for ticket in emitted(spool, 1)] == [3]
+    assert replay_sequences(spool) == [1, 2]
+    assert [ticket.sequence for ticket in emit_spooled(spool, 1)] == [3]
     spool.close()
-    assert quarantined(tmp_path) == b"\0" * len(lines[2]) + b"".join(lines[3:])
+    assert quarantine_files(tmp_path) == b"\0" * len(lines[2]) + b"".join(lines[3:])
 
 
 @pytest.mark.rule("SP-CRASH-002")
 @pytest.mark.parametrize("bad", range(5))
 @pytest.mark.parametrize("window", [1, 300, 1 << 18])
-def test_a_bad_record_below_the_durable_mark_is_damage_nothing_moves_and_replay_stops_before_it(
+def test_a_bad_record_below_the_durable_watermark_is_damage_nothing_moves_and_replay_stops_before_it(
     tmp_path: Path, bad: int, window: int
 ) -> None:
-    lines = written(tmp_path, [2, 3, 2])
+    lines = write_commits(tmp_path, [2, 3, 2])
     raw = b"".join([*lines[:bad], lines[bad].replace(b"b-", b"c-"), *lines[bad + 1 :]])
-    laid(tmp_path, raw)
-    spool = opened(tmp_path, window=window)
+    lay_file(tmp_path, raw)
+    spool = open_spool(tmp_path, window=window)
     with pytest.raises(Corrupt, match=f"SP-CRASH-002: record {bad + 1} is damaged"):
         list(spool.replay(0))
-    assert replayed_until_hole(spool) == list(range(1, bad + 1))
+    assert replay_until_hole(spool) == list(range(1, bad + 1))
     assert f"record {bad + 1} is damaged" in spool.damage
-    refused(spool.emit("BLOCK_START", {}), "SessionDamaged")
+    check_refused(spool.emit("BLOCK_START", {}), "SessionDamaged")
     spool.close()
-    assert plain(tmp_path).read_bytes() == raw
-    assert quarantined(tmp_path) == b""
+    assert plain_file(tmp_path).read_bytes() == raw
+    assert quarantine_files(tmp_path) == b""
 
 
 @pytest.mark.rule("SP-CRASH-002")
 def test_missing_records_in_the_middle_are_named_with_their_range_until_an_operator_releases_them(
     tmp_path: Path,
 ) -> None:
-    lines = written(tmp_path, [2] * 5)
-    laid(tmp_path, b"".join(lines[:3] + lines[6:]))
-    spool = opened(tmp_path)
+    lines = write_commits(tmp_path, [2] * 5)
+    lay_file(tmp_path, b"".join(lines[:3] + lines[6:]))
+    spool = open_spool(tmp_path)
     assert "records 4 to 6 are" in spool.damage
     with pytest.raises(Corrupt, match="records 4 to 6 are damaged or missing"):
         list(spool.replay(0))
-    assert replayed_until_hole(spool) == [1, 2, 3]
-    write_released(RealDisk(), spool._log.place, [(4, 5)], 0)
-    assert replayed_until_hole(spool) == [1, 2, 3]
-    write_released(RealDisk(), spool._log.place, [(4, 6)], 0)
-    assert replayed(spool) == [1, 2, 3, 7, 8, 9, 10]
-    refused(spool.emit("BLOCK_START", {}), "SessionDamaged")
+    assert replay_until_hole(spool) == [1, 2, 3]
+    write_released(RealDisk(), spool._log.paths, [(4, 5)], 0)
+    assert replay_until_hole(spool) == [1, 2, 3]
+    write_released(RealDisk(), spool._log.paths, [(4, 6)], 0)
+    assert replay_sequences(spool) == [1, 2, 3, 7, 8, 9, 10]
+    check_refused(spool.emit("BLOCK_START", {}), "SessionDamaged")
     spool.close()
-    other = opened(tmp_path, "PS-2")
-    emitted(other, 1)  # new evidence goes to a new session
+    other = open_spool(tmp_path, "PS-2")
+    emit_spooled(other, 1)  # new evidence goes to a new session
     other.close()
 
 
-def replayed_until_hole(spool: Spool) -> list[int]:
+def replay_until_hole(spool: Spool) -> list[int]:
     """What comes before the hole, which must be told."""
     got: list[int] = []
     with pytest.raises(Corrupt):
@@ -188,26 +190,26 @@ def replayed_until_hole(spool: Spool) -> list[int]:
 @pytest.mark.rule("SP-CRASH-002")
 def test_an_old_senders_file_has_a_torn_tail_only_where_nothing_valid_follows(tmp_path: Path) -> None:
     lines = [v01_line(n) for n in range(1, 6)]
-    laid(tmp_path, b"".join(lines) + lines[0][:50])
-    spool = opened(tmp_path)
+    lay_file(tmp_path, b"".join(lines) + lines[0][:50])
+    spool = open_spool(tmp_path)
     assert not spool.damage
-    assert replayed(spool) == [1, 2, 3, 4, 5]
+    assert replay_sequences(spool) == [1, 2, 3, 4, 5]
     spool.close()
     merged = lines[3][:40] + lines[4]
-    laid(tmp_path, b"".join(lines[:3]) + merged + v01_line(6))
-    spool = opened(tmp_path)
+    lay_file(tmp_path, b"".join(lines[:3]) + merged + v01_line(6))
+    spool = open_spool(tmp_path)
     assert "records 4 to 5 are" in spool.damage
-    assert replayed_until_hole(spool) == [1, 2, 3]
+    assert replay_until_hole(spool) == [1, 2, 3]
     spool.close()
 
 
 @pytest.mark.rule("SP-006")
 @pytest.mark.parametrize("window", [1, 1 << 18])
 def test_behind_a_record_with_a_crc_one_without_is_damage(tmp_path: Path, window: int) -> None:
-    lines = written(tmp_path, [1, 1, 1, 1])
-    laid(tmp_path, b"".join([*lines[:2], v01_line(3), lines[3]]))
-    spool = opened(tmp_path, window=window)
-    assert replayed_until_hole(spool) == [1, 2]
+    lines = write_commits(tmp_path, [1, 1, 1, 1])
+    lay_file(tmp_path, b"".join([*lines[:2], v01_line(3), lines[3]]))
+    spool = open_spool(tmp_path, window=window)
+    assert replay_until_hole(spool) == [1, 2]
     assert "record 3 is damaged" in spool.damage
     spool.close()
 
@@ -228,13 +230,13 @@ def test_behind_a_record_with_a_crc_one_without_is_damage(tmp_path: Path, window
     ],
 )
 def test_an_ack_that_cannot_be_read_counts_as_none(tmp_path: Path, segment_bytes: int | None, raw: bytes) -> None:
-    spool = opened(tmp_path, segment_bytes=segment_bytes)
-    emitted(spool, 5)
-    acked(spool, 4)
+    spool = open_spool(tmp_path, segment_bytes=segment_bytes)
+    emit_spooled(spool, 5)
+    store_ack(spool, 4)
     spool.close()
-    (folder(tmp_path) / f"{SESSION}.ack").write_bytes(raw)
+    (channel_folder(tmp_path) / f"{SESSION}.ack").write_bytes(raw)
     first = 1 if segment_bytes != 1_000 else 4  # what was dropped was acked once
-    spool = opened(tmp_path, segment_bytes=segment_bytes)
+    spool = open_spool(tmp_path, segment_bytes=segment_bytes)
     assert spool.acked_sequence == first - 1
     assert sequences(spool.replay()) == list(range(first, 6))
     spool.close()
@@ -243,13 +245,13 @@ def test_an_ack_that_cannot_be_read_counts_as_none(tmp_path: Path, segment_bytes
 @pytest.mark.rule("SP-CRASH-002")
 def test_randomly_damaged_spools_all_open_and_report(tmp_path: Path) -> None:
     """Whatever happens to the bytes: it opens, every record it gives was written so, and what it lacks is told."""
-    lines = written(tmp_path, [1, 4, 2, 5, 3])
+    lines = write_commits(tmp_path, [1, 4, 2, 5, 3])
     raw, known = b"".join(lines), {line[:-1] for line in lines}
     dice = random.Random(20260213)
     for _ in range(counts(500, 10_000)):
         damaged = damage(raw, dice)
-        laid(tmp_path, damaged, ack=dice.choice([0, 0, 3, 15]))
-        spool = opened(tmp_path, window=dice.choice([1, 200, 1 << 18]), disk=SwiftDisk())
+        lay_file(tmp_path, damaged, ack=dice.choice([0, 0, 3, 15]))
+        spool = open_spool(tmp_path, window=dice.choice([1, 200, 1 << 18]), disk=UnsyncedDisk())
         is_damaged_at_once, got, hole = bool(spool.damage), list[bytes](), ""
         try:
             got.extend(spool.replay(0))
@@ -257,14 +259,14 @@ def test_randomly_damaged_spools_all_open_and_report(tmp_path: Path) -> None:
             hole = str(fault)
         assert set(got) <= known
         assert sequences(got) == list(range(1, len(got) + 1))
-        left = plain(tmp_path).read_bytes() + quarantined(tmp_path)
+        left = plain_file(tmp_path).read_bytes() + quarantine_files(tmp_path)
         assert left.rstrip(b"\0") == damaged.rstrip(b"\0"), "bytes are gone"
         if len(got) < len(lines) and not hole:
             assert spool.spooled_sequence == len(got) or spool.acked_sequence == spool.spooled_sequence, "not told"
         if is_damaged_at_once:
-            assert plain(tmp_path).read_bytes() == damaged
+            assert plain_file(tmp_path).read_bytes() == damaged
         if not spool.damage:
-            emitted(spool, 1)
+            emit_spooled(spool, 1)
         spool.close()
 
 
@@ -290,11 +292,11 @@ def damage(raw: bytes, dice: random.Random) -> bytes:
 
 
 @pytest.mark.rule("SP-CRASH-003")
-def test_records_that_no_mark_covers_are_written_again_when_a_session_is_opened(tmp_path: Path) -> None:
+def test_records_that_no_durable_field_covers_are_written_again_when_a_session_is_opened(tmp_path: Path) -> None:
     """A sync that failed in an earlier process may have left them in memory only, and would not be told again."""
-    written(tmp_path, [2, 3])
+    write_commits(tmp_path, [2, 3])
     disk = FaultyDisk()
-    spool = opened(tmp_path, disk=disk)
+    spool = open_spool(tmp_path, disk=disk)
     assert [verb for verb, name in disk.calls if name == f"{SESSION}.spool.jsonl"] == ["write", "sync"]
     spool.close()
 
@@ -309,16 +311,16 @@ def test_opening_a_large_spool_reads_only_a_little_of_it(tmp_path: Path) -> None
             self.count += len(found)
             return found
 
-    spool = opened(tmp_path)
+    spool = open_spool(tmp_path)
     for _ in range(counts(100, 1_000)):
-        emitted(spool, 200)
-    acked(spool, 77)
+        emit_spooled(spool, 200)
+    store_ack(spool, 77)
     spool.close()
     disk = CountingDisk()
-    spool = opened(tmp_path, disk=disk, window=4_096)
+    spool = open_spool(tmp_path, disk=disk, window=4_096)
     assert (spool.spooled_sequence, spool.acked_sequence) == (counts(20_000, 200_000), 77)
     assert json.loads(next(spool.replay()))["sequence"] == 78
-    assert disk.count < 1_500_000 < plain(tmp_path).stat().st_size
+    assert disk.count < 1_500_000 < plain_file(tmp_path).stat().st_size
     spool.close()
 
 
@@ -331,26 +333,26 @@ def test_a_session_that_goes_while_one_looks_hides_no_other_one(tmp_path: Path) 
             return super().open(path, write=write)
 
     for session in ("a-1", "b-2"):
-        spool = opened(tmp_path, session)
-        emitted(spool, 2)
+        spool = open_spool(tmp_path, session)
+        emit_spooled(spool, 2)
         spool.close()
-    assert [one.place.session for one in undelivered(tmp_path, CHANNEL, Going())] == ["b-2"]
+    assert [one.paths.session for one in undelivered_sessions(tmp_path, CHANNEL, Going())] == ["b-2"]
 
 
 @pytest.mark.rule("SP-CRASH-001")
 def test_a_time_that_no_calendar_has_keeps_no_session_closed(tmp_path: Path) -> None:
     line = v01_line(1).replace(b"2026-02-13T10:00:00Z", b"0001-01-01T00:00:00")
-    folder(tmp_path).mkdir()
-    (folder(tmp_path) / f"{SESSION}.spool.jsonl").write_bytes(line)
-    spool = opened(tmp_path)
-    assert replayed(spool) == [1]
+    channel_folder(tmp_path).mkdir()
+    (channel_folder(tmp_path) / f"{SESSION}.spool.jsonl").write_bytes(line)
+    spool = open_spool(tmp_path)
+    assert replay_sequences(spool) == [1]
     assert spool.metrics().oldest_unacked_age_ms == 0
     spool.close()
 
 
 def test_the_session_of_one_channel_is_not_taken_for_anothers(tmp_path: Path) -> None:
-    lines = written(tmp_path, [2])
-    laid(tmp_path, b"".join(lines).replace(CHANNEL.encode(), b"classic-2"))
-    spool = opened(tmp_path)
-    assert replayed(spool) == []
+    lines = write_commits(tmp_path, [2])
+    lay_file(tmp_path, b"".join(lines).replace(CHANNEL.encode(), b"classic-2"))
+    spool = open_spool(tmp_path)
+    assert replay_sequences(spool) == []
     spool.close()

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from tests.counts import counts
-from tests.spool.spools import CHANNEL, SESSION, Fault, FaultyDisk, sequences, spool_files, stored
+from tests.spool.spools import CHANNEL, SESSION, Fault, FaultyDisk, sequences, spool_files, stored_bytes
 
 from holdfast.spool import Refused, Spool, SpoolPolicy, Ticket, Unavailable
-from holdfast.spool import keeper as keeping
+from holdfast.spool import maintainer as keeping
 
 
 @pytest.mark.rule("SP-005", "SP-RET-002")
@@ -56,13 +56,13 @@ def test_a_receiver_gets_every_record_once_in_order_while_all_goes_on(
     assert stored_ack.wait(30)
     assert spool.compact().wait(30)
     assert spool.metrics().acked_sequence == whole
-    assert len(stored(tmp_path)) < 1 << 18  # nearly all of it is gone again
+    assert len(stored_bytes(tmp_path)) < 1 << 18  # nearly all of it is gone again
     assert len(spool_files(tmp_path)) <= 2
     spool.close()
 
 
 @pytest.mark.rule("SP-PERF-002")
-def test_a_record_nobody_waits_for_is_spooled_all_the_same(tmp_path: Path) -> None:
+def test_a_record_without_a_waiter_is_spooled_all_the_same(tmp_path: Path) -> None:
     spool = Spool.open(CHANNEL, SESSION, root=tmp_path, policy=SpoolPolicy(flush_interval_ms=1))
     assert isinstance(spool, Spool)
     reached = threading.Event()
@@ -79,7 +79,7 @@ def test_closing_spools_what_still_waits(tmp_path: Path) -> None:
     tickets = [spool.emit("BLOCK_START", {}) for _ in range(20)]
     spool.close()
     assert all(isinstance(ticket, Ticket) and ticket.is_durable for ticket in tickets)
-    assert sequences(stored(tmp_path).splitlines()) == list(range(1, 21))
+    assert sequences(stored_bytes(tmp_path).splitlines()) == list(range(1, 21))
 
 
 @pytest.mark.rule("SP-CRASH-003", "SP-007")

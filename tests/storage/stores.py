@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from tests.postgres.server import Address, Server
-from tests.simulated.journal import Disk, SimulatedJournal
-from tests.simulated.tables import SimulatedTables
+from tests.simulation.journal import Disk, SimulatedJournal
+from tests.simulation.tables import SimulatedTables
 
 from holdfast.adapters.postgres.journal import PostgresJournal
 from holdfast.adapters.postgres.tables import PostgresTables
@@ -22,7 +22,7 @@ OpenTables = Callable[[], Tables]
 T = TypeVar("T", Journal, Tables)
 PATIENCE_S = 30.0
 """How long a new owner waits for a backend that is just ending: on a busy machine that may take a while."""
-TURNED_AWAY_S = 0.5
+OWNED_WAIT_S = 0.5
 """How long one waits that is to be turned away."""
 
 
@@ -45,7 +45,7 @@ def sqlite_journal(place: Place) -> OpenJournal:
 
 def postgres_journal(place: Place) -> OpenJournal:
     address = place.address
-    return lambda: PostgresJournal(*address, patience_s=PATIENCE_S)
+    return lambda: PostgresJournal(*address, lock_wait_s=PATIENCE_S)
 
 
 def simulated_journal(_: Place) -> OpenJournal:
@@ -59,7 +59,7 @@ def sqlite_tables(place: Place) -> OpenTables:
 
 def postgres_tables(place: Place) -> OpenTables:
     address = place.address
-    return lambda: PostgresTables(*address, patience_s=PATIENCE_S)
+    return lambda: PostgresTables(*address, lock_wait_s=PATIENCE_S)
 
 
 def simulated_tables(_: Place) -> OpenTables:
@@ -68,9 +68,9 @@ def simulated_tables(_: Place) -> OpenTables:
 
 
 def impatient(store: T) -> T:
-    """The same store, for somebody who finds it owned by another and does not wait for that to change."""
+    """The same store for a second process, which does not wait until the owner is gone."""
     if isinstance(store, PostgresJournal | PostgresTables):
-        store._patience_s = TURNED_AWAY_S
+        store._lock_wait_s = OWNED_WAIT_S
     return store
 
 

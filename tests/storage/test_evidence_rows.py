@@ -6,24 +6,24 @@ from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
-from tests.simulated.world import SimulatedClock, SimulatedFiles, ended
+from tests.simulation.world import SimulatedClock, SimulatedFiles, stop_engine
 from tests.storage.stores import JOURNALS, TABLES, Place
 
-from holdfast.core.canon import H
-from holdfast.core.event import PAYLOAD_TAG
-from holdfast.core.evidence.letters import Dead, ReleaseLetter
-from holdfast.core.evidence.marks import NOBODY, Ending, TakeEvidence
+from holdfast.api.evidence.reader import SessionReader, dead_letter_bytes
+from holdfast.core.base.canonical import H
+from holdfast.core.base.event import PAYLOAD_TAG
+from holdfast.core.base.values import Digest, EventNo, Network
+from holdfast.core.evidence.messages import RejectedRecord, ResolveDeadLetter, StoreEvidence
+from holdfast.core.evidence.model import NO_PROVIDER, SessionEnd
 from holdfast.core.policy import EvidencePolicy, Policy
-from holdfast.core.state import digest
-from holdfast.core.values import Digest, EventNo, Network
-from holdfast.doors.stored import Stored, letter_bytes
-from holdfast.duties.weeder import Weeder
-from holdfast.engine import read
-from holdfast.engine.check import check
-from holdfast.engine.longjournal import LongJournal
+from holdfast.core.state_snapshot import digest
+from holdfast.engine import queries
 from holdfast.engine.loop import Engine
 from holdfast.engine.outcome import Accepted
 from holdfast.engine.recover import recover
+from holdfast.history.check import check
+from holdfast.history.full_journal import FullJournal
+from holdfast.workers.evidence_pruner import EvidencePruner
 
 POLICY = msgspec.structs.replace(
     Policy.for_network(Network.DEVELOPMENT), evidence=EvidencePolicy(retain_days=1, prune_rows_max=3)
@@ -38,7 +38,7 @@ async def engine(request: pytest.FixtureRequest, place: Place) -> AsyncIterator[
     engine = Engine(journal(), tables(), SimulatedFiles(), clock, POLICY)
     await engine.start()
     yield engine
-    await ended(engine)
+    await stop_engine(engine)
 
 
 def lines(first: int, last: int) -> list[bytes]:
@@ -47,7 +47,7 @@ def lines(first: int, last: int) -> list[bytes]:
 
 async def take(engine: Engine, first: int, last: int, session: str = "s1", **told: object) -> None:
     packed = b"\n".join([*lines(first, last), b""])
-    outcome = await engine.submit(TakeEvidence(NOBODY, "c", session, first, last, packed, **told))  # type: ignore[arg-type]
+    outcome = await engine.submit(StoreEvidence(NO_PROVIDER, "c", session, first, last, packed, **told))  # type: ignore[arg-type]
     assert isinstance(outcome, Accepted), outcome
 
 
@@ -60,7 +60,7 @@ async def test_records_are_read_from_any_sequence_on(engine: Engine, drained: in
         await take(engine, 10 * number + 1, 10 * number + 10, "s2")
         if number < drained:
             await engine.projector.drain()
-    stored = Stored(engine, "c", "s1")
+    stored = SessionReader(engine, "c", "s1")
     for first, last in [(1, 80), (35, 36), (36, 80), (80, 80), (71, 75), (1, 1), (9, 12)]:
         found = [each async for each in stored.lines(first, last)]
         assert found == list(enumerate(lines(first, last), start=first))
@@ -70,33 +70,33 @@ async def test_records_are_read_from_any_sequence_on(engine: Engine, drained: in
 @pytest.mark.rule("EVD-008", "EVD-007", "ENG-003")
 async def test_what_is_pruned_leaves_the_tables_and_everything_still_agrees(engine: Engine) -> None:
     raw = b"y" * 5_000
-    dead = (Dead(2, "Malformed", "no record", raw, len(raw), Digest(H(PAYLOAD_TAG, raw))),)
+    rejected = (RejectedRecord(2, "Malformed", "no record", raw, len(raw), Digest(H(PAYLOAD_TAG, raw))),)
     for number in range(7):
         await take(engine, 10 * number + 1, 10 * number + 10)
-    await take(engine, 71, 80, ending=Ending.TERMINATED)
-    await take(engine, 1, 10, "s2", dead=dead)
+    await take(engine, 71, 80, ending=SessionEnd.TERMINATED)
+    await take(engine, 1, 10, "s2", rejected=rejected)
     await engine.projector.drain()
     clock = engine._clock
     assert isinstance(clock, SimulatedClock)
     clock.monotonic += DAY_MS
-    weeder = Weeder(engine, clock)
-    await weeder.look()
-    assert weeder.pruned == 80
-    (event,) = engine.state.letters
-    assert await letter_bytes(engine, event) == raw
-    await engine.submit(ReleaseLetter(event, "seen"))
+    pruner = EvidencePruner(engine)
+    await pruner.run_once()
+    assert pruner.pruned == 80
+    (event,) = engine.undurable_state.dead_letters
+    assert await dead_letter_bytes(engine, event) == raw
+    await engine.submit(ResolveDeadLetter(event, "seen"))
     await engine.projector.drain()
-    left = await read.page(engine, "evidence", {"channel": "c"}, 0, 100)
+    left = await queries.page(engine, "evidence", {"channel": "c"}, 0, 100)
     assert [(row.session, row.first_sequence) for row in left.rows] == [("s2", 1)]
-    marks = await read.page(engine, "mark", {"channel": "c"}, "", 100)
+    marks = await queries.page(engine, "watermark", {"channel": "c"}, "", 100)
     assert [(row.session, row.acked, row.pruned, row.ending) for row in marks.rows] == [
         ("s1", 80, 80, 2),
         ("s2", 10, 0, 0),
     ]
-    letters = await read.page(engine, "dead_letter", {"status": "SETTLED"}, EventNo(0), 100)
-    assert [(row.sequence, row.note) for row in letters.rows] == [(2, "seen")]
-    long = LongJournal(engine.journal, SimulatedFiles())
+    dead_letters = await queries.page(engine, "dead_letter", {"status": "SETTLED"}, EventNo(0), 100)
+    assert [(row.sequence, row.note) for row in dead_letters.rows] == [(2, "seen")]
+    long = FullJournal(engine.journal, SimulatedFiles())
     findings = await check(long, engine.tables, SimulatedFiles(), POLICY)
     assert [finding for finding in findings if not finding.is_good] == []
     found = await recover(engine.journal, engine.tables, SimulatedFiles(), POLICY)
-    assert digest(found.state) == digest(engine.state)
+    assert digest(found.state) == digest(engine.undurable_state)

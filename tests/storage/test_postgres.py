@@ -19,12 +19,14 @@ from tests.storage.test_tables import account, at
 from holdfast.adapters.postgres.connect import Database
 from holdfast.adapters.postgres.journal import PostgresJournal
 from holdfast.adapters.postgres.migrate import migrate
-from holdfast.adapters.postgres.server import check_server, dangers
+from holdfast.adapters.postgres.server import check_server, unsafe_settings
 from holdfast.adapters.postgres.tables import PostgresTables
-from holdfast.core.claim import Claim
-from holdfast.core.event import Attachment, Tip, tip_of
-from holdfast.core.refusal import Corrupt, Unavailable
-from holdfast.core.values import BatchNo, Digest, EventNo
+from holdfast.adapters.sql.named_queries import migrations
+from holdfast.adapters.sql.table_schema import COLUMNS
+from holdfast.core.base.errors import Corrupt, Unavailable
+from holdfast.core.base.event import Attachment, JournalHead, head_of
+from holdfast.core.base.values import BatchNo, Digest, EventNo
+from holdfast.core.index.unique_ids import Claim
 
 ONE, TWO = "CREATE TABLE one (x int);", "CREATE TABLE two (x int);"
 BROKEN = "CREATE TABLE two (x int); CREATE TABLE one (x int);"
@@ -37,14 +39,14 @@ def address(postgres: Server) -> Address:
 
 @pytest.fixture
 async def journal(address: Address) -> AsyncIterator[PostgresJournal]:
-    opened = PostgresJournal(*address, part_batches=10, patience_s=PATIENCE_S)
-    await opened.own()
+    opened = PostgresJournal(*address, partition_batches=10, lock_wait_s=PATIENCE_S)
+    await opened.acquire()
     yield opened
     await opened.close()
 
 
 def as_role(server: Server, role: str, *settings: str) -> Address:
-    """A place for a new role that is no superuser."""
+    """A schema for a new role that is not a superuser."""
     server.psql(f"CREATE ROLE {role} LOGIN PASSWORD '{PASSWORD}'; GRANT CREATE ON DATABASE holdfast TO {role}")
     for setting in settings:
         server.psql(f"ALTER ROLE {role} SET {setting}")
@@ -54,7 +56,7 @@ def as_role(server: Server, role: str, *settings: str) -> Address:
 async def why_not(journal: PostgresJournal) -> str:
     try:
         with pytest.raises((Unavailable, Corrupt)) as refused:
-            await journal.own()
+            await journal.acquire()
     finally:
         await journal.close()
     return str(refused.value)
@@ -69,30 +71,30 @@ async def tables_in(admin: Any, schema: str) -> set[str]:
 
 
 @pytest.mark.rule("ENG-002")
-async def test_an_untuned_server_has_no_dangers_and_a_role_without_rights_is_enough(
+async def test_an_untuned_server_has_no_unsafe_settings_and_a_role_without_rights_is_enough(
     postgres: Server, address: Address, admin: Any
 ) -> None:
     assert not await admin.fetchval(
         "SELECT rolsuper OR rolcreatedb OR rolcreaterole FROM pg_roles WHERE rolname = $1", ROLE
     )
     connection = await asyncpg.connect(postgres.dsn())
-    assert await dangers(connection) == []
+    assert await unsafe_settings(connection) == []
     assert await connection.fetchval("SHOW fsync") == "on"
     await connection.close()
     journal = PostgresJournal(*address)
-    await journal.own()
+    await journal.acquire()
     await filled(journal, 2)
     await journal.close()
 
 
 @pytest.mark.rule("ENG-002")
-async def test_a_role_that_does_not_wait_for_the_disk_is_refused_unless_told_otherwise(postgres: Server) -> None:
+async def test_a_role_that_does_not_wait_for_the_disk_is_refused_unless_allowed(postgres: Server) -> None:
     place = as_role(postgres, "careless", "synchronous_commit = off")
     says = await why_not(PostgresJournal(*place))
     assert says.startswith("ENG-002: PostgreSQL has synchronous_commit = off: a crash of the server loses")
     assert "postgres.allow_unsafe" in says
     journal = PostgresJournal(*place, allow_unsafe=True)
-    assert await journal.own() == Tip()
+    assert await journal.acquire() == JournalHead()
     await filled(journal, 1)
     await journal.close()
 
@@ -109,7 +111,7 @@ async def test_a_server_that_does_not_sync_and_one_that_only_follows_are_refused
         (server.folder / "data" / "standby.signal").touch()
         server.start()
         says = await why_not(PostgresJournal(server.dsn(), place.schema, allow_unsafe=True))
-        assert "is a standby (name the primary in the DSN)" in says
+        assert "is a standby (put the primary into the DSN)" in says
 
 
 async def test_a_read_only_role_is_refused(postgres: Server) -> None:
@@ -129,7 +131,7 @@ async def test_a_server_that_is_too_old_is_refused() -> None:
 async def test_limits_that_a_role_was_given_do_not_end_an_idle_owner(postgres: Server) -> None:
     limits = ("idle_session_timeout = 100", "statement_timeout = 1", "lock_timeout = 1")
     journal = PostgresJournal(*as_role(postgres, "hasty", *limits))
-    await journal.own()
+    await journal.acquire()
     await asyncio.sleep(0.3)
     await filled(journal, 1)
     await journal.close()
@@ -146,7 +148,7 @@ async def test_a_role_with_nothing_but_a_schema_of_its_own_is_enough(postgres: S
     assert "CREATE on the database, or a schema of its own" in says
     postgres.psql("CREATE SCHEMA lodging AUTHORIZATION lodger")
     journal, tables = PostgresJournal(*place), PostgresTables(*place)
-    await journal.own()
+    await journal.acquire()
     await filled(journal, 2)
     await tables.open()
     await tables.write({"account": [account("alice")]}, [(b"h", Claim(EventNo(1), 1))], at(1))
@@ -157,9 +159,9 @@ async def test_a_role_with_nothing_but_a_schema_of_its_own_is_enough(postgres: S
 async def test_two_networks_in_one_database_do_not_see_each_other(postgres: Server) -> None:
     journals = [PostgresJournal(*postgres.address()) for _ in range(2)]
     for count, journal in enumerate(journals, start=1):
-        await journal.own()
+        await journal.acquire()
         await filled(journal, count)
-    follower = asyncio.create_task(journals[0].wait_beyond(BatchNo(1)))
+    follower = asyncio.create_task(journals[0].wait_after(BatchNo(1)))
     await filled(journals[1], 3)
     await asyncio.sleep(0.05)
     assert not follower.done()
@@ -204,14 +206,43 @@ async def test_migrations_go_forward_resume_and_are_not_done_twice_at_once(addre
 
 
 @pytest.mark.rule("ENG-004")
+async def test_a_later_migration_of_the_tables_keeps_their_rows(address: Address, admin: Any) -> None:
+    tables = PostgresTables(*address)
+    await tables.open()
+    await tables.write({"account": [account("alice", 7)]}, [], at(1))
+    await tables.close()
+    database, schema = Database(*address), migrations("postgres_tables")
+    connection = await database.connect("test")
+    later = "ALTER TABLE account ADD COLUMN note text NOT NULL DEFAULT '-';"
+    await migrate(connection, database, "tables", (*schema, later))
+    row = await connection.fetchrow("SELECT * FROM account")
+    assert tuple(row) == (*account("alice", 7), "-")
+    assert await connection.fetchval("SELECT number FROM schema_version WHERE name = 'tables'") == len(schema) + 1
+    await connection.close()
+
+
+async def test_the_columns_of_a_table_are_those_of_its_record_in_the_same_order(address: Address, admin: Any) -> None:
+    tables = PostgresTables(*address)
+    await tables.open()
+    await tables.close()
+    rows = await admin.fetch(
+        "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = $1"
+        " ORDER BY table_name, ordinal_position",
+        address.schema,
+    )
+    for table, columns in COLUMNS.items():
+        assert tuple(row[1] for row in rows if row[0] == table) == tuple(columns), table
+
+
+@pytest.mark.rule("ENG-004")
 async def test_stores_of_a_newer_version_are_refused_by_writers_and_readers(address: Address, admin: Any) -> None:
     journal, tables = PostgresJournal(*address), PostgresTables(*address)
-    await journal.own()
+    await journal.acquire()
     await tables.open()
     await journal.close()
     await tables.close()
     await admin.execute(f"UPDATE {address.schema}.schema_version SET number = 99")
-    for use in (journal.own, journal.tip, tables.open, tables.checkpoint, tables.drop):
+    for use in (journal.acquire, journal.tip, tables.open, tables.checkpoint, tables.drop):
         with pytest.raises(Corrupt, match="newer Holdfast"):
             await use()
 
@@ -223,9 +254,9 @@ async def test_a_journal_whose_table_is_gone_is_damage_and_not_made_again(
     await filled(journal, 2)
     await admin.execute(f"DROP TABLE {address.schema}.batch CASCADE")
     with pytest.raises(Corrupt, match="a table is gone"):
-        await journal.append(after(Tip()), ())
+        await journal.append(after(JournalHead()), ())
     with pytest.raises(Corrupt, match="a table is gone"):
-        await journal.own()
+        await journal.acquire()
 
 
 @pytest.mark.rule("ENG-004")
@@ -233,7 +264,7 @@ async def test_tables_that_are_damaged_can_be_dropped_and_are_open_again(address
     tables = PostgresTables(*address)
     await tables.open()
     await tables.write({"account": [account("alice")]}, [], at(1))
-    await admin.execute(f"DROP TABLE {address.schema}.hold, {address.schema}.checkpoint")
+    await admin.execute(f"DROP TABLE {address.schema}.reservation, {address.schema}.checkpoint")
     with pytest.raises(Corrupt, match="a table is gone"):
         await tables.checkpoint()
     await tables.drop()
@@ -245,7 +276,7 @@ async def test_tables_that_are_damaged_can_be_dropped_and_are_open_again(address
 # ------------------------------------------------------------------------------------------------ partitions
 
 
-async def parts_of(admin: Any, schema: str) -> list[int]:
+async def partitions_of(admin: Any, schema: str) -> list[int]:
     return sorted(int(name[6:]) for name in await tables_in(admin, schema) if name.startswith("batch_"))
 
 
@@ -254,15 +285,15 @@ async def test_partitions_are_made_ahead_and_dropped_whole(
 ) -> None:
     made = await filled(journal, 35)
     payload = Attachment(Digest(b"1" * 32), b"a" * 9_000)
-    made.append(after(tip_of(made[-1])))
+    made.append(after(head_of(made[-1])))
     await journal.append(made[-1], [payload])
-    assert await parts_of(admin, address.schema) == [1, 11, 21, 31]
+    assert await partitions_of(admin, address.schema) == [1, 11, 21, 31]
     assert await all_of(journal) == made
     await journal.trim(BatchNo(25))
-    assert await parts_of(admin, address.schema) == [21, 31]
-    assert (await journal.floor(), await all_of(journal)) == (25, made[25:])
+    assert await partitions_of(admin, address.schema) == [21, 31]
+    assert (await journal.trimmed_until(), await all_of(journal)) == (25, made[25:])
     await journal.trim(BatchNo(99))
-    assert (await journal.floor(), await all_of(journal)) == (35, made[35:])
+    assert (await journal.trimmed_until(), await all_of(journal)) == (35, made[35:])
     assert await journal.attachments(made[-1].number) == [payload]
     assert len(await filled(journal, 10)) == 10
 
@@ -272,10 +303,10 @@ async def test_another_size_of_partitions_goes_on_where_the_old_one_ended(
 ) -> None:
     await filled(journal, 10)
     await journal.close()
-    larger = PostgresJournal(*address, part_batches=100)
-    assert (await larger.own()).number == 10
+    larger = PostgresJournal(*address, partition_batches=100)
+    assert (await larger.acquire()).number == 10
     await filled(larger, 101)
-    assert await parts_of(admin, address.schema) == [1, 11, 111]
+    assert await partitions_of(admin, address.schema) == [1, 11, 111]
     assert (await larger.tip()).number == 111
     await larger.close()
 
@@ -292,7 +323,7 @@ async def test_bodies_are_stored_as_they_are(journal: PostgresJournal, address: 
 
 
 @pytest.mark.rule("ENG-004")
-async def test_a_snapshot_that_somebody_holds_blocks_nothing(
+async def test_a_snapshot_that_another_session_holds_blocks_nothing(
     journal: PostgresJournal, address: Address, admin: Any
 ) -> None:
     tables = PostgresTables(*address)
@@ -300,17 +331,17 @@ async def test_a_snapshot_that_somebody_holds_blocks_nothing(
     made = await filled(journal, 9)
     await tables.write({"account": [account("alice", 1)]}, [], at(1))
     async with admin.transaction(isolation="repeatable_read"):
-        for table in ("batch", "attachment", "account", "hold", "claim"):
+        for table in ("batch", "attachment", "account", "reservation", "claim"):
             await admin.fetch(f"SELECT * FROM {address.schema}.{table}")
         made += await filled(journal, 20)  # over the borders of partitions
         await tables.write({"account": [account("alice", 2)]}, [(b"h", Claim(EventNo(1), 1))], at(2))
         await journal.trim(BatchNo(15))
-        assert (await journal.floor(), await all_of(journal)) == (15, made[15:])
+        assert (await journal.trimmed_until(), await all_of(journal)) == (15, made[15:])
         await tables.drop()
-        assert await tables.open() == Tip()
+        assert await tables.open() == JournalHead()
         assert await tables.page("account", {}, "", 9) == ([], 0)
     await journal.trim(BatchNo(15))
-    assert await parts_of(admin, address.schema) == [11, 21], "dropped as soon as nobody looks"
+    assert await partitions_of(admin, address.schema) == [11, 21], "dropped as soon as nobody looks"
     await tables.close()
 
 
@@ -334,7 +365,7 @@ async def test_the_password_never_shows_whatever_goes_wrong(postgres: Server) ->
     for dsn in wrong:
         for store in (PostgresJournal(dsn), PostgresTables(dsn)):
             with pytest.raises((Unavailable, Corrupt)) as refused:
-                await (store.own() if isinstance(store, PostgresJournal) else store.open())
+                await (store.acquire() if isinstance(store, PostgresJournal) else store.open())
             told = [*traceback.format_exception(refused.value), repr(refused.value), repr(vars(store))]
             told += [repr(vars(store._database)), repr(refused.value.__dict__)]
             assert not [text for text in told if secret in text or QUOTED in text or PASSWORD in text], dsn
@@ -345,5 +376,5 @@ async def test_a_host_that_never_answers_is_given_up() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         journal = PostgresJournal(f"postgresql://u:p@127.0.0.1:{silent.getsockname()[1]}/x", connect_s=0.3)
         with pytest.raises(Unavailable, match="no answer in time"):
-            await asyncio.wait_for(journal.own(), WITHIN_S)
+            await asyncio.wait_for(journal.acquire(), WITHIN_S)
         await journal.close()

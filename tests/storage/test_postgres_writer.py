@@ -1,4 +1,4 @@
-"""PostgreSQL goes away under whoever writes the tables: all of a write is there or nothing, once, by one at a time."""
+"""PostgreSQL fails under the writer of the tables: a write is complete or absent, done once, by one writer."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 from tests.counts import counts
 from tests.postgres.server import Address, Server
-from tests.storage.backends import kill, until
+from tests.storage.postgres_backends import kill, until
 from tests.storage.stores import PATIENCE_S, impatient
 from tests.storage.test_tables import account, at
 
 from holdfast.adapters.postgres.connect import Connection
 from holdfast.adapters.postgres.tables import PostgresTables
-from holdfast.core.claim import Claim
-from holdfast.core.event import Tip
-from holdfast.core.refusal import Unavailable
-from holdfast.core.values import EventNo
+from holdfast.core.base.errors import Unavailable
+from holdfast.core.base.event import JournalHead
+from holdfast.core.base.values import EventNo
+from holdfast.core.index.unique_ids import Claim
 
 CLAIM = [(b"h1", Claim(EventNo(1), 1))]
 
@@ -32,21 +32,21 @@ def address(postgres: Server) -> Address:
 
 @pytest.fixture
 async def tables(address: Address) -> AsyncIterator[PostgresTables]:
-    opened = PostgresTables(*address, patience_s=PATIENCE_S)
+    opened = PostgresTables(*address, lock_wait_s=PATIENCE_S)
     await opened.open()
     yield opened
     await opened.close()
 
 
-async def lots(admin: Any, schema: str) -> list[int]:
-    return [row[0] for row in await admin.fetch(f"SELECT size FROM {schema}.lot")]
+async def sorted_run_sizes(admin: Any, schema: str) -> list[int]:
+    return [row[0] for row in await admin.fetch(f"SELECT size FROM {schema}.sorted_run")]
 
 
 @pytest.mark.rule("ENG-004", "ENG-005")
 async def test_a_write_that_landed_unknown_is_not_done_twice(
     tables: PostgresTables, address: Address, admin: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    really = tables._writing
+    really = tables._write_transaction
 
     async def cut_off(work: Callable[[Connection], Awaitable[None]]) -> None:
         await really(work)
@@ -54,18 +54,18 @@ async def test_a_write_that_landed_unknown_is_not_done_twice(
         tables._writer.terminate()
         raise Unavailable("ENG-002", "the answer was lost")
 
-    monkeypatch.setattr(tables, "_writing", cut_off)
+    monkeypatch.setattr(tables, "_write_transaction", cut_off)
     with pytest.raises(Unavailable, match="the answer was lost"):
         await tables.write({"account": [account("alice", 1)]}, CLAIM, at(1))
     monkeypatch.undo()
     await tables.write({"account": [account("alice", 1)]}, CLAIM, at(1))
-    assert await lots(admin, address.schema) == [1]
+    assert await sorted_run_sizes(admin, address.schema) == [1]
     await tables.write({"account": [account("alice", 2)]}, [(b"h2", Claim(EventNo(2), 1))], at(2))
-    assert await lots(admin, address.schema) == [1, 1]
+    assert await sorted_run_sizes(admin, address.schema) == [1, 1]
     assert await tables.open() == at(2)
 
 
-async def is_written(tables: PostgresTables, rows: Any, claims: Any, checkpoint: Tip) -> bool:
+async def is_written(tables: PostgresTables, rows: Any, claims: Any, checkpoint: JournalHead) -> bool:
     """What the projector does until it succeeds."""
     try:
         await tables.write(rows, claims, checkpoint)
@@ -92,7 +92,7 @@ async def test_a_backend_killed_in_the_middle_of_a_write_leaves_all_or_nothing(
         assert {row[1] for row in page} == ({as_of} if as_of else set())
         assert as_of in ((n - 1, n) if fault else (n,))
         await until(partial(is_written, tables, rows, claims, at(n)))
-        assert sum(await lots(admin, address.schema)) == 500 * n
+        assert sum(await sorted_run_sizes(admin, address.schema)) == 500 * n
 
 
 async def is_cut(tables: PostgresTables) -> bool:
@@ -117,7 +117,7 @@ async def test_a_writer_that_was_replaced_cannot_put_old_rows_over_new_ones(
     with pytest.raises(Unavailable, match="owns the tables"):
         await impatient(tables).write({"account": [account("alice", 2)]}, [], at(2))
     await successor.close()
-    tables._patience_s = PATIENCE_S
+    tables._lock_wait_s = PATIENCE_S
     with pytest.raises(Unavailable, match="another node has written"):
         await tables.write({"account": [account("alice", 2)]}, [], at(2))
     assert await tables.page("account", {}, "", 9) == ([account("alice", 3)], 3)

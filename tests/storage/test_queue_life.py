@@ -1,4 +1,4 @@
-"""The same lives of a queue as in memory, on real stores: owners that die, tables that lag, snapshots in between."""
+"""The queue's state machine on real stores: owners that are killed, tables that lag, snapshots in between."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from typing import Any, TypeVar
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
-from tests.core.queuelife import QueueLife
+from tests.core.journaled_core import JournaledCore
 from tests.core.test_queue_machine import QueueMachine
 from tests.counts import counts
-from tests.simulated.world import SimulatedClock, SimulatedFiles, ended
+from tests.simulation.world import SimulatedClock, SimulatedFiles, stop_engine
 from tests.storage.stores import JOURNALS, TABLES, OpenJournal, OpenTables, Place
 
-from holdfast.core import law
-from holdfast.core.event import Event
+from holdfast.core.base.errors import Refused
+from holdfast.core.base.event import Command, Event
+from holdfast.core.base.values import Network
 from holdfast.core.policy import Policy
-from holdfast.core.refusal import Refused
-from holdfast.core.state import State, digest
-from holdfast.core.values import Network
+from holdfast.core.state import State
+from holdfast.core.state_snapshot import digest
 from holdfast.engine import snapshot
-from holdfast.engine.audit import Audited, audit
-from holdfast.engine.check import Finding, check
-from holdfast.engine.longjournal import LongJournal
 from holdfast.engine.loop import Engine
 from holdfast.engine.recover import recover
+from holdfast.history.audit import AuditReport, audit
+from holdfast.history.check import CheckResult, check
+from holdfast.history.full_journal import FullJournal
 
 T = TypeVar("T")
 GIVEN = Policy(network=Network.DEVELOPMENT)
-"""What a node is told when it starts; what counts is in the journal."""
+"""The policy a node starts with; the one in the journal counts."""
 
 
-class StoredLife(QueueLife):
+class StoredLife(JournaledCore):
     """The owner of a journal in a real store; between two steps nothing is in flight."""
 
     def __init__(self, journal: OpenJournal, tables: OpenTables) -> None:
@@ -45,7 +45,7 @@ class StoredLife(QueueLife):
 
     @property
     def state(self) -> State:
-        return self.engine.state
+        return self.engine.undurable_state
 
     @state.setter
     def state(self, _: State) -> None:
@@ -59,14 +59,14 @@ class StoredLife(QueueLife):
     def now_ms(self, at_ms: int) -> None:
         self._clock.monotonic += max(0, at_ms - self.engine.now_ms())
 
-    def ask(self, command: law.Command) -> tuple[Event, ...] | Refused:
+    def ask(self, command: Command) -> tuple[Event, ...] | Refused:
         outcome = self._run(self.engine.submit(command))
         if isinstance(outcome, Refused):
             return outcome
         return () if outcome.is_repeat or outcome.fact is None else (outcome.fact,)
 
     def written(self) -> int:
-        return self.engine.durable.last
+        return self.engine.durable_head.last
 
     def store(self) -> None:
         self._run(snapshot.make(self._files, self.engine.journal, GIVEN))
@@ -85,12 +85,12 @@ class StoredLife(QueueLife):
         """The end: everything that is stored, held against everything else."""
         self.crash(0, from_snapshot=True)
         assignments = self.state.assignments
-        self._run(ended(self.engine))
+        self._run(stop_engine(self.engine))
         findings, audited = self._run(self._checked())
         self._loop.close()
-        assert [each.says for each in findings if not each.is_good] == []
+        assert [each.message for each in findings if not each.is_good] == []
         assert not isinstance(audited, Refused)
-        assert (audited.difference, audited.older) == (None, 0)
+        assert audited.difference is None
         assert audited.assignments == assignments
 
     def _start(self) -> None:
@@ -110,16 +110,16 @@ class StoredLife(QueueLife):
     async def _found(self) -> State:
         journal, tables = self._open[0](), self._open[1]()
         try:
-            await journal.own()
+            await journal.acquire()
             return (await recover(journal, tables, self._files, GIVEN)).state
         finally:
             await tables.close()
             await journal.close()
 
-    async def _checked(self) -> tuple[list[Finding], Audited | Refused]:
+    async def _checked(self) -> tuple[list[CheckResult], AuditReport | Refused]:
         journal, tables = self._open[0](), self._open[1]()
         try:
-            whole = LongJournal(journal, SimulatedFiles())
+            whole = FullJournal(journal, SimulatedFiles())
             findings = await check(whole, tables, self._files, GIVEN)
             return findings, await audit(whole, SimulatedFiles(), GIVEN)
         finally:
@@ -132,11 +132,11 @@ class StoredLife(QueueLife):
 
 @pytest.mark.rule("ENG-003", "ENG-004", "LEA-002", "QUO-001", "LEA-008", "ESC-001")
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
-def test_the_laws_hold_on_a_real_store_and_all_that_is_stored_agrees(store: str, place: Place) -> None:
+def test_the_invariants_hold_on_a_real_store_and_all_that_is_stored_agrees(store: str, place: Place) -> None:
     numbers = count(1)
 
     class Stored(QueueMachine):
-        def new_life(self) -> QueueLife:
+        def new_life(self) -> JournaledCore:
             folder = place.folder / str(next(numbers))
             folder.mkdir()
             own = Place(folder, place.server)

@@ -1,4 +1,4 @@
-"""Whatever happens to results, in whichever order, on every store: what the source promises holds after each step."""
+"""Any history of results, on every store: the invariants hold after each step."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from msgspec.structs import replace
-from tests.core.ways import ALICE
+from tests.core.core_driver import ALICE
 from tests.counts import counts
-from tests.storage.resultlaws import broken
-from tests.storage.resultlife import QuickLife, ResultLife
+from tests.storage.result_invariants import broken_promises
+from tests.storage.result_life import InMemoryResultLife, ResultLife
 from tests.storage.stores import JOURNALS, TABLES, Place
 
-from holdfast.core.lease.acts import Reap
-from holdfast.core.lease.record import Lease
-from holdfast.core.match.decide import Match
-from holdfast.core.retention.books import Pass
-from holdfast.core.values import TaskId
+from holdfast.core.base.values import TaskId
+from holdfast.core.lease.messages import ExpireDue
+from holdfast.core.lease.model import Lease
+from holdfast.core.match.messages import Match
+from holdfast.core.retention.model import Pass
 
 picks = st.integers(0, 30)
 outputs = st.sampled_from([b"a", b"b", b"a large answer " * 3, b"another large one " * 40])
 """Some are shared, some are kept hot, some are pinned."""
 DAY_MS = 24 * 3_600_000
-PASSES = [(Pass.HOT,), (Pass.WARM,), (Pass.INDEX,), (Pass.HOT, Pass.WARM, Pass.INDEX)]
+PASSES = [(Pass.HOT,), (Pass.WARM,), (Pass.RECORDS,), (Pass.HOT, Pass.WARM, Pass.RECORDS)]
 BESIDE = ["nothing", "newer", "proof", "death"]
 RESULTS_MAX = 12
 
@@ -60,18 +60,18 @@ class ResultMachine(RuleBasedStateMachine):
 
     @rule(pick=picks, output=outputs, is_good=st.sampled_from([True, True, True, False]))
     def prove(self, pick: int, output: bytes, is_good: bool) -> None:
-        """Accepted or refused; what was handed in before and has no verdict gets this one."""
+        """Accept or refuse; an earlier submission without a verdict gets this one."""
         if (lease := self._lease(pick)) is not None:
             if lease.submitted is None:
-                self.life.run(self.life.hand_in(lease, output))
-            self.life.run(self.life.judged(lease, is_good=is_good))
+                self.life.run(self.life.submit_output(lease, output))
+            self.life.run(self.life.give_verdict(lease, is_good=is_good))
 
     @rule(pick=picks, output=outputs)
-    def hand_in(self, pick: int, output: bytes) -> None:
+    def submit_output(self, pick: int, output: bytes) -> None:
         """Again, with other bytes, it is equivocation, and the first one counts."""
         if (lease := self._lease(pick)) is not None:
             first = lease.submitted
-            self.life.run(self.life.hand_in(lease, output))
+            self.life.run(self.life.submit_output(lease, output))
             assert first is None or lease.submitted == first
 
     @rule(outputs=st.lists(outputs, min_size=1, max_size=3), seals=st.integers(0, 2))
@@ -83,13 +83,13 @@ class ResultMachine(RuleBasedStateMachine):
         self.seal(seals)
 
     @rule(pick=picks, is_same=st.booleans())
-    @precondition(lambda self: self.life.model.done)
+    @precondition(lambda self: self.life.model.results)
     def prove_again(self, pick: int, is_same: bool) -> None:
         """RES-001: the same proof is answered as the first time, any other one is in conflict; nothing changes."""
         life, task = self.life, self._task(pick)
         proof = life.proofs[task]
         if not is_same:
-            body = proof.envelope.body.replace(life.model.done[task].digest, bytes(32))
+            body = proof.envelope.body.replace(life.model.results[task].digest, bytes(32))
             proof = replace(proof, envelope=replace(proof.envelope, body=body))
         before = life.state.last_event
         assert life.late(proof) == ("repeat" if is_same else "ProofConflict")
@@ -103,18 +103,18 @@ class ResultMachine(RuleBasedStateMachine):
             self.life.run(self.life.seal_one())
 
     @rule()
-    def let_all_be_final(self) -> None:
+    def finalize_all(self) -> None:
         self.seal(12)
 
     @rule(by=st.integers(0, 6))
     def roll_back(self, by: int) -> None:
         """Of any depth, down to what is final and one below it."""
-        self.life.run(self.life.go_back(max(0, self.life.model.open_height - 1 - by)))
+        self.life.run(self.life.roll_back(max(0, self.life.model.open_height - 1 - by)))
 
     @rule(pick=picks, txs=st.lists(st.integers(1, 2), min_size=1, max_size=3), by=st.integers(0, 2))
-    @precondition(lambda self: self.life.model.done)
+    @precondition(lambda self: self.life.model.results)
     def consume(self, pick: int, txs: list[int], by: int) -> None:
-        """RES-005: once, and any other time is told so; sometimes a reorg comes right after it."""
+        """RES-005: consumption succeeds once and is refused afterwards; sometimes a reorg follows at once."""
         task = self._task(pick, those=self._readable())
         for tx in txs:
             self._consume(task, tx)
@@ -133,11 +133,11 @@ class ResultMachine(RuleBasedStateMachine):
 
     def _consume(self, task: TaskId, tx: int) -> None:
         model = self.life.model
-        status, used = model.status(task), model.done[task].used
-        name, said = self.life.told("cap.consumeResult", task, nonce=tx)
+        status, used = model.status(task), model.results[task].used
+        name, said = self.life.rpc_outcome("cap.consumeResult", task, nonce=tx)
         if status == "RESOLVED":
             assert (name, said["is_repeat"]) == ("", False)
-            model.use(task, tx, said["event"])
+            model.consume(task, tx, said["event"])
         elif used is not None:
             assert name == ("" if used.tx == tx else "AlreadyConsumed")
             assert name or said["is_repeat"]
@@ -147,22 +147,22 @@ class ResultMachine(RuleBasedStateMachine):
     # ------------------------------------------------------------------------------------ bytes go
 
     @rule(pick=picks, days=st.sampled_from([1, 3]), beside=st.sampled_from(BESIDE), at=st.integers(1, 3))
-    def let_old_ones_go(self, pick: int, days: int, beside: str, at: int) -> None:
+    def collect_old_results(self, pick: int, days: int, beside: str, at: int) -> None:
         """What is final, old and archived; a newer result has the same bytes, or something happens when they go."""
         life = self.life
         self.archive()
         self.seal(1)
         self.wait(days * DAY_MS)
-        if beside == "newer" and life.model.done:
-            self.finish([life.model.done[self._task(pick)].output], 1)
-        self.let_all_be_final()
+        if beside == "newer" and life.model.results:
+            self.finish([life.model.results[self._task(pick)].output], 1)
+        self.finalize_all()
         life.collect((Pass.HOT,))
-        if beside == "proof" and life.model.done:
-            self.collect_while_the_same_bytes_come((Pass.WARM,), at, life.model.done[self._task(pick)].output)
+        if beside == "proof" and life.model.results:
+            self.collect_while_the_same_bytes_come((Pass.WARM,), at, life.model.results[self._task(pick)].output)
         elif beside == "death":
             self.collect_and_die((Pass.WARM,), at, from_snapshot=False)
         else:
-            self.collect((Pass.WARM, Pass.INDEX))
+            self.collect((Pass.WARM, Pass.RECORDS))
 
     @rule(passes=st.sampled_from(PASSES))
     def collect(self, passes: tuple[Pass, ...]) -> None:
@@ -171,7 +171,7 @@ class ResultMachine(RuleBasedStateMachine):
     @rule(passes=st.sampled_from(PASSES), at=st.integers(1, 4), by=st.integers(1, 6))
     def collect_during_a_reorg(self, passes: tuple[Pass, ...], at: int, by: int) -> None:
         life = self.life
-        life.collect(passes, at, lambda: life.go_back(max(0, life.model.open_height - 1 - by)))
+        life.collect(passes, at, lambda: life.roll_back(max(0, life.model.open_height - 1 - by)))
 
     @rule(passes=st.sampled_from(PASSES), at=st.integers(1, 4), output=outputs)
     def collect_while_the_same_bytes_come(self, passes: tuple[Pass, ...], at: int, output: bytes) -> None:
@@ -188,7 +188,7 @@ class ResultMachine(RuleBasedStateMachine):
         self.life.archive()
 
     @rule(pick=picks)
-    @precondition(lambda self: self.life.model.done)
+    @precondition(lambda self: self.life.model.results)
     def lose_bytes(self, pick: int) -> None:
         self.life.lose(self._task(pick))
 
@@ -197,7 +197,7 @@ class ResultMachine(RuleBasedStateMachine):
     @rule(jump=st.sampled_from([1_000, 60_000, 7 * 3_600_000]))
     def wait(self, jump: int) -> None:
         self.life.now_ms += jump
-        while self.life.do(Reap()):
+        while self.life.do(ExpireDue()):
             pass
 
     @rule()
@@ -213,7 +213,7 @@ class ResultMachine(RuleBasedStateMachine):
     @invariant()
     def the_promises_hold(self) -> None:
         if hasattr(self, "life"):
-            assert broken(self.life) == []
+            assert broken_promises(self.life) == []
 
     def teardown(self) -> None:
         if hasattr(self, "life"):
@@ -222,7 +222,8 @@ class ResultMachine(RuleBasedStateMachine):
     def _has_room(self) -> bool:
         waiting = len(self.life.state.queue.jobs) - len(self.life.state.results)
         return (
-            len(self.life.model.done) + waiting < RESULTS_MAX and self.life.state.ledger.accounts[ALICE].available > 20
+            len(self.life.model.results) + waiting < RESULTS_MAX
+            and self.life.state.ledger.accounts[ALICE].available > 20
         )
 
     def _lease(self, pick: int) -> Lease | None:
@@ -231,15 +232,15 @@ class ResultMachine(RuleBasedStateMachine):
 
     def _readable(self) -> list[TaskId]:
         model = self.life.model
-        return [task for task in model.done if model.status(task) != "NoResultYet"]
+        return [task for task in model.results if model.status(task) != "NoResultYet"]
 
     def _task(self, pick: int, those: list[TaskId] | None = None) -> TaskId:
         """Of these, or of all where there are none; the newest ones first."""
-        done = those or list(self.life.model.done)
+        done = those or list(self.life.model.results)
         return done[-1 - pick % len(done)]
 
 
-def lived(store: str, place: Place, examples: int, steps: int) -> None:
+def run_machine(store: str, place: Place, examples: int, steps: int) -> None:
     numbers = count(1)
 
     class Stored(ResultMachine):
@@ -247,7 +248,7 @@ def lived(store: str, place: Place, examples: int, steps: int) -> None:
             folder = place.folder / str(next(numbers))
             folder.mkdir()
             own = Place(folder, place.server)
-            kind = QuickLife if store == "simulated" else ResultLife
+            kind = InMemoryResultLife if store == "simulated" else ResultLife
             return kind(JOURNALS[store](own), TABLES[store](own), folder)
 
     told = settings(
@@ -258,10 +259,10 @@ def lived(store: str, place: Place, examples: int, steps: int) -> None:
 
 @pytest.mark.rule("RES-001", "RES-002", "RES-004", "RES-005", "RES-006", "RET-001", "RET-002", "RET-004", "ESC-001")
 def test_what_is_promised_of_results_holds_after_every_step(place: Place) -> None:
-    lived("simulated", place, counts(20, 1_500), counts(40, 80))
+    run_machine("simulated", place, counts(20, 1_500), counts(40, 80))
 
 
 @pytest.mark.rule("RES-001", "RES-002", "RES-005", "RES-006", "RET-001", "RET-002", "RET-003", "ENG-003", "ENG-004")
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
 def test_it_holds_on_a_real_store_and_all_that_is_stored_agrees(store: str, place: Place) -> None:
-    lived(store, place, counts(5, 100), counts(30, 60))
+    run_machine(store, place, counts(5, 100), counts(30, 60))

@@ -16,17 +16,18 @@ from pathlib import Path
 import apsw
 import pytest
 
-from holdfast.adapters.sql.lots import keys_of_all
-from holdfast.adapters.sql.statements import migrations, queries
+from holdfast.adapters.sql.named_queries import migrations, queries
+from holdfast.adapters.sql.sorted_runs import iter_run_keys
+from holdfast.adapters.sql.table_schema import COLUMNS
 from holdfast.adapters.sqlite import wal
 from holdfast.adapters.sqlite.connect import connect, migrate
-from holdfast.adapters.sqlite.examine import as_stored
+from holdfast.adapters.sqlite.integrity import check_row_types
 from holdfast.adapters.sqlite.journal import OwnerLock, SqliteJournal
 from holdfast.adapters.sqlite.tables import SqliteTables
-from holdfast.core import law
-from holdfast.core.event import Batch, OwnershipTaken, Tip, tip_of
-from holdfast.core.refusal import Corrupt, Unavailable
-from holdfast.core.values import BatchNo, Epoch
+from holdfast.core import journal_codec
+from holdfast.core.base.errors import Corrupt, Unavailable
+from holdfast.core.base.event import Batch, JournalHead, OwnershipTaken, head_of
+from holdfast.core.base.values import BatchNo, Term
 
 ONE, TWO = "CREATE TABLE one (x);", "CREATE TABLE two (x);"
 BROKEN = "CREATE TABLE two (x); CREATE TABLE one (x);"
@@ -70,9 +71,28 @@ def test_an_interrupted_migration_leaves_nothing_and_resumes(tmp_path: Path) -> 
 
 
 @pytest.mark.rule("ENG-004")
+async def test_a_later_migration_of_the_tables_keeps_their_rows(tmp_path: Path) -> None:
+    tables = SqliteTables(tmp_path)
+    await tables.open()
+    await tables.write({"account": [("alice", 7, 0, 0)]}, [], JournalHead(BatchNo(1)))
+    await tables.close()
+    db = connect(tmp_path / "tables.db", "FULL")
+    migrate(db, "tables", (*migrations("tables"), "ALTER TABLE account ADD COLUMN note TEXT NOT NULL DEFAULT '-';"))
+    assert db.execute("SELECT * FROM account").fetchall() == [("alice", 7, 0, 0, "-")]
+    assert db.execute("SELECT number FROM schema_version WHERE name = 'tables'").get == len(migrations("tables")) + 1
+
+
+def test_the_columns_of_a_table_are_those_of_its_record_in_the_same_order(tmp_path: Path) -> None:
+    db = connect(tmp_path / "tables.db", "FULL")
+    migrate(db, "tables")
+    for table, columns in COLUMNS.items():
+        assert tuple(row[1] for row in db.execute(f"PRAGMA table_info({table})")) == tuple(columns), table
+
+
+@pytest.mark.rule("ENG-004")
 async def test_a_node_refuses_stores_of_a_newer_version(tmp_path: Path) -> None:
     journal, tables = SqliteJournal(tmp_path), SqliteTables(tmp_path)
-    await journal.own()
+    await journal.acquire()
     await tables.open()
     await journal.close()
     await tables.close()
@@ -91,7 +111,7 @@ async def test_a_node_refuses_stores_of_a_newer_version(tmp_path: Path) -> None:
 async def journal_again(folder: Path) -> None:
     journal = SqliteJournal(folder)
     try:
-        await journal.own()
+        await journal.acquire()
     finally:
         await journal.close()
 
@@ -99,13 +119,13 @@ async def journal_again(folder: Path) -> None:
 @pytest.mark.rule("ENG-002")
 async def test_the_journal_syncs_every_commit_and_the_tables_do_not(tmp_path: Path) -> None:
     journal, tables = SqliteJournal(tmp_path), SqliteTables(tmp_path)
-    await journal.own()
+    await journal.acquire()
     await tables.open()
-    assert journal._to_write is not None
-    assert tables._to_write is not None
-    assert journal._to_write.execute("PRAGMA synchronous").get == 2  # FULL
-    assert journal._to_write.execute("PRAGMA journal_mode").get == "wal"
-    assert tables._to_write.execute("PRAGMA synchronous").get == 1  # NORMAL
+    assert journal._write_db is not None
+    assert tables._write_db is not None
+    assert journal._write_db.execute("PRAGMA synchronous").get == 2  # FULL
+    assert journal._write_db.execute("PRAGMA journal_mode").get == "wal"
+    assert tables._write_db.execute("PRAGMA synchronous").get == 1  # NORMAL
     await journal.close()
     await tables.close()
 
@@ -113,7 +133,7 @@ async def test_the_journal_syncs_every_commit_and_the_tables_do_not(tmp_path: Pa
 @pytest.mark.rule("SEC-001")
 async def test_the_files_are_their_users_alone(tmp_path: Path) -> None:
     journal = SqliteJournal(tmp_path)
-    await journal.own()
+    await journal.acquire()
     for path in tmp_path.iterdir():
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
     await journal.close()
@@ -140,17 +160,17 @@ async def test_reading_a_journal_that_is_not_there_says_so_and_makes_nothing(tmp
 async def test_stores_that_an_owner_is_just_making_are_not_taken_for_damaged(tmp_path: Path) -> None:
     """Two nodes started at once: the standby looks between the owner's lock and its first migration."""
     lock = OwnerLock(tmp_path / "owner.lock")
-    lock.take()
+    lock.acquire()
     for name in ("journal.db", "tables.db"):
         connect(tmp_path / name, "FULL").close()
     journal, tables = SqliteJournal(tmp_path), SqliteTables(tmp_path)
-    with pytest.raises(Unavailable, match="just being made"):
+    with pytest.raises(Unavailable, match="is being created"):
         await journal.tip()
     with pytest.raises(Unavailable, match="no tables"):
         await tables.checkpoint()
     for name in ("journal", "tables"):
         migrate(connect(tmp_path / f"{name}.db", "FULL"), name)
-    assert (await journal.tip(), await tables.checkpoint()) == (Tip(), Tip())
+    assert (await journal.tip(), await tables.checkpoint()) == (JournalHead(), JournalHead())
     await journal.close()
     await tables.close()
     lock.release()
@@ -165,7 +185,7 @@ def test_whoever_only_looks_keeps_no_owner_out(tmp_path: Path, monkeypatch: pyte
     fcntl.flock(looking, fcntl.LOCK_EX)
     monkeypatch.setattr(time, "sleep", lambda _: os.close(looking))
     lock = OwnerLock(path)
-    lock.take()
+    lock.acquire()
     assert not OwnerLock(path).is_free()
     lock.release()
 
@@ -180,13 +200,13 @@ async def test_a_lock_on_a_full_disk_is_a_lock_and_what_the_system_says_has_a_na
     with monkeypatch.context() as patched:
         patched.setattr(os, "pwrite", full)
         journal = SqliteJournal(tmp_path)
-        assert await journal.own() == Tip()
+        assert await journal.acquire() == JournalHead()
         assert not OwnerLock(tmp_path / "owner.lock").is_free()
         await journal.close()
     (tmp_path / "other" / "owner.lock").mkdir(parents=True)
     barred = SqliteJournal(tmp_path / "other")
     with pytest.raises(Unavailable, match=r"owner\.lock: Is a directory"):
-        await barred.own()
+        await barred.acquire()
     await barred.close()
 
 
@@ -203,12 +223,12 @@ def test_every_query_has_a_name_and_a_sentence() -> None:
 
 async def small_journal(folder: Path) -> list[Batch]:
     """Five batches, in one page of their table."""
-    journal, made, tip = SqliteJournal(folder), [], Tip()
-    await journal.own()
+    journal, made, tip = SqliteJournal(folder), [], JournalHead()
+    await journal.acquire()
     for _ in range(5):
-        made.append(law.pack(tip, Epoch(1), [OwnershipTaken(Epoch(1), "node")], tip.time_ms))
+        made.append(journal_codec.pack(tip, Term(1), [OwnershipTaken(Term(1), "node")], tip.time_ms))
         await journal.append(made[-1], ())
-        tip = tip_of(made[-1])
+        tip = head_of(made[-1])
     await journal.close()
     return made
 
@@ -242,20 +262,20 @@ async def test_a_log_that_begins_anew_while_it_is_looked_at_is_not_damaged(
 ) -> None:
     """As by an operator who archives while a node starts: his commit finds the log full and begins another one."""
     await small_journal(tmp_path)
-    path, count = tmp_path / "journal.db", wal._frames_that_count
+    path, count = tmp_path / "journal.db", wal._valid_frame_count
     beside = connect(path, "FULL")
     for number in range(9):
         beside.execute(f"PRAGMA user_version = {number}")
     assert (tmp_path / "journal.db-wal").stat().st_size > 0
 
     def begun_anew(database: Path) -> int:
-        monkeypatch.setattr(wal, "_frames_that_count", count)
+        monkeypatch.setattr(wal, "_valid_frame_count", count)
         beside.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
         beside.execute("PRAGMA user_version = 10")
         return count(database)
 
-    monkeypatch.setattr(wal, "_frames_that_count", begun_anew)
-    wal.check_log(path)
+    monkeypatch.setattr(wal, "_valid_frame_count", begun_anew)
+    wal.check_wal(path)
     beside.close()
 
 
@@ -287,9 +307,9 @@ async def test_a_schema_that_is_not_as_it_was_made_is_found_by_examination(tmp_p
 @pytest.mark.rule("ENG-003")
 @pytest.mark.parametrize("row", [(1, None), (1, "x"), (b"1", b"x"), (-1, b"x"), (1, b"x", b"y"), (1.0, b"x")])
 def test_values_that_were_never_stored_are_not_read(row: tuple[object, ...]) -> None:
-    assert as_stored((int, bytes), (1, b"x")) == (1, b"x")
+    assert check_row_types((int, bytes), (1, b"x")) == (1, b"x")
     with pytest.raises(apsw.CorruptError):
-        as_stored((int, bytes), row)
+        check_row_types((int, bytes), row)
 
 
 @pytest.mark.rule("ENG-003")
@@ -311,14 +331,14 @@ async def test_a_schema_is_put_neither_into_the_file_of_another_nor_into_one_tha
 
 @pytest.mark.rule("ENG-005")
 async def test_ids_out_of_order_are_not_walked_in_circles() -> None:
-    async def lots() -> list[tuple[int, int]]:
+    async def list_runs() -> list[tuple[int, int]]:
         return [(1, 2)]
 
-    async def keys(lot: int, after: bytes) -> list[bytes]:
+    async def keys(run: int, after: bytes) -> list[bytes]:
         return [b"b", b"a"]
 
-    with pytest.raises(Corrupt, match="the ids of lot 1 are out of order"):
-        _ = [chunk async for chunk in keys_of_all(lots, keys)]
+    with pytest.raises(Corrupt, match="the ids of run 1 are out of order"):
+        _ = [chunk async for chunk in iter_run_keys(list_runs, keys)]
 
 
 CAN_LOCK = """
@@ -334,11 +354,11 @@ with open(sys.argv[1], "r+b") as index:
 @pytest.mark.rule("ENG-006")
 async def test_looking_at_the_log_does_not_give_up_the_locks_that_other_processes_rely_on(tmp_path: Path) -> None:
     journal = SqliteJournal(tmp_path)
-    await journal.own()
-    batch = law.pack(Tip(), Epoch(1), [], 1)
+    await journal.acquire()
+    batch = journal_codec.pack(JournalHead(), Term(1), [], 1)
     await journal.append(batch, ())
-    assert await journal.tip() == tip_of(batch)  # a reader stays open
-    await journal.own()  # anew: the log, which is not empty, is looked at
+    assert await journal.tip() == head_of(batch)  # a reader stays open
+    await journal.acquire()  # anew: the log, which is not empty, is looked at
     probe = [sys.executable, "-c", CAN_LOCK, str(tmp_path / "journal.db-shm")]
     held = await asyncio.to_thread(subprocess.run, probe, check=False)
     assert held.returncode == 1, "another process may empty the log's index under our feet"

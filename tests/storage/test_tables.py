@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.simulated.tables import SimulatedTables
+from tests.simulation.tables import SimulatedTables
 from tests.storage.stores import TABLES, OpenTables, Place
 
-from holdfast.adapters.sql.lots import LOT_SIZE_MAX, lots_to_merge
-from holdfast.adapters.sql.shape import COLUMNS
-from holdfast.core.claim import Claim
-from holdfast.core.escrow.books import HoldStatus
-from holdfast.core.event import Tip
-from holdfast.core.values import BatchNo, Digest, Epoch, EventNo
-from holdfast.ports import CLAIMS, Row, Tables, gone, is_gone
+from holdfast.adapters.sql.sorted_runs import RUN_SIZE_MAX, runs_to_merge
+from holdfast.adapters.sql.table_schema import COLUMNS
+from holdfast.core.base.event import JournalHead
+from holdfast.core.base.values import BatchNo, Digest, EventNo, Term
+from holdfast.core.escrow.model import ReservationStatus
+from holdfast.core.index.unique_ids import Claim
+from holdfast.ports import CLAIMS, Row, Tables, is_row_deleted, row_deleted
 
 pytestmark = pytest.mark.rule("ENG-004")
 
@@ -34,32 +35,32 @@ async def tables(reopen: OpenTables) -> AsyncIterator[Tables]:
     await opened.close()
 
 
-def at(event: int) -> Tip:
-    return Tip(BatchNo(event), Epoch(1), EventNo(event), event, Digest(event.to_bytes(32, "big")))
+def at(event: int) -> JournalHead:
+    return JournalHead(BatchNo(event), Term(1), EventNo(event), event, Digest(event.to_bytes(32, "big")))
 
 
 def account(owner: str, available: int = 0) -> Row:
     return (owner, available, 0, 0)
 
 
-def hold(event: int, owner: str, status: str = "HELD") -> Row:
+def reservation(event: int, owner: str, status: str = "HELD") -> Row:
     return (event, event.to_bytes(32, "big"), owner, 5, 0, None, status, 0, None, None, None)
 
 
 async def test_new_tables_are_empty_at_the_beginning_of_the_journal(tables: Tables) -> None:
-    assert await tables.open() == Tip()
+    assert await tables.open() == JournalHead()
     assert await tables.page("account", {}, "", 10) == ([], 0)
 
 
 async def test_rows_and_checkpoint_are_there_after_reopening(reopen: OpenTables) -> None:
     first = reopen()
     await first.open()
-    await first.write({"account": [account("alice", 3)], "hold": [hold(7, "alice")]}, [], at(9))
+    await first.write({"account": [account("alice", 3)], "reservation": [reservation(7, "alice")]}, [], at(9))
     await first.close()
     second = reopen()
     assert await second.open() == at(9)
     assert await second.get("account", "alice") == account("alice", 3)
-    assert await second.get("hold", 7) == hold(7, "alice")
+    assert await second.get("reservation", 7) == reservation(7, "alice")
     await second.close()
 
 
@@ -78,22 +79,27 @@ async def test_of_two_rows_with_one_key_the_later_counts(tables: Tables) -> None
 async def test_a_row_that_is_gone_is_deleted_with_the_checkpoint_that_says_so(reopen: OpenTables) -> None:
     first = reopen()
     await first.open()
-    rows = {"account": [account("alice", 1), account("bob", 2)], "hold": [hold(n, "alice") for n in range(1, 5_000)]}
+    rows = {
+        "account": [account("alice", 1), account("bob", 2)],
+        "reservation": [reservation(n, "alice") for n in range(1, 5_000)],
+    }
     await first.write(rows, [], at(1))
-    dead = [gone(n) for n in range(2, 5_000)]
-    await first.write({"account": [gone("alice"), account("carol", 3)], "hold": dead}, [], at(2))
+    dead = [row_deleted(n) for n in range(2, 5_000)]
+    await first.write({"account": [row_deleted("alice"), account("carol", 3)], "reservation": dead}, [], at(2))
     assert await first.get("account", "alice") is None
     await first.close()
     second = reopen()
     assert await second.open() == at(2)
     assert await second.page("account", {}, "", 10) == ([account("bob", 2), account("carol", 3)], 2)
-    assert await second.page("hold", {"owner": "alice"}, 0, 10) == ([hold(1, "alice")], 2)
-    assert (await dumped(second))[1]["hold"] == [hold(1, "alice")]
+    assert await second.page("reservation", {"owner": "alice"}, 0, 10) == ([reservation(1, "alice")], 2)
+    assert (await dumped(second))[1]["reservation"] == [reservation(1, "alice")]
     await second.close()
 
 
 async def test_of_a_row_and_its_deletion_the_later_counts(tables: Tables) -> None:
-    await tables.write({"account": [account("alice", 1), gone("alice"), gone("bob"), account("bob", 2)]}, [], at(1))
+    await tables.write(
+        {"account": [account("alice", 1), row_deleted("alice"), row_deleted("bob"), account("bob", 2)]}, [], at(1)
+    )
     assert await tables.page("account", {}, "", 10) == ([account("bob", 2)], 1)
 
 
@@ -101,39 +107,39 @@ async def test_deleting_what_is_not_there_changes_nothing(tables: Tables) -> Non
     """Rows are written again after a crash: what was deleted is deleted once more."""
     await tables.write({"account": [account("bob", 2)]}, [], at(1))
     for event in (2, 3):
-        await tables.write({"account": [gone("alice")], "hold": [gone(7)]}, [], at(event))
+        await tables.write({"account": [row_deleted("alice")], "reservation": [row_deleted(7)]}, [], at(event))
     assert await tables.page("account", {}, "", 10) == ([account("bob", 2)], 3)
 
 
 async def test_a_row_that_was_deleted_may_come_back(tables: Tables) -> None:
     await tables.write({"account": [account("alice", 1)]}, [], at(1))
-    await tables.write({"account": [gone("alice")]}, [], at(2))
+    await tables.write({"account": [row_deleted("alice")]}, [], at(2))
     await tables.write({"account": [account("alice", 9)]}, [], at(3))
     assert await tables.get("account", "alice") == account("alice", 9)
 
 
 async def test_rows_are_found_by_any_of_many_values(tables: Tables) -> None:
-    rows = [hold(n, f"owner {n % 5}") for n in range(1, 50)]
-    await tables.write({"hold": rows}, [], at(1))
-    found = await tables.find("hold", "owner", ["owner 1", "owner 3", "nobody"])
+    rows = [reservation(n, f"owner {n % 5}") for n in range(1, 50)]
+    await tables.write({"reservation": rows}, [], at(1))
+    found = await tables.find("reservation", "owner", ["owner 1", "owner 3", "nobody"])
     assert sorted(found) == [row for row in rows if row[2] in ("owner 1", "owner 3")]
-    assert await tables.find("hold", "owner", []) == []
+    assert await tables.find("reservation", "owner", []) == []
 
 
 def test_no_row_of_any_table_can_pass_for_one_that_is_gone() -> None:
-    assert is_gone(gone("alice"))
+    assert is_row_deleted(row_deleted("alice"))
     assert all(len(columns) > 1 for columns in COLUMNS.values())
 
 
 async def test_values_come_back_as_they_were_at_their_limits_too(tables: Tables) -> None:
     rows: list[Row] = [
-        (1, bytes(32), "a", 2**63 - 1, 0, None, HoldStatus.HELD, 0, None, None, None),
-        (2**63 - 1, b"\xff" * 32, "b" * 128, 1, 2**31, b"", HoldStatus.PAID, 2**32, "c", 2**63 - 1, 7),
+        (1, bytes(32), "a", 2**63 - 1, 0, None, ReservationStatus.HELD, 0, None, None, None),
+        (2**63 - 1, b"\xff" * 32, "b" * 128, 1, 2**31, b"", ReservationStatus.PAID, 2**32, "c", 2**63 - 1, 7),
     ]
-    await tables.write({"hold": rows, "account": [("mint", 1 - 2**63, 0, 0)]}, [], at(1))
-    assert [await tables.get("hold", row[0]) for row in rows] == rows
+    await tables.write({"reservation": rows, "account": [("mint", 1 - 2**63, 0, 0)]}, [], at(1))
+    assert [await tables.get("reservation", row[0]) for row in rows] == rows
     assert await tables.get("account", "mint") == ("mint", 1 - 2**63, 0, 0)
-    assert await tables.page("hold", {"status": HoldStatus.PAID}, 0, 9) == (rows[1:], 1)
+    assert await tables.page("reservation", {"status": ReservationStatus.PAID}, 0, 9) == (rows[1:], 1)
 
 
 async def test_names_are_ordered_by_their_bytes(tables: Tables) -> None:
@@ -154,7 +160,7 @@ async def test_whoever_only_looks_sees_the_checkpoint_and_the_rows_beside_the_wr
     await tables.write({"account": [account("alice", 2)]}, [], at(5))
     assert await other.checkpoint() == at(5)
     assert await other.get("account", "alice") == account("alice", 2)
-    assert await other.find_claim(b"h1") == Claim(EventNo(1), 1)
+    assert await other.find_claims([b"h1"]) == ({b"h1": Claim(EventNo(1), 1)}, at(5))
     await other.close()
 
 
@@ -163,30 +169,30 @@ async def test_a_dump_has_everything_of_one_moment_beside_a_writer_that_goes_on(
 ) -> None:
     rows: dict[str, list[Row]] = {
         "account": [account("alice", 1), account("bob", 2)],
-        "hold": [hold(n, "alice") for n in range(1, 6_000)],
+        "reservation": [reservation(n, "alice") for n in range(1, 6_000)],
     }
     claims = [(b"h%d" % n, Claim(EventNo(n), n)) for n in range(1, 6_000)]
     await tables.write(rows, claims, at(1))
     other = reopen()
-    found: dict[str, list[Row]] = {"account": [], "hold": [], CLAIMS: []}
+    found: dict[str, list[Row]] = {"account": [], "reservation": [], CLAIMS: []}
     async for checkpoint, table, chunk in other.dump():
         assert checkpoint == at(1)
         found[table] += chunk
         if await tables.checkpoint() == at(1):
             await tables.write({"account": [account("carol", 1)]}, [(b"x", Claim(EventNo(9), 9))], at(2))
             await tables.drop()
-    assert sorted(found["hold"]) == rows["hold"]
+    assert sorted(found["reservation"]) == rows["reservation"]
     assert sorted(found["account"]) == rows["account"]
     assert sorted(found[CLAIMS]) == sorted((key, claim.event, claim.checksum) for key, claim in claims)
     await other.close()
 
 
 async def test_pages_walk_every_row_once_in_key_order_and_say_as_of(tables: Tables) -> None:
-    rows = [hold(n, "alice" if n % 3 else "bob", "HELD" if n % 2 else "PAID") for n in range(1, 50)]
-    await tables.write({"hold": rows}, [], at(60))
+    rows = [reservation(n, "alice" if n % 3 else "bob", "HELD" if n % 2 else "PAID") for n in range(1, 50)]
+    await tables.write({"reservation": rows}, [], at(60))
     seen, after = [], 0
     while True:
-        page, as_of = await tables.page("hold", {"owner": "alice", "status": "HELD"}, after, 7)
+        page, as_of = await tables.page("reservation", {"owner": "alice", "status": "HELD"}, after, 7)
         assert as_of == 60
         if not page:
             break
@@ -198,9 +204,9 @@ async def test_pages_walk_every_row_once_in_key_order_and_say_as_of(tables: Tabl
 async def test_dropping_leaves_nothing(tables: Tables) -> None:
     await tables.write({"account": [account("alice")]}, [(b"hkey", Claim(EventNo(1), 2))], at(3))
     await tables.drop()
-    assert await tables.open() == Tip()
+    assert await tables.open() == JournalHead()
     assert await tables.get("account", "alice") is None
-    assert await tables.find_claim(b"hkey") is None
+    assert await tables.find_claims([b"hkey"]) == ({}, JournalHead())
     assert [key async for keys in tables.claim_keys() for key in keys] == []
 
 
@@ -211,9 +217,9 @@ async def test_a_write_that_fails_changes_neither_rows_nor_checkpoint(reopen: Op
     if isinstance(tables, SimulatedTables):
         return await tables.close()  # it has no way to fail in the middle
     with pytest.raises(Exception):  # noqa: B017, PT011 - whatever the store says about a row that is too short
-        await tables.write({"account": [account("alice", 2)], "hold": [(1, 2)]}, [], at(2))
+        await tables.write({"account": [account("alice", 2)], "reservation": [(1, 2)]}, [], at(2))
     with pytest.raises(Exception):  # noqa: B017, PT011
-        await tables.write({"account": [gone("alice")], "hold": [(1, 2)]}, [], at(2))
+        await tables.write({"account": [row_deleted("alice")], "reservation": [(1, 2)]}, [], at(2))
     assert await tables.open() == at(1)
     assert await tables.get("account", "alice") == account("alice", 1)
     await tables.write({"account": [account("alice", 3)]}, [], at(2))
@@ -224,7 +230,7 @@ async def test_a_write_that_fails_changes_neither_rows_nor_checkpoint(reopen: Op
 @pytest.mark.rule("ENG-005")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=10)
 @given(lots=st.lists(st.integers(1, 60), max_size=40))
-async def test_claims_are_found_in_however_many_lots_they_came(tables: Tables, lots: list[int]) -> None:
+async def test_claims_are_found_in_however_many_sorted_runs_they_came(tables: Tables, lots: list[int]) -> None:
     await tables.drop()
     expected: dict[bytes, Claim] = {}
     number = 0
@@ -236,14 +242,16 @@ async def test_claims_are_found_in_however_many_lots_they_came(tables: Tables, l
             lot.append((key, Claim(EventNo(number), number % 7)))
         expected |= dict(lot)
         await tables.write({}, lot, at(number))
+    absent = b"h" + bytes(32)
+    assert await tables.find_claims([*expected, absent]) == (expected, at(number) if number else JournalHead())
     for key, claim in expected.items():
-        assert await tables.find_claim(key) == claim
-    assert await tables.find_claim(b"h" + bytes(32)) is None
+        assert (await tables.find_claims([absent, key])).claims == {key: claim}
+    assert (await tables.find_claims([])).claims == {}
     assert sorted([key async for keys in tables.claim_keys() for key in keys]) == sorted(expected)
 
 
 @pytest.mark.rule("ENG-005")
-async def test_no_claim_is_missed_by_a_reader_while_lots_are_merged(reopen: OpenTables, tables: Tables) -> None:
+async def test_no_claim_is_missed_by_a_reader_while_sorted_runs_are_merged(reopen: OpenTables, tables: Tables) -> None:
     """What a follower does: it reads all claims while the owner goes on writing."""
     number = 0
 
@@ -264,9 +272,31 @@ async def test_no_claim_is_missed_by_a_reader_while_lots_are_merged(reopen: Open
     await other.close()
 
 
-async def dumped(tables: Tables) -> tuple[set[Tip], dict[str, list[Row]]]:
+@pytest.mark.rule("ENG-005")
+async def test_claims_come_with_the_checkpoint_of_their_own_read(reopen: OpenTables, tables: Tables) -> None:
+    """Whoever finds a claim absent knows up to which batch that is true, whatever is written meanwhile."""
+    keys = [b"h" + number.to_bytes(4, "big") for number in range(1, 41)]
+
+    async def write_all() -> None:
+        for number, key in enumerate(keys, start=1):
+            await tables.write({}, [(key, Claim(EventNo(number), 1))], at(number))
+
+    other = reopen()
+    writing = asyncio.create_task(write_all())
+    is_over = False
+    while not is_over:
+        is_over = writing.done()
+        await asyncio.sleep(0)  # a simulated store never waits
+        claims, checkpoint = await other.find_claims(keys)
+        assert claims == {key: Claim(EventNo(n), 1) for n, key in enumerate(keys[: checkpoint.last], start=1)}
+    assert checkpoint == at(40)
+    await writing
+    await other.close()
+
+
+async def dumped(tables: Tables) -> tuple[set[JournalHead], dict[str, list[Row]]]:
     """The moments a dump is from, and all it holds."""
-    moments, rows = set(), {table: list[Row]() for table in ("account", "hold", "claim")}
+    moments, rows = set(), {table: list[Row]() for table in ("account", "reservation", "claim")}
     async for moment, table, lines in tables.dump():
         moments.add(moment)
         rows[table] += lines
@@ -274,23 +304,23 @@ async def dumped(tables: Tables) -> tuple[set[Tip], dict[str, list[Row]]]:
 
 
 async def test_a_dump_of_empty_tables_still_says_where_they_stand(tables: Tables) -> None:
-    nothing: dict[str, list[Row]] = {"account": [], "hold": [], "claim": []}
-    assert await dumped(tables) == ({Tip()}, nothing)
+    nothing: dict[str, list[Row]] = {"account": [], "reservation": [], "claim": []}
+    assert await dumped(tables) == ({JournalHead()}, nothing)
     await tables.write({}, [], at(5))
     assert await dumped(tables) == ({at(5)}, nothing)
 
 
 async def test_a_dump_holds_every_row_and_every_claim(tables: Tables) -> None:
     accounts = [account(f"a{n:03}", n) for n in range(50)]
-    holds = [hold(n, "a001") for n in range(100, 999)]
+    holds = [reservation(n, "a001") for n in range(100, 999)]
     claims = [(b"h" + n.to_bytes(4, "big"), Claim(EventNo(n), n % 5)) for n in range(500)]
     for number in range(0, 500, 50):  # in ten lots, of which eight are merged
         await tables.write({}, claims[number : number + 50], at(number + 1))
-    await tables.write({"account": accounts, "hold": holds}, [], at(1_000))
+    await tables.write({"account": accounts, "reservation": holds}, [], at(1_000))
     moments, rows = await dumped(tables)
     assert moments == {at(1_000)}
     assert rows["account"] == accounts
-    assert rows["hold"] == holds
+    assert rows["reservation"] == holds
     assert sorted(rows["claim"]) == [(key, claim.event, claim.checksum) for key, claim in claims]
 
 
@@ -312,13 +342,13 @@ async def test_a_dump_is_of_one_moment_though_others_write_and_read_the_newest(
     await other.close()
 
 
-async def test_a_dump_that_is_not_read_to_its_end_holds_up_nobody(tables: Tables) -> None:
+async def test_a_dump_that_is_not_read_to_its_end_blocks_no_writer(tables: Tables) -> None:
     await tables.write({"account": [account("alice", 1)]}, [], at(1))
     chunks = tables.dump()
     await anext(aiter(chunks))
     await chunks.aclose()  # type: ignore[attr-defined]
     await tables.drop()
-    assert await dumped(tables) == ({Tip()}, {"account": [], "hold": [], "claim": []})
+    assert await dumped(tables) == ({JournalHead()}, {"account": [], "reservation": [], "claim": []})
 
 
 async def test_a_sound_store_finds_no_fault_in_itself(tables: Tables) -> None:
@@ -339,9 +369,9 @@ async def test_dropping_needs_no_opening_and_leaves_them_open(reopen: OpenTables
 
 
 @pytest.mark.rule("ENG-005")
-def test_eight_lots_of_about_one_size_are_joined_and_large_ones_left_alone() -> None:
-    assert lots_to_merge([(n, 10) for n in range(7)]) == []
-    assert lots_to_merge([(n, 10) for n in range(9)]) == [(n, 10) for n in range(8)]
-    assert lots_to_merge([(0, 5_000), *((n, 10 + n) for n in range(1, 9))]) == [(n, 10 + n) for n in range(1, 9)]
-    assert len(lots_to_merge([(n, LOT_SIZE_MAX - 1) for n in range(8)])) == 8
-    assert lots_to_merge([(n, LOT_SIZE_MAX) for n in range(20)]) == []
+def test_eight_sorted_runs_of_about_one_size_are_merged_and_large_ones_left_alone() -> None:
+    assert runs_to_merge([(n, 10) for n in range(7)]) == []
+    assert runs_to_merge([(n, 10) for n in range(9)]) == [(n, 10) for n in range(8)]
+    assert runs_to_merge([(0, 5_000), *((n, 10 + n) for n in range(1, 9))]) == [(n, 10 + n) for n in range(1, 9)]
+    assert len(runs_to_merge([(n, RUN_SIZE_MAX - 1) for n in range(8)])) == 8
+    assert runs_to_merge([(n, RUN_SIZE_MAX) for n in range(20)]) == []

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.proof.traps import circuit
-from holdfast.workloads.qasm import STEPS_MAX, WIDTH_MAX, Program, Step, Unreadable, read
+from holdfast.core.proof.traps import trap_circuit
+from holdfast.workloads.qasm import STEPS_MAX, WIDTH_MAX, InvalidCircuit, Program, Step, parse
 
 pytestmark = pytest.mark.rule("JOB-003")
 BELL = (Step("h", (0,)), Step("cx", (0, 1)), Step("measure", (0, 0)), Step("measure", (1, 1)))
@@ -25,11 +25,13 @@ BELL = (Step("h", (0,)), Step("cx", (0, 1)), Step("measure", (0, 0)), Step("meas
     ],
 )
 def test_both_versions_say_the_same(text: str) -> None:
-    assert read(text) == Program(2, 2, BELL)
+    assert parse(text) == Program(2, 2, BELL)
 
 
 def test_a_register_stands_for_all_of_its_qubits() -> None:
-    program = read("qreg a[2]; qreg b[2]; creg c[4]; h a; cx a, b; cz a[0], b; measure b -> c;".replace("c[4]", "c[2]"))
+    program = parse(
+        "qreg a[2]; qreg b[2]; creg c[4]; h a; cx a, b; cz a[0], b; measure b -> c;".replace("c[4]", "c[2]")
+    )
     assert program.steps[:6] == (
         *(Step("h", (0,)), Step("h", (1,))),
         *(Step("cx", (0, 2)), Step("cx", (1, 3))),
@@ -41,43 +43,43 @@ def test_a_register_stands_for_all_of_its_qubits() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("qreg q[1];\ncreg c[1];\nt q[0];\nmeasure q -> c;", "line 3: gate 't': there are cx cy"),
+        ("qreg q[1];\ncreg c[1];\nt q[0];\nmeasure q -> c;", "line 3: unknown gate 't', known are cx cy"),
         ("qreg q[1];\n\n\nrx(0.5) q[0];", "line 4: 'rx(0.5) q[0]' is not understood"),
-        ("qreg q[1]; creg c[1];\nif (c == 1) x q[0];", "line 2: gate 'if'"),
+        ("qreg q[1]; creg c[1];\nif (c == 1) x q[0];", "line 2: unknown gate 'if'"),
         ("qreg q[1];\nx q[1];", "line 2: 'q[1]' is beyond its register"),
         ("qreg q[2];\ncx q[1], q[1];", "line 2: cx of a qubit with itself"),
         ("qreg q[2];\ncx q[1];", "line 2: cx has 1 operands"),
-        ("qreg q[2]; creg c[2];\nx c[0];", "line 2: 'c[0]' is no qubit"),
-        ("qreg q[2]; creg c[2];\nmeasure c -> q;", "line 2: 'c' is no qubit"),
+        ("qreg q[2]; creg c[2];\nx c[0];", "line 2: 'c[0]' is not a qubit"),
+        ("qreg q[2]; creg c[2];\nmeasure c -> q;", "line 2: 'c' is not a qubit"),
         ("qreg q[2]; creg c[1];\nmeasure q -> c;", "line 2: 2 qubits do not go into 1 bits"),
         ("qreg q[2]; qreg r[3];\ncx q, r;", "line 2: registers of different sizes"),
         ("qreg q[1];\nqreg q[1];", "line 2: 'q' is declared twice"),
-        (f"qreg q[{WIDTH_MAX}];\nqubit r;", f"line 2: 1 to {WIDTH_MAX} places"),
+        (f"qreg q[{WIDTH_MAX}];\nqubit r;", f"line 2: 1 to {WIDTH_MAX} qubits or bits"),
         ("qreg q[0];", "line 1: 1 to"),
-        ("qreg q[1];\nx q[0]", "line 2: its last statement has no end"),
+        ("qreg q[1];\nx q[0]", "line 2: the last statement does not end"),
         ("qreg q[1]; x q[0];", "it measures nothing"),
         ("", "it measures nothing"),
     ],
 )
 def test_what_is_not_understood_is_refused_with_its_line(text: str, says: str) -> None:
-    with pytest.raises(Unreadable, match=r"^circuit") as caught:
-        read(text)
+    with pytest.raises(InvalidCircuit, match=r"^circuit") as caught:
+        parse(text)
     assert says in str(caught.value)
 
 
 def test_there_are_not_any_number_of_steps() -> None:
-    with pytest.raises(Unreadable, match=f"more than {STEPS_MAX} steps"):
-        read(f"qreg q[{WIDTH_MAX}];" + "x q;" * (STEPS_MAX // WIDTH_MAX + 1))
+    with pytest.raises(InvalidCircuit, match=f"more than {STEPS_MAX} steps"):
+        parse(f"qreg q[{WIDTH_MAX}];" + "x q;" * (STEPS_MAX // WIDTH_MAX + 1))
 
 
 @given(st.text("01", min_size=1, max_size=40))
 def test_traps_are_circuits_that_can_be_read(answer: str) -> None:
-    program = read(circuit(answer))
-    flipped = [step.on[0] for step in program.steps if step.name == "x"]
+    program = parse(trap_circuit(answer))
+    flipped = [step.operands[0] for step in program.steps if step.name == "x"]
     assert flipped == [at for at, bit in enumerate(answer) if bit == "1"]
 
 
 @given(st.text("qregc[]123; ->=,\nxhmeasure/*", max_size=60))
 def test_noise_is_refused_by_name(text: str) -> None:
-    with suppress(Unreadable):
-        assert read(text).steps
+    with suppress(InvalidCircuit):
+        assert parse(text).steps

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.counts import counts
-from tests.workloads.dense import Dense, is_measurement
+from tests.workloads.dense_simulator import Dense, is_measurement
 
-from holdfast.workloads.qasm import MEASURE, ONE, TWO, Step
+from holdfast.workloads.qasm import MEASURE, ONE_QUBIT_GATES, TWO_QUBIT_GATES, Step
 from holdfast.workloads.stabiliser import Tableau, run
 
 pytestmark = pytest.mark.rule("PRF-002")
@@ -20,10 +20,10 @@ pytestmark = pytest.mark.rule("PRF-002")
 @st.composite
 def circuits(draw: Any) -> tuple[int, list[Step]]:
     qubits = draw(st.integers(1, 4))
-    one = st.builds(Step, st.sampled_from(sorted(ONE)), st.tuples(st.integers(0, qubits - 1)))
+    one = st.builds(Step, st.sampled_from(sorted(ONE_QUBIT_GATES)), st.tuples(st.integers(0, qubits - 1)))
     measured = st.builds(Step, st.just(MEASURE), st.tuples(st.integers(0, qubits - 1), st.just(0)))
     pairs = st.permutations(range(qubits)).map(lambda order: tuple(order[:2]))
-    two = st.builds(Step, st.sampled_from(sorted(TWO)), pairs)
+    two = st.builds(Step, st.sampled_from(sorted(TWO_QUBIT_GATES)), pairs)
     steps = st.lists(st.one_of(one, two, measured) if qubits > 1 else st.one_of(one, measured), max_size=40)
     return qubits, [*draw(steps), *(Step(MEASURE, (at, 0)) for at in range(qubits))]
 
@@ -34,7 +34,7 @@ def test_every_measurement_is_as_the_amplitudes_say(circuit: tuple[int, list[Ste
 
 
 def test_long_circuits_too() -> None:
-    """Signs of products go wrong seldom: so many of this length have seen each of them wrong."""
+    """A wrong sign of a product shows seldom: this many circuits of this length have caught each."""
     chance = Random(1)
     for _ in range(counts(800, 20_000)):
         qubits = chance.randrange(2, 5)
@@ -45,7 +45,11 @@ def some_step(chance: Random, qubits: int) -> Step:
     kind, at = chance.randrange(5), tuple(chance.sample(range(qubits), 2))
     if kind == 0:
         return Step(MEASURE, (at[0], 0))
-    return Step(chance.choice(sorted(ONE)), at[:1]) if kind < 3 else Step(chance.choice(sorted(TWO)), at)
+    return (
+        Step(chance.choice(sorted(ONE_QUBIT_GATES)), at[:1])
+        if kind < 3
+        else Step(chance.choice(sorted(TWO_QUBIT_GATES)), at)
+    )
 
 
 def assert_as_the_amplitudes_say(qubits: int, steps: list[Step], chance: Random) -> None:
@@ -61,7 +65,7 @@ def assert_as_the_amplitudes_say(qubits: int, steps: list[Step], chance: Random)
             tossed.append(chance.randrange(2))
             return tossed[-1]
 
-        at = step.on[0]
+        at = step.operands[0]
         outcome, one = state.measure(at, coin), oracle.chance_of_one(at)
         expected = 0.5 if tossed else float(outcome)
         assert one == pytest.approx(expected, abs=1e-9)

@@ -1,1 +1,1 @@
-"""Where things rest: the real journal, tables, files and clock behind the ports."""
+"""The real implementations of the ports: journal, tables, files, keys and clock."""

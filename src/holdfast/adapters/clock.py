@@ -1,4 +1,4 @@
-"""The clocks of the machine, behind the port."""
+"""The clocks of the machine, as the port `Clock`."""
 
 from __future__ import annotations
 

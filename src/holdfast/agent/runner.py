@@ -1,6 +1,7 @@
-"""The agent: known to its node, on the work stream, its slots full of leases; killed at any point it goes on from disk.
+"""The agent: registers at its node, receives leases on the work stream, and executes them. Killed at any point, it
+resumes from disk.
 
-Concrete things are handed in: who signs, what time it is, what can be executed.
+Signer, clock and executors are passed in.
 """
 
 from __future__ import annotations
@@ -12,37 +13,37 @@ from typing import Final
 
 import structlog
 
-from holdfast.agent.backoff import Backoff, Draw
-from holdfast.agent.carrier import Carrier
-from holdfast.agent.client import NodeClient, Standing
-from holdfast.agent.delivery import Delivery
-from holdfast.agent.dial import Broken, Dial, Fault, refusal_of, said
-from holdfast.agent.executors import Registry
-from holdfast.agent.exposition import Exposition
-from holdfast.agent.hands import Hands
-from holdfast.agent.settings import AgentSettings, Signer, Tls
-from holdfast.agent.shipper import Shipper
-from holdfast.agent.stream import WorkStream
-from holdfast.agent.tally import Tally
-from holdfast.agent.tongue import NodeTalk
-from holdfast.agent.work import WorkFolder
-from holdfast.core.provider.record import ProviderStatus, provider_id
-from holdfast.core.values import ProviderId
-from holdfast.ports import Clock
+from holdfast.agent.executors.registry import ExecutorRegistry
+from holdfast.agent.leases.active_leases import ActiveLeases
+from holdfast.agent.leases.lease_executor import LeaseExecutor
+from holdfast.agent.leases.work_dir import WorkDir
+from holdfast.agent.settings import AgentSettings
+from holdfast.agent.transport.evidence_emitter import EvidenceEmitter
+from holdfast.agent.transport.node_client import NodeClient, RegistrationStatus
+from holdfast.agent.transport.work_stream import WorkStream
+from holdfast.core.base.values import ProviderId
+from holdfast.core.provider.model import ProviderStatus, provider_id
+from holdfast.ports import Clock, Signer
+from holdfast.shipping.backoff import Backoff, Draw
+from holdfast.shipping.evidence_transport import NodeEvidenceStream
+from holdfast.shipping.metrics_endpoint import MetricsEndpoint
+from holdfast.shipping.node_connection import NodeConnection, ProtocolError, RpcFault, Tls, describe_fault, refusal_of
+from holdfast.shipping.sender_metrics import SenderMetrics
+from holdfast.shipping.session_sender import SessionSender
 from holdfast.spool import Spool, SpoolPolicy
 
-ASK_AGAIN_MS: Final = 2_000
-"""A provider that is not active asks this often whether it is."""
+REGISTRATION_POLL_MS: Final = 2_000
+"""How often a provider that is not active checks its status."""
 _log = structlog.get_logger()
 
 
 class Agent:
-    """One provider's process. It belongs to one event loop; `run` it until `told` is set, or `start` and `stop` it."""
+    """One provider's process, of one event loop. `run` it until a stop is requested, or `start` and `stop` it."""
 
     def __init__(
         self,
         settings: AgentSettings,
-        registry: Registry,
+        registry: ExecutorRegistry,
         signer: Signer,
         clock: Clock,
         draw: Draw,
@@ -50,30 +51,30 @@ class Agent:
         tls: Tls | None = None,
         spool_policy: SpoolPolicy | None = None,
         id_: ProviderId | None = None,
-        on_standing: Callable[[Standing], None] = lambda _: None,
+        on_registration: Callable[[RegistrationStatus], None] = lambda _: None,
     ) -> None:
         self.settings, self._registry, self._signer, self._clock = settings, registry, signer, clock
-        self._draw, self._tls, self._spool_policy, self._on_standing = draw, tls, spool_policy, on_standing
+        self._draw, self._tls, self._spool_policy, self._on_registration = draw, tls, spool_policy, on_registration
         self.id = provider_id(signer.public) if id_ is None else id_
-        """Of the provider's first key, whichever it signs with now (PRV-003)."""
-        self.standing: Standing | None = None
-        """How the node sees us; None until it has said so."""
-        self._work = WorkFolder(settings.data / "work")
-        self.tally = Tally()
-        self._backoff_of_stream = self._backoff()
+        """The provider's id, from its first key, whichever key it signs with now (PRV-003)."""
+        self.registration: RegistrationStatus | None = None
+        """The status at the node; None before the first registration."""
+        self._work_dir = WorkDir(settings.data / "work")
+        self.sender_metrics = SenderMetrics()
+        self._stream_backoff = self._make_backoff()
         self._tasks: list[asyncio.Task[None]] = []
 
-    def _backoff(self) -> Backoff:
+    def _make_backoff(self) -> Backoff:
         return Backoff(self.settings.retry_base_ms, self.settings.retry_cap_ms, self._draw)
 
-    # -------------------------------------------------------------------------------------------- living
+    # -------------------------------------------------------------------------------------------- lifecycle
 
-    async def run(self, told: asyncio.Event) -> None:
-        """Until it is told to stop; raises what made it fail."""
+    async def run(self, stop_requested: asyncio.Event) -> None:
+        """Until a stop is requested; raises what made it fail."""
         await self.start()
-        stopping = asyncio.create_task(told.wait())
+        stopping = asyncio.create_task(stop_requested.wait())
         await asyncio.wait({stopping, *self._tasks}, return_when=asyncio.FIRST_COMPLETED)
-        _log.info("stopping", because="told to" if told.is_set() else "it cannot go on")
+        _log.info("stopping", reason="requested" if stop_requested.is_set() else "failed")
         stopping.cancel()
         failed = [task for task in self._tasks if task.done()]
         await self.stop()
@@ -81,88 +82,118 @@ class Agent:
             task.result()
 
     async def start(self) -> None:
-        """Take up what is on disk, then look for the node. Unavailable where folder or spool cannot be used."""
-        found = await asyncio.to_thread(self._work.open)
+        """Resume what is on disk, then connect. Unavailable where the work folder or the spool cannot be used."""
+        resumed_leases = await asyncio.to_thread(self._work_dir.open)
         self._assemble()
-        await self.shipper.open()
+        await self.emitter.open()
         if self.settings.metrics_port is not None:
-            port = await self._exposition.open(self.settings.metrics_port)
-            _log.info("metrics", url=f"http://127.0.0.1:{port}/metrics")
-        for each in found:
-            self.hands.resume(each)
+            port = await self._metrics_endpoint.open(self.settings.metrics_port)
+            _log.info("metrics_serving", url=f"http://127.0.0.1:{port}/metrics")
+        for resumed in resumed_leases:
+            self.leases.resume(resumed)
         self._tasks = [
-            asyncio.create_task(self._work_for_ever(), name="work stream"),
-            asyncio.create_task(self.hands.pulse(), name="pulse"),
-            asyncio.create_task(self._stand_for_ever(), name="standing"),
+            asyncio.create_task(self._work_stream_loop(), name="work stream"),
+            asyncio.create_task(self.leases.heartbeat_loop(), name="heartbeat"),
+            asyncio.create_task(self._registration_loop(), name="registration"),
         ]
 
     def _assemble(self) -> None:
-        """Everything that belongs to the event loop."""
+        """Create everything that belongs to the event loop."""
         settings, signer, clock = self.settings, self._signer, self._clock
-        dial = self._dial = Dial(settings.node, self._tls)
-        self.client = NodeClient(dial, settings, self._registry.capabilities(), signer, clock, self.id)
+        self._connection = NodeConnection(settings.node, self._tls)
+        self.client = NodeClient(
+            connection=self._connection,
+            settings=settings,
+            capabilities=self._registry.capabilities(),
+            signer=signer,
+            clock=clock,
+            id_=self.id,
+        )
         channel = self.id.hex()
+        self.emitter = EvidenceEmitter(settings.data / "spool", channel, self._open_sender, clock, self._spool_policy)
+        self._metrics_endpoint = MetricsEndpoint(self.sender_metrics, channel, self.emitter.open_sessions)
+        self.executor = LeaseExecutor(
+            settings=settings,
+            registry=self._registry,
+            work_dir=self._work_dir,
+            emitter=self.emitter,
+            client=self.client,
+            signer=signer,
+            clock=clock,
+            draw=self._draw,
+        )
+        self.leases = ActiveLeases(
+            settings=settings,
+            registry=self._registry,
+            work_dir=self._work_dir,
+            emitter=self.emitter,
+            executor=self.executor,
+            client=self.client,
+            clock=clock,
+            on_progress=self._stream_backoff.reset,
+        )
 
-        def deliver(session: str, spool: Spool) -> Delivery:
-            tongue, tally = partial(NodeTalk, dial, signer), self.tally
-            return Delivery(channel, session, spool, tongue, self._backoff(), tally, settings.still_ms)
-
-        self.shipper = Shipper(settings.data / "spool", channel, deliver, clock, self._spool_policy)
-        parts = (settings, self._registry, self._work, self.shipper)
-        self._exposition = Exposition(self.tally, channel, self.shipper.opened)
-        self.carrier = Carrier(*parts, self.client, signer, clock, self._draw)
-        self.hands = Hands(*parts, self.carrier, self.client, clock, self._backoff_of_stream.reset)
+    def _open_sender(self, session: str, spool: Spool) -> SessionSender:
+        return SessionSender(
+            channel=self.id.hex(),
+            session=session,
+            spool=spool,
+            open_stream=partial(NodeEvidenceStream, self._connection, self._signer),
+            backoff=self._make_backoff(),
+            metrics=self.sender_metrics,
+            ack_stall_ms=self.settings.ack_stall_ms,
+        )
 
     async def stop(self) -> None:
-        """Take nothing more, finish or give back what runs, deliver what is spooled, close; all of it bounded."""
-        await self.hands.drain(self.settings.drain_ms)
-        await self.shipper.close("STOPPED", self.settings.flush_ms)
+        """Accept nothing more, finish or decline what runs, deliver what is spooled, close; all with time limits."""
+        await self.leases.drain(self.settings.drain_ms)
+        await self.emitter.close("STOPPED", self.settings.flush_ms)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._exposition.close()
-        await self._dial.close()
-        self._work.close()
+        await self._metrics_endpoint.close()
+        await self._connection.close()
+        self._work_dir.close()
         _log.info("stopped")
 
-    # -------------------------------------------------------------------------------------------- with the node
+    # -------------------------------------------------------------------------------------------- at the node
 
-    async def _work_for_ever(self) -> None:
-        """Known, then on the stream; when it ends, again after a pause that progress makes short (EVD-004)."""
+    async def _work_stream_loop(self) -> None:
+        """Register, then run the stream; when it ends, retry after a pause that progress resets (EVD-004)."""
         while True:
             try:
-                if self.standing is None or not self.client.is_attested:
+                if self.registration is None or not self.client.is_attested:
                     await self._register()
-                self.shipper.deliver()
-                await WorkStream(self._dial, self._signer, self.id, self.hands).run()
-            except (Fault, Broken) as fault:
-                self._say_why(fault)
+                self.emitter.start_delivery()
+                await WorkStream(self._connection, self._signer, self.id, self.leases).run()
+            except (RpcFault, ProtocolError) as fault:
+                self._log_failure(fault)
             finally:
-                self.hands.stream_ended()
-            await self._backoff_of_stream.pause(self._clock)
+                self.leases.on_stream_ended()
+            await self._stream_backoff.pause(self._clock)
 
-    def _say_why(self, fault: Fault | Broken) -> None:
-        """Loud once in a row of failures; a node that does not know us is told who we are."""
-        no = refusal_of(fault) if isinstance(fault, Fault) else None
-        if no is not None and no.name in ("NotFound", "Forbidden", "Unauthorized"):
-            self.standing = None
-        say = _log.error if no is not None else _log.warning if not self._backoff_of_stream.failures else _log.debug
-        say("not connected", node=self.settings.node, because=said(fault))
+    def _log_failure(self, fault: RpcFault | ProtocolError) -> None:
+        """Only the first of consecutive failures is logged as a warning. An unknown provider registers again."""
+        refusal = refusal_of(fault) if isinstance(fault, RpcFault) else None
+        if refusal is not None and refusal.name in ("NotFound", "Forbidden", "Unauthorized"):
+            self.registration = None
+        log = _log.error if refusal is not None else _log.warning if not self._stream_backoff.failures else _log.debug
+        log("connection_failed", node=self.settings.node, reason=describe_fault(fault))
 
     async def _register(self) -> None:
-        standing = await self.client.register()
-        if standing != self.standing:
-            self.standing = standing
-            self._on_standing(standing)
+        status = await self.client.register()
+        if status != self.registration:
+            self.registration = status
+            self._on_registration(status)
 
-    async def _stand_for_ever(self) -> None:
-        """Until it is active, ask how we stand; later, say in time anew what we are."""
+    async def _registration_loop(self) -> None:
+        """Until the provider is active, poll its status; later, renew the attestation in time."""
         while True:
-            await self._clock.sleep(ASK_AGAIN_MS)
-            standing = self.standing
-            if standing is None or (standing.status == ProviderStatus.ACTIVE and self.client.is_attested):
+            await self._clock.sleep(REGISTRATION_POLL_MS)
+            known = self.registration
+            if known is None or (known.status == ProviderStatus.ACTIVE and self.client.is_attested):
                 continue
             try:
                 await self._register()
-            except Fault as fault:
-                _log.debug("not asked how we stand", because=said(fault))
+            except RpcFault as fault:
+                _log.debug("registration_failed", reason=describe_fault(fault))

@@ -1,6 +1,6 @@
-"""The command line: `holdfast VERB`. A verb is one file here and one line in `VERBS`; only the one asked for is loaded.
+"""The command line: `holdfast VERB`. A verb is one module and one line in `VERBS`; only the called one is imported.
 
-The file `cli/VERB.py` has a `typer.Typer` named `app`, made by `verb()`.
+The module `cli/VERB.py`, or the package `cli/VERB/`, has a `typer.Typer` named `app`, created by `make_app()`.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ from typer.core import TyperCommand, TyperGroup
 from holdfast import __version__
 
 VERBS: Final = {
-    "demo": "less than a minute: an agent and the node are killed, and every job has one result",
-    "init": "make what a node needs: folder, key, settings",
+    "demo": "kill an agent and the node within a minute, and prove that every job has one result",
+    "init": "create what a node needs: folder, key, settings",
     "up": "run a node",
-    "status": "how a running node is",
-    "key": "let people and programs in over the network",
-    "tls": "certificates for the doors",
-    "job": "hand work to the queue and look after it",
-    "queue": "how much waits, and kinds of work that are stopped for a while",
-    "result": "what came out of a job, and a proof of it",
+    "status": "show node status",
+    "key": "create and revoke API keys for people and programs",
+    "tls": "create certificates for the node's network APIs",
+    "job": "submit jobs to the queue, show and cancel them",
+    "queue": "show the queue, pause and resume kinds of jobs",
+    "result": "read a job's result and get a proof of it",
     "verify": "check a result's proof offline",
-    "gc": "let results' bytes and records go, or see what would go",
-    "provider": "who does the work, and what they have at stake",
-    "agent": "run a provider's agent: take work, do it, hand it in",
-    "spool": "look into an agent's durable outbox",
-    "evidence": "what agents have told, and records that were refused for good",
-    "account": "look at money and move it",
-    "events": "follow what happens, from any point",
-    "chain": "look at the chain, carry it away, check it, take it back",
-    "audit": "who did what others may not, and whether work was given out by the rules",
-    "doctor": "check what a node stands on",
-    "db": "work on the stored data",
+    "gc": "delete bytes and records that retention no longer needs, or show what it would delete",
+    "provider": "show providers and their stake, and change their status",
+    "agent": "run a provider's agent: take leases, run jobs, submit results",
+    "spool": "inspect and repair an agent's durable outbox",
+    "evidence": "show the evidence that agents delivered, and records that were rejected",
+    "account": "show accounts and move money",
+    "events": "follow the journal's events from any point",
+    "chain": "show, export, verify and roll back the chain",
+    "audit": "show privileged actions, and check that jobs were assigned by the rules",
+    "doctor": "check a node's folder, keys, disk, clock, store and network APIs",
+    "db": "check, rebuild, archive, export and import the stored data",
     "compute": "recompute any id, order or delay offline, from JSON on standard input",
 }
-"""What can be said, and what it does: the help reads it here, so that asking for help loads no verb."""
+"""Every verb with its one-line help. It stands here so that `--help` imports no verb."""
 
 
-class _Quick:
-    """Starts without pydantic: typer loads it, for a tenth of a second, to find that an absent `--help` is absent.
+class _LazyHelp:
+    """Avoids importing pydantic, a tenth of a second, which typer needs to convert the default of an absent `--help`.
 
-    An option that has a boolean already is left alone. A verb that takes arguments pays for them; one without need not.
+    A default that is already a boolean is not converted. Verbs with arguments still pay for the import.
     """
 
     def get_help_option(self, ctx: Any) -> Any:
@@ -57,16 +57,16 @@ class _Quick:
         return option
 
 
-class Command(_Quick, TyperCommand):
-    """One thing to do."""
+class VerbCommand(_LazyHelp, TyperCommand):
+    """One command."""
 
 
-class Group(_Quick, TyperGroup):
-    """Several things to do under one name."""
+class VerbGroup(_LazyHelp, TyperGroup):
+    """Several commands below one name."""
 
 
-class Verbs(Group):
-    """Loads `holdfast.cli.VERB` when it is called by its name, so that a small verb starts fast."""
+class LazyVerbs(VerbGroup):
+    """Imports `holdfast.cli.VERB` when it is called, so that a small verb starts fast."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(VERBS)
@@ -83,16 +83,16 @@ class Verbs(Group):
             formatter.write_dl(list(VERBS.items()))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        self.commands = dict.fromkeys(VERBS, self)  # only its keys are read: what it suggests when a verb is misspelt
+        self.commands = dict.fromkeys(VERBS, self)  # only the keys are read, to suggest a verb for a misspelt one
         return super().resolve_command(ctx, args)
 
 
-def verb(cls: type[Group] = Group, **options: Any) -> typer.Typer:
-    """An app as every verb has it: plain help and plain errors, since importing rich costs more than most answers."""
+def make_app(cls: type[VerbGroup] = VerbGroup, **options: Any) -> typer.Typer:
+    """An app with plain help and plain errors: importing rich takes longer than most verbs."""
     return typer.Typer(cls=cls, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, **options)
 
 
-app = verb(Verbs, no_args_is_help=True)
+app = make_app(LazyVerbs, no_args_is_help=True)
 
 
 def _show_version(wanted: bool) -> None:
@@ -107,34 +107,34 @@ def _holdfast(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Runs compute jobs on providers nobody controls, and never lets go until the next hand provably holds it."""
+    """Run compute jobs on providers you do not control; keep everything until its next custodian provably holds it."""
 
 
 def main() -> None:
-    """What the command `holdfast` runs. A reader that went away (`| head`) ends it quietly, as it does other tools."""
+    """Entry point of the command `holdfast`. It ends quietly when the reader of its output is gone (`| head`)."""
     _open_streams()
     try:
         try:
             app(prog_name="holdfast")
         finally:
-            sys.stdout.flush()  # here, where a failure can still be told, not while the interpreter goes down
+            sys.stdout.flush()  # here, where a failure can still be reported, not during interpreter shutdown
     except KeyboardInterrupt:
         sys.exit(130)
     except UnicodeEncodeError as fault:
-        # Bytes of an argument that are no text: they can be a file's name, nothing else.
-        print(f"holdfast: {fault.object!a:.80} is not UTF-8 text (say it in UTF-8)", file=sys.stderr)
+        # Bytes of an argument that are not text can only be the name of a file.
+        print(f"holdfast: {fault.object!a:.80} is not UTF-8 text (write it in UTF-8)", file=sys.stderr)
         sys.exit(2)
     except OSError as fault:
         if not isinstance(fault, BrokenPipeError):
             print(f"holdfast: {fault}", file=sys.stderr)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still buffered has nowhere to go
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still buffered is dropped
         sys.exit(1)
 
 
 def _open_streams() -> None:
-    """Somewhere to speak to, however the process was started; a sign that a terminal cannot show is spelt out."""
+    """Open standard streams that are closed, and escape characters that the terminal's encoding does not have."""
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # started without it: nobody reads, and nothing else may get its number
+        if getattr(sys, name) is None:  # started closed: no other file may get its descriptor
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - it stays
     if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")

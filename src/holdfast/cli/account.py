@@ -1,38 +1,30 @@
-"""`holdfast account`: look at money and move it, on a running node."""
+"""`holdfast account`: show accounts and move money, on the node of this folder."""
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import msgspec
 import typer
 
-from holdfast.cli import verb
-from holdfast.cli.speak import configured, told
-from holdfast.client import Client
+from holdfast.cli import make_app
+from holdfast.cli.terminal.node_client import NodeAddress, call_node
+from holdfast.cli.terminal.options import Data
+from holdfast.cli.terminal.tables import print_json
 
-app = verb(no_args_is_help=True, help="Look at money and move it.")
+app = make_app(no_args_is_help=True, help="Show accounts and move money.")
 
-Data = Annotated[Path | None, typer.Option(help="The node's folder. [default: ./holdfast-data]")]
-Id = Annotated[
-    str | None, typer.Option("--id", help="32 bytes in hex that name this request; repeat it to ask again safely.")
+RequestId = Annotated[
+    str | None, typer.Option("--id", help="32 bytes in hex that name this request; repeat it to retry safely.")
 ]
-Owner = Annotated[str, typer.Argument(metavar="ACCOUNT", help="An account, for example alice.")]
+AccountArgument = Annotated[str, typer.Argument(metavar="ACCOUNT", help="An account, for example alice.")]
 Amount = Annotated[int, typer.Argument(metavar="AMOUNT", min=0, help="In the smallest unit.")]
-Hold = Annotated[str, typer.Argument(metavar="HOLD", help="The reservation's id in hex.")]
-PATIENCE_S = 5.0
+ReservationArgument = Annotated[str, typer.Argument(metavar="RESERVATION", help="The reservation's id in hex.")]
 
 
-def _say(data: Path | None, method: str, **params: object) -> None:
-    async def ask() -> Any:
-        async with Client(configured(None, {"data": data}).data, PATIENCE_S) as node:
-            return await node.call(method, **params)
-
-    with told():
-        print(msgspec.json.format(msgspec.json.encode(asyncio.run(ask())), indent=2).decode())
+def _call_and_print(data: Path | None, method: str, **params: object) -> None:
+    print_json(call_node(NodeAddress(data), method, **params))
 
 
 def _new_id(given: str | None) -> str:
@@ -40,69 +32,69 @@ def _new_id(given: str | None) -> str:
 
 
 @app.command()
-def show(owner: Owner, data: Data = None) -> None:
-    """What an account has: available, held by reservations, pending until its block is final."""
-    _say(data, "account.show", owner=owner)
+def show(owner: AccountArgument, data: Data = None) -> None:
+    """Show an account: available, reserved, and pending until its block is final."""
+    _call_and_print(data, "account.getAccount", owner=owner)
 
 
 @app.command("list")
 def list_(
-    after: Annotated[str, typer.Option(help="Go on after this account.")] = "",
+    after: Annotated[str, typer.Option(help="Continue after this account.")] = "",
     limit: Annotated[int, typer.Option(help="How many.")] = 100,
     data: Data = None,
 ) -> None:
-    """All accounts by name, as of a stated event."""
-    _say(data, "account.list", after=after, limit=limit)
+    """List all accounts by name, as of a stated event."""
+    _call_and_print(data, "account.listAccounts", after=after, limit=limit)
 
 
 @app.command()
-def holds(
+def reservations(
     owner: Annotated[str | None, typer.Option(help="Only this account's.")] = None,
     status: Annotated[str | None, typer.Option(help="HELD, CHARGED, REFUNDED, PAID or RETURNED.")] = None,
-    after: Annotated[int, typer.Option(help="Go on after this event.")] = 0,
+    after: Annotated[int, typer.Option(help="Continue after this event.")] = 0,
     limit: Annotated[int, typer.Option(help="How many.")] = 100,
     data: Data = None,
 ) -> None:
-    """Reservations that were made by themselves, open and finished, in the order they were made.
+    """List reservations made with `account reserve`, open and settled, oldest first.
 
-    What is held for a job is in `holdfast job show`, a stake in `holdfast provider show`.
+    The reservation of a job is in `holdfast job show`, a stake in `holdfast provider show`.
     """
-    _say(data, "hold.list", owner=owner, status=status, after=after, limit=limit)
+    _call_and_print(data, "account.listReservations", owner=owner, status=status, after=after, limit=limit)
 
 
 @app.command()
-def hold(id_: Hold, data: Data = None) -> None:
-    """One reservation."""
-    _say(data, "hold.show", id=id_)
+def reservation(id_: ReservationArgument, data: Data = None) -> None:
+    """Show one reservation."""
+    _call_and_print(data, "account.getReservation", id=id_)
 
 
 @app.command()
-def mint(owner: Owner, amount: Amount, id_: Id = None, data: Data = None) -> None:
-    """Make money out of nothing, on a development network."""
-    _say(data, "account.mint", id=_new_id(id_), owner=owner, amount=amount)
+def mint(owner: AccountArgument, amount: Amount, id_: RequestId = None, data: Data = None) -> None:
+    """Create money, on a development network."""
+    _call_and_print(data, "account.mint", id=_new_id(id_), owner=owner, amount=amount)
 
 
 @app.command()
 def reserve(
-    owner: Owner,
+    owner: AccountArgument,
     amount: Amount,
-    id_: Id = None,
+    id_: RequestId = None,
     memo: Annotated[str, typer.Option(help="What for.")] = "",
     data: Data = None,
 ) -> None:
-    """Set money aside. Prints the hold's id on the second line: charge or refund it by that."""
-    hold_id = _new_id(id_)
-    _say(data, "account.reserve", id=hold_id, owner=owner, amount=amount, memo=memo.encode().hex())
-    print(f"hold {hold_id}")
+    """Reserve money. The last line printed is the reservation's id, for `charge` and `refund`."""
+    reservation_id = _new_id(id_)
+    _call_and_print(data, "account.reserve", id=reservation_id, owner=owner, amount=amount, memo=memo.encode().hex())
+    print(f"reservation {reservation_id}")
 
 
 @app.command()
-def charge(id_: Hold, payee: Owner, amount: Amount, data: Data = None) -> None:
-    """Pay part of a reservation to somebody in the open block and give the rest back."""
-    _say(data, "account.charge", id=id_, payee=payee, amount=amount)
+def charge(id_: ReservationArgument, payee: AccountArgument, amount: Amount, data: Data = None) -> None:
+    """Pay part of a reservation to an account in the open block and return the rest."""
+    _call_and_print(data, "account.charge", id=id_, payee=payee, amount=amount)
 
 
 @app.command()
-def refund(id_: Hold, data: Data = None) -> None:
-    """Give a reservation back in the open block."""
-    _say(data, "account.refund", id=id_)
+def refund(id_: ReservationArgument, data: Data = None) -> None:
+    """Return a reservation in the open block."""
+    _call_and_print(data, "account.refund", id=id_)

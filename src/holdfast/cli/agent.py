@@ -1,4 +1,4 @@
-"""`holdfast agent`: a provider's process, which takes work from a node, does it and hands it in."""
+"""`holdfast agent`: a provider's process, which takes leases from a node, runs the jobs and submits the results."""
 
 from __future__ import annotations
 
@@ -11,81 +11,90 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.adapters.keys.secretfile import read_public, read_secret
-from holdfast.agent.executors import built_in
-from holdfast.agent.settings import AgentSettings, Tls, faults, host_of
-from holdfast.cli import Command, Group, verb
-from holdfast.cli.speak import BAD_INPUT, given, log_as, refuse, told
-from holdfast.config import Log, LogFormat, LogLevel
-from holdfast.core.policy.knobs import DAY_MS, SECOND_MS
-from holdfast.core.provider.record import ProviderStatus
-from holdfast.core.refusal import Refused
-from holdfast.doors.loopback import is_loopback
+from holdfast.adapters.keys.secret_file import read_public, read_secret
+from holdfast.agent.executors.built_in import built_in_executors
+from holdfast.agent.settings import AgentSettings, check_settings, host_of
+from holdfast.api.loopback import is_loopback
+from holdfast.cli import VerbCommand, VerbGroup, make_app
+from holdfast.cli.terminal.key_files import KEYS_FOLDER, NODE_KEY_FILE
+from holdfast.cli.terminal.reporting import BAD_INPUT, configure_logging, refuse, report_errors, value_or_exit
+from holdfast.config import LogFormat, LogLevel, LogSettings
+from holdfast.core.base.errors import Refused
+from holdfast.core.policy.settings import DAY_MS, SECOND_MS
+from holdfast.core.provider.model import ProviderStatus
+from holdfast.shipping.node_connection import Tls
 
 if TYPE_CHECKING:
-    from holdfast.agent.client import Standing
     from holdfast.agent.runner import Agent
+    from holdfast.agent.transport.node_client import RegistrationStatus
 
 RUN, ROTATE = "run", "rotate-key"
 Models = Annotated[
-    list[str] | None, typer.Option(help="A model to offer, once for each: digits, echo, sleep (for params.ms).")
+    list[str] | None, typer.Option(help="A model to offer: digits, echo, sleep (for params.ms). May be repeated.")
 ]
 AllowPlain = Annotated[
-    bool, typer.Option("--allow-plain", help="Speak without TLS to another machine: only where something adds it.")
+    bool, typer.Option("--allow-plain", help="Connect to another machine without TLS, if something else encrypts.")
 ]
-Circuits = Annotated[bool, typer.Option("--circuits", help="Run QUANTUM jobs of Clifford gates, on a simulator.")]
+NodeOption = Annotated[str, typer.Option("--node", metavar="HOST:PORT", help="The node's gRPC address.")]
+AgentCa = Annotated[
+    Path | None, typer.Option("--ca", help="CA certificate that signed the node's certificate; turns TLS on.")
+]
+AgentCertificate = Annotated[
+    Path | None, typer.Option("--certificate", help="Client certificate, if the node requires one.")
+]
+Circuits = Annotated[bool, typer.Option("--circuits", help="Run QUANTUM jobs of Clifford gates on a simulator.")]
 
 
-class Agents(Group):
-    """`holdfast agent …` runs one; only a word that names something else does something else."""
+class AgentGroup(VerbGroup):
+    """`holdfast agent …` runs an agent unless the first word names another command."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         return super().parse_args(ctx, args if args[:1] in ([RUN], [ROTATE]) else [RUN, *args])
 
 
-app = verb(Agents)
+app = make_app(AgentGroup)
 
 
-@app.command(RUN, cls=Command)
+@app.command(RUN, cls=VerbCommand)
 def agent(
-    node: Annotated[str, typer.Option(metavar="HOST:PORT", help="The node's gRPC door.")],
+    node: NodeOption,
     data: Annotated[Path, typer.Option(help="Folder of the agent's key, work and evidence; its own, not the node's.")],
-    name: Annotated[str, typer.Option(help="What people call this provider.")],
-    account: Annotated[str, typer.Option(help="Where fees go and the stake comes from.")],
+    name: Annotated[str, typer.Option(help="The provider's display name.")],
+    account: Annotated[str, typer.Option(help="The account that receives fees and pays the stake.")],
     model: Models = None,
     circuits: Circuits = False,
-    slots: Annotated[int, typer.Option(help="Jobs that are worked on at a time.")] = 4,
-    price: Annotated[int, typer.Option(help="For a unit of work, in the smallest unit of money.")] = 1,
-    region: Annotated[str, typer.Option(help="Where it runs, as jobs may ask for it.")] = "",
+    slots: Annotated[int, typer.Option(help="How many jobs run at the same time.")] = 4,
+    price: Annotated[int, typer.Option(help="Price of a unit of work, in the smallest unit of money.")] = 1,
+    region: Annotated[str, typer.Option(help="Where it runs; jobs may require a region.")] = "",
     attest_days: Annotated[
-        int, typer.Option(min=1, help="What it says of itself holds this long; renewed in time.")
+        int, typer.Option(min=1, help="How long an attestation is valid; it is renewed in time.")
     ] = 30,
-    timeout_s: Annotated[int, typer.Option(min=1, help="An execution that takes longer has failed.")] = 1_800,
-    drain_s: Annotated[int, typer.Option(min=0, help="When told to stop, let running work finish for this long.")] = 20,
-    ca: Annotated[
-        Path | None, typer.Option(help="The authority that signed the node's certificate; turns TLS on.")
-    ] = None,
-    certificate: Annotated[Path | None, typer.Option(help="What the agent shows where the node asks for it.")] = None,
+    timeout_s: Annotated[int, typer.Option(min=1, help="A job that runs longer has failed.")] = 1_800,
+    drain_s: Annotated[
+        int, typer.Option(min=0, help="After a stop signal, let running jobs finish for this long.")
+    ] = 20,
+    ca: AgentCa = None,
+    certificate: AgentCertificate = None,
     key: Annotated[Path | None, typer.Option(help="The key of that certificate.")] = None,
     allow_plain: AllowPlain = False,
     metrics: Annotated[
-        int | None, typer.Option(metavar="PORT", help="Serve what it counts for Prometheus on this loopback port.")
+        int | None, typer.Option(metavar="PORT", help="Serve metrics for Prometheus on this loopback port.")
     ] = None,
-    log_level: Annotated[LogLevel, typer.Option(help="How much it says on standard error.")] = LogLevel.INFO,
+    log_level: Annotated[LogLevel, typer.Option(help="How much is logged to standard error.")] = LogLevel.INFO,
     log_format: Annotated[LogFormat, typer.Option(help="For people or for machines.")] = LogFormat.TEXT,
 ) -> None:
-    """Run a provider's agent until Ctrl-C or SIGTERM: take work, do it, keep its evidence until the node has it.
+    """Run a provider's agent until Ctrl-C or SIGTERM: take leases, run jobs, keep evidence until the node has it.
 
-    Its key is made at the first start in DATA/keys/agent.pem; whoever has it is this provider. The agent says its
-    provider id, and what is missing before it gets work: usually a stake, `holdfast provider stake ID AMOUNT`.
+    Its key is created at the first start in DATA/keys/agent.pem; whoever has that file is this provider. The agent
+    prints its provider id, and what it still needs to get work: usually a stake, `holdfast provider stake ID AMOUNT`.
 
-    It may be killed at any point: at the next start it goes on with what is in DATA. When told to stop it takes no more
-    work, finishes what runs within --drain-s, gives the rest back, and delivers its evidence.
+    It may be killed at any time: the next start continues with what is in DATA. After a stop signal it takes no more
+    leases, finishes running jobs within --drain-s, returns the rest to the queue, and delivers its evidence.
 
-    `holdfast agent rotate-key --node HOST:PORT --data DATA` changes the key of one that is stopped; it stays the same
+    `holdfast agent rotate-key --node HOST:PORT --data DATA` changes the key of a stopped agent, which stays the same
     provider.
     """
-    log_as(Log(level=log_level, format=log_format))
+    configure_logging(LogSettings(level=log_level, format=log_format))
     settings = AgentSettings(
         node=node,
         data=data,
@@ -101,80 +110,82 @@ def agent(
         drain_ms=drain_s * SECOND_MS,
         metrics_port=metrics,
     )
-    with told():
-        tls = tls_of(ca, certificate, key)
-        made = _assembled(settings, tls, allow_plain=allow_plain)
-        print(f"provider {made.id.hex()}", flush=True)
-        asyncio.run(_until_told(made))
+    with report_errors():
+        tls = load_tls(ca, certificate, key)
+        provider_agent = _assemble(settings, tls, allow_plain=allow_plain)
+        print(f"provider {provider_agent.id.hex()}", flush=True)
+        asyncio.run(_run_until_stopped(provider_agent))
 
 
-@app.command(ROTATE, cls=Command)
+@app.command(ROTATE, cls=VerbCommand)
 def rotate_key(
-    node: Annotated[str, typer.Option(metavar="HOST:PORT", help="The node's gRPC door.")],
-    data: Annotated[Path, typer.Option(help="Folder of the agent.")],
-    ca: Annotated[Path | None, typer.Option(help="The authority that signed the node's certificate.")] = None,
-    certificate: Annotated[Path | None, typer.Option(help="What is shown where the node asks for it.")] = None,
+    node: NodeOption,
+    data: Annotated[Path, typer.Option(help="The agent's folder.")],
+    ca: AgentCa = None,
+    certificate: AgentCertificate = None,
     key: Annotated[Path | None, typer.Option(help="The key of that certificate.")] = None,
     allow_plain: AllowPlain = False,
 ) -> None:
-    """Change the key of a stopped agent: the node hears it from the old key and the new one, and the old one is void.
+    """Change the key of a stopped agent: both keys sign the change, and from then on the old one is void.
 
-    The agent stays the same provider, with its stake and history. Where this is interrupted, say it again: it goes on
-    from where it was.
+    The agent stays the same provider, with its stake and history. If this is interrupted, run it again: it continues
+    where it was.
     """
-    with told():
-        tls = tls_of(ca, certificate, key)
-        if tls is None and not allow_plain and not is_loopback(host_of(node)):
-            _refuse_plain(node)
-        if not (data / "keys").exists():
-            refuse(Refused("PRV-003", f"{data}: no agent has a key there", "name the agent's folder with --data"))
-        from holdfast.app import rotate_agent_key  # noqa: PLC0415 - settings are judged before anything heavy is loaded
+    with report_errors():
+        tls = load_tls(ca, certificate, key)
+        if refusal := why_not_plain(node, tls, allow_plain=allow_plain):
+            refuse(refusal)
+        if not (data / KEYS_FOLDER).exists():
+            refuse(Refused("PRV-003", f"{data}: no agent has a key there", "pass the agent's folder with --data"))
+        from holdfast.app.provider_agent import rotate_agent_key  # noqa: PLC0415 - heavy
 
-        id_, public = given(asyncio.run(rotate_agent_key(data, node, tls)))
+        id_, public = value_or_exit(asyncio.run(rotate_agent_key(data, node, tls)))
         print(f"provider {id_.hex()}")
         print(f"signs with {public.hex()} from now on")
 
 
-def _refuse_plain(node: str) -> None:
-    says, hint = f"node: {node} is another machine and there is no TLS", "name the node's authority with --ca"
-    refuse(Refused("SEC-001", says, f"{hint}, or say --allow-plain", "BadConfig"))
+def why_not_plain(node: str, tls: Tls | None, *, allow_plain: bool) -> Refused | None:
+    """SEC-001: a connection without TLS stays on this machine, unless the user allows it."""
+    if tls is not None or allow_plain or is_loopback(host_of(node)):
+        return None
+    message = f"node: {node} is another machine and there is no TLS"
+    return Refused("SEC-001", message, "pass --ca or --allow-plain", "BadConfig")
 
 
-def _assembled(settings: AgentSettings, tls: Tls | None, *, allow_plain: bool) -> Agent:
+def _assemble(settings: AgentSettings, tls: Tls | None, *, allow_plain: bool) -> Agent:
     """The agent, or every fault of its settings on standard error and exit code 2."""
-    executors = built_in(settings.models, circuits=settings.circuits)
-    wrong = [*faults(settings), *([executors] if isinstance(executors, Refused) else [])]
-    if (settings.data / "keys" / "node.pem").exists():
+    executors = built_in_executors(settings.models, circuits=settings.circuits)
+    faults = [*check_settings(settings), *([executors] if isinstance(executors, Refused) else [])]
+    if (settings.data / KEYS_FOLDER / NODE_KEY_FILE).exists():
         hint = "an agent has its own: --data ./oak"
-        wrong.append(Refused("SEC-001", f"data: {settings.data} is a node's folder", hint, "BadConfig"))
-    if not wrong and tls is None and not allow_plain and not is_loopback(host_of(settings.node)):
-        says = f"node: {settings.node} is another machine and there is no TLS"
-        wrong.append(Refused("SEC-001", says, "name the node's authority with --ca, or say --allow-plain", "BadConfig"))
-    if wrong or isinstance(executors, Refused):
-        for fault in wrong:
+        faults.append(Refused("SEC-001", f"data: {settings.data} is a node's folder", hint, "BadConfig"))
+    if not faults and (refusal := why_not_plain(settings.node, tls, allow_plain=allow_plain)):
+        faults.append(refusal)
+    if faults or isinstance(executors, Refused):
+        for fault in faults:
             print(f"holdfast: {fault}", file=sys.stderr)
         raise typer.Exit(BAD_INPUT)
-    from holdfast.app import agent as assembled  # noqa: PLC0415 - settings are judged before anything heavy is loaded
+    from holdfast.app.provider_agent import make_agent  # noqa: PLC0415 - heavy: after the settings are checked
 
-    return assembled(settings, executors, tls, lambda id_: _Saying(settings.data, id_).standing)
+    return make_agent(settings, executors, tls, lambda id_: _StatusPrinter(id_).show_status)
 
 
-def tls_of(ca: Path | None, certificate: Path | None, key: Path | None) -> Tls | None:
-    """Files to bytes; TLS is on as soon as one is named."""
+def load_tls(ca: Path | None, certificate: Path | None, key: Path | None) -> Tls | None:
+    """The files' contents; TLS is on as soon as one of them is passed."""
     if ca is None and certificate is None and key is None:
         return None
     if (certificate is None) != (key is None):
-        print("holdfast: SEC-001: --certificate and --key are given together", file=sys.stderr)
+        print("holdfast: SEC-001: --certificate and --key must be passed together", file=sys.stderr)
         raise typer.Exit(BAD_INPUT)
     return Tls(
-        _certificate(ca) if ca is not None else None,
-        _certificate(certificate) if certificate is not None else None,
+        _read_certificate(ca) if ca is not None else None,
+        _read_certificate(certificate) if certificate is not None else None,
         read_secret(key) if key is not None else None,
     )
 
 
-def _certificate(path: Path) -> bytes:
-    """Its bytes, or at once why they are none: gRPC would try for ever with whatever it is given."""
+def _read_certificate(path: Path) -> bytes:
+    """The certificate's bytes. It is parsed here, since gRPC would retry for ever with an invalid one."""
     from holdfast.adapters.keys.certificate import describe  # noqa: PLC0415 - only where there is TLS
 
     raw = read_public(path)
@@ -182,29 +193,29 @@ def _certificate(path: Path) -> bytes:
     return raw
 
 
-async def _until_told(made: Agent) -> None:
+async def _run_until_stopped(provider_agent: Agent) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    await made.run(stop)
+    await provider_agent.run(stop)
 
 
-class _Saying:
-    """Says on standard output how the provider stands, when that changes."""
+class _StatusPrinter:
+    """Prints the provider's status on standard output when it changes."""
 
-    def __init__(self, data: Path, id_: bytes) -> None:
-        self._data, self._id = data, id_.hex()
+    def __init__(self, id_: bytes) -> None:
+        self._id = id_.hex()
 
-    def standing(self, now: Standing) -> None:
-        if now.status == ProviderStatus.ACTIVE:
-            _say(f"active, with {now.stake} at stake: work may come")
+    def show_status(self, status: RegistrationStatus) -> None:
+        if status.status == ProviderStatus.ACTIVE:
+            _print_line(f"active, with {status.stake} at stake: work may come")
             return
-        _say(f"known to the node as {now.status}, with {now.stake} of {now.stake_min} at stake")
-        if now.missing:
-            _say(f"  to get work: holdfast provider stake {self._id} {now.missing}")
+        _print_line(f"registered as {status.status}, with {status.stake} of {status.stake_min} at stake")
+        if status.stake_missing:
+            _print_line(f"  to get work: holdfast provider stake {self._id} {status.stake_missing}")
 
 
-def _say(line: str) -> None:
-    """Where nobody reads any more, or the disk is full, a line is lost, never the agent that speaks."""
+def _print_line(line: str) -> None:
+    """If the reader is gone or the disk is full, a line is lost; the agent runs on."""
     with suppress(OSError, ValueError):
         print(line, flush=True)

@@ -1,85 +1,162 @@
-"""`holdfast audit`: who did what others may not (SEC-001), and whether work was given out by the rules (MAT-006)."""
+"""`holdfast audit`: privileged actions (SEC-001), and whether jobs were assigned by the rules (MAT-006)."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 import typer
 
-from holdfast.cli import verb
-from holdfast.cli.asking import PATIENCE_S, Data
-from holdfast.cli.auditing import match
-from holdfast.cli.columns import when
-from holdfast.cli.speak import configured, told
+from holdfast.cli import make_app
+from holdfast.cli.db.stores import open_stores
+from holdfast.cli.terminal.node_client import TIMEOUT_S
+from holdfast.cli.terminal.options import ConfigFile, Data, Json
+from holdfast.cli.terminal.progress import ProgressLine
+from holdfast.cli.terminal.reporting import load_settings, report_errors, value_or_exit
+from holdfast.cli.terminal.tables import format_time, pluralize, print_json
 from holdfast.client import Client
+from holdfast.core.base.errors import Refused
+from holdfast.core.base.event import Event
+from holdfast.core.base.privileged import PrivilegedActRecorded
+from holdfast.history.audit import AuditReport, Difference, audit
 
-app = verb(no_args_is_help=True)
-app.command("match")(match)
-HIDDEN = frozenset({"secret"})
-"""Not even its hash is of use to who reads."""
+app = make_app(no_args_is_help=True, help="Show privileged actions, and check that jobs were assigned by the rules.")
+EXIT_DIFFERENT: Final = 1
+SECRET_FIELDS: Final = frozenset({"secret"})
+"""Not shown, although it is only the hash of a secret."""
 
 
-@app.callback()
-def _audit() -> None:
-    """Look back at what was done, by whom, and whether it was right."""
+# ------------------------------------------------------------------------------------------------ privileged actions
 
 
 @app.command()
-def acts(
-    after: Annotated[int, typer.Option(min=0, help="Only acts after this event.")] = 0,
+def log(
+    after: Annotated[int, typer.Option(min=0, help="Only actions after this event.")] = 0,
     actor: Annotated[str | None, typer.Option(help="Only this key's, by its id, or `local`.")] = None,
     data: Data = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One act a line, as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One action per line, as JSON.")] = False,
 ) -> None:
-    """Privileged acts up to now: when, by whom, which method, and the events that it caused.
+    """Show privileged actions up to now: when, by whom, which method, and the events it caused.
 
-    Every act stands in the journal before its events, in the same batch: there is no act without its name.
+    The journal records every action in the same batch as its events and before them: no action is without an actor.
     """
 
-    async def look() -> int:
-        found = 0
-        async with Client(configured(None, {"data": data}).data, PATIENCE_S) as node:
-            async for act in _acts(node, after):
-                if actor is None or act["actor"] == actor:
-                    found += 1
-                    print(msgspec.json.encode(act).decode() if as_json else _shown(act), flush=True)
-        return found
+    async def print_actions() -> int:
+        count = 0
+        async with Client(load_settings(None, {"data": data}).data, TIMEOUT_S) as node:
+            async for action in _privileged_actions(node, after):
+                if actor is None or action["actor"] == actor:
+                    count += 1
+                    print(msgspec.json.encode(action).decode() if as_json else _format_action(action), flush=True)
+        return count
 
-    with told():
-        if asyncio.run(look()) == 0 and not as_json:
-            print("no acts")
+    with report_errors():
+        if asyncio.run(print_actions()) == 0 and not as_json:
+            print("no privileged actions")
 
 
-async def _acts(node: Client, after: int) -> AsyncIterator[dict[str, Any]]:
+async def _privileged_actions(node: Client, after: int) -> AsyncIterator[dict[str, Any]]:
     last = (await node.status())["event"]
     if after >= last:
         return
-    act: dict[str, Any] | None = None
+    action: dict[str, Any] | None = None
     async for event in node.follow(after):
-        if event["type"] == "ActDone":
-            act = {"number": event["number"], "time_ms": event["time_ms"], **event["event"], "events": []}
+        if event["type"] == PrivilegedActRecorded.public_name:
+            action = {"number": event["number"], "time_ms": event["time_ms"], **event["event"], "events": []}
             left = event["event"]["events"]
-        elif act is not None:
-            act["events"].append(_without_secrets(event))
+        elif action is not None:
+            action["events"].append(_without_secrets(event))
             left -= 1
-        if act is not None and left == 0:
-            yield act
-            act = None
-        if event["number"] >= last and act is None:
+        if action is not None and left == 0:
+            yield action
+            action = None
+        if event["number"] >= last and action is None:
             return
 
 
 def _without_secrets(event: dict[str, Any]) -> dict[str, Any]:
-    fields = {name: value for name, value in event["event"].items() if name not in HIDDEN}
+    fields = {name: value for name, value in event["event"].items() if name not in SECRET_FIELDS}
     return {"number": event["number"], "type": event["type"], "event": fields}
 
 
-def _shown(act: dict[str, Any]) -> str:
-    lines = [f"{act['number']:<8}{when(act['time_ms'])}  {act['actor']:<16}  {act['method']}"]
-    for event in act["events"]:
+def _format_action(action: dict[str, Any]) -> str:
+    lines = [f"{action['number']:<8}{format_time(action['time_ms'])}  {action['actor']:<16}  {action['method']}"]
+    for event in action["events"]:
         fields = "  ".join(f"{name}={value}" for name, value in event["event"].items() if value not in ("", None, []))
         lines.append(f"        {event['number']}  {event['type']}  {fields}")
     return "\n".join(lines)
+
+
+# ------------------------------------------------------------------------------------------------ assignments
+
+
+@app.command()
+def match(
+    since: Annotated[int, typer.Option("--from", min=1, help="Only from this event on.")] = 1,
+    until: Annotated[int | None, typer.Option("--to", min=1, help="Only up to this event. [default: the last]")] = None,
+    data: Data = None,
+    config: ConfigFile = None,
+    as_json: Json = False,
+) -> None:
+    """Decide every assignment again, from the journal alone, and compare.
+
+    An assignment follows from the queue, the providers, the policy and the head's beacon at that moment; the journal
+    has all of them. It works with a running node or a stopped one, with either store and with archived batches.
+
+    Exit code 0: all assignments follow the rules. 1: one does not; both sides of the first one are shown. 2: bad input.
+    """
+    settings = load_settings(config, {"data": data}, with_stores=True)
+    progress, start_s = ProgressLine("auditing"), time.monotonic()
+
+    async def audit_journal() -> AuditReport | Refused:
+        async with open_stores(settings) as stores:
+            return await audit(stores.journal, stores.snapshots, stores.policy, since, until, progress.show_batch)
+
+    with report_errors():
+        try:
+            report = value_or_exit(asyncio.run(audit_journal()))
+        finally:
+            progress.end()
+        print_json(_audit_as_values(report)) if as_json else _print_match_audit(report, time.monotonic() - start_s)
+        if report.difference is not None:
+            raise typer.Exit(EXIT_DIFFERENT)
+
+
+def _print_match_audit(report: AuditReport, took_s: float) -> None:
+    span = f"events {report.first} to {report.last}, {took_s:.1f} s"
+    if report.difference is None:
+        ticks = pluralize(report.ticks, "tick")
+        print(f"as the rules give it: {pluralize(report.assignments, 'assignment')} in {ticks} decided again ({span})")
+        return
+    difference = report.difference
+    print(f"different: event {difference.event}, in batch {difference.batch} of {format_time(difference.time_ms)}")
+    print(f"  the journal has  {_format_event(difference.actual)}")
+    print(f"  the rules give   {_format_event(difference.expected)}")
+    print(f"before it {pluralize(report.assignments, 'assignment')} were as the rules give them ({span})")
+
+
+def _format_event(event: Event | None) -> str:
+    if event is None:
+        return "nothing more"
+    return f"{type(event).public_name}  " + "  ".join(f"{name}={value}" for name, value in _fields(event).items())
+
+
+def _fields(event: Event) -> dict[str, Any]:
+    values = msgspec.structs.asdict(event)
+    return {name: value.hex() if isinstance(value, bytes) else value for name, value in values.items()}
+
+
+def _audit_as_values(report: AuditReport) -> dict[str, Any]:
+    values = msgspec.structs.asdict(report)
+    return values | {"difference": None if report.difference is None else _difference_as_values(report.difference)}
+
+
+def _difference_as_values(difference: Difference) -> dict[str, Any]:
+    sides = {"actual": difference.actual, "expected": difference.expected}
+    return msgspec.structs.asdict(difference) | {
+        name: None if event is None else {"type": type(event).public_name, **_fields(event)}
+        for name, event in sides.items()
+    }

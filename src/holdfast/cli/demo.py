@@ -1,4 +1,4 @@
-"""`holdfast demo`: less than a minute in which an agent and a node are killed, and a proof that no job was lost."""
+"""`holdfast demo`: kill an agent and a node within a minute, and prove that no job was lost."""
 
 from __future__ import annotations
 
@@ -15,117 +15,117 @@ from typing import Annotated, Final
 import typer
 from msgspec.structs import replace
 
-from holdfast.cli import Command, verb
-from holdfast.cli.demonstration.acts import perform
-from holdfast.cli.demonstration.board import Screen
-from holdfast.cli.demonstration.children import Children, Trouble
-from holdfast.cli.demonstration.pace import WHOLE_S, Pace
-from holdfast.cli.demonstration.plain import PlainScreen
-from holdfast.cli.demonstration.stage import Stage
-from holdfast.cli.speak import BAD_INPUT
-from holdfast.client import SOCKET, NodeRefused, NodeUnreachable
-from holdfast.config import Config, Store, load, why_not_stored
-from holdfast.core.refusal import Corrupt, Unavailable
+from holdfast.api.rpc.unix_socket import SOCKET_PATH_MAX
+from holdfast.cli import VerbCommand, make_app
+from holdfast.cli.terminal.reporting import BAD_INPUT
+from holdfast.client import SOCKET_NAME, NodeRefused, NodeUnreachable
+from holdfast.config import Config, Store, load, why_not_store
+from holdfast.core.base.errors import Corrupt, Unavailable
+from holdfast.demo.pace import DEFAULT_S, Pace
+from holdfast.demo.processes import DemoFailed, DemoProcesses
+from holdfast.demo.run import DemoRun
+from holdfast.demo.scenario import run_scenario
+from holdfast.demo.screen.board import Screen
+from holdfast.demo.screen.plain import PlainScreen
 
-app = verb()
+app = make_app()
 INTERRUPTED: Final = 130
-SOCKET_PATH_MAX: Final = 107
-"""What a Unix socket's address can hold."""
 
 
-@app.command(cls=Command)
+@app.command(cls=VerbCommand)
 def demo(
     data: Annotated[Path | None, typer.Option(help="An empty or new folder. [default: a temporary one]")] = None,
-    seconds: Annotated[float, typer.Option(min=1, max=600, help="How long, roughly.")] = WHOLE_S,
+    seconds: Annotated[float, typer.Option(min=1, max=600, help="Its rough length.")] = DEFAULT_S,
     store: Annotated[str, typer.Option(help="sqlite, or postgres with HOLDFAST_POSTGRES__DSN set.")] = "sqlite",
     keep: Annotated[
-        bool, typer.Option("--keep", help="Leave node and agents running at the end, and the data.")
+        bool, typer.Option("--keep", help="Leave the node and the agents running at the end, and keep the data.")
     ] = False,
 ) -> None:
-    """Forty jobs on this machine, with sample money: a node, three agents, kill -9 of both, and the proof.
+    """Run forty jobs on this machine with sample money: a node, three agents, kill -9 of both, and the proof.
 
-    Exit code 0 means: every receipt was honoured with one result, nothing was done twice, all bytes and all money are
-    there, and the journal gives the same state.
+    Exit code 0 means: every receipt was honoured with one result, no job was done twice, all bytes and all money are
+    accounted for, and the journal gives the same state.
     """
-    made = data is None or not data.exists()
-    pace = Pace.of(seconds)
-    told = _told(store, pace)
-    folder = _folder(data)
-    config = replace(told, data=folder / "node")
-    code = _run(folder, config, pace, keep)
+    is_new_folder = data is None or not data.exists()
+    pace = Pace.from_seconds(seconds)
+    settings = _load_config(store, pace)
+    folder = _make_folder(data)
+    config = replace(settings, data=folder / "node")
+    code = _run_demo(folder, config, pace, keep)
     if code == 0 and not keep:
-        _remove(folder, config, whole=made)
+        _remove(folder, config, with_folder=is_new_folder)
     raise typer.Exit(code)
 
 
-def _run(folder: Path, config: Config, pace: Pace, keep: bool) -> int:
-    children = Children(folder)
-    stage = Stage(folder, config, pace, children, _screen())
+def _run_demo(folder: Path, config: Config, pace: Pace, keep: bool) -> int:
+    processes = DemoProcesses(folder)
+    run = DemoRun(folder, config, pace, processes, _choose_screen())
     try:
-        with children, asyncio.Runner() as runner:
-            runner.run(_perform(stage, keep))
+        with processes, asyncio.Runner() as runner:
+            runner.run(_run_acts(run, keep))
     except (KeyboardInterrupt, asyncio.CancelledError):
-        return _close(stage, INTERRUPTED, "Stopped. The demo's own processes are ended.")
-    except (Trouble, NodeRefused, NodeUnreachable, Unavailable, Corrupt) as trouble:
-        return _close(stage, 1, str(trouble))
-    if not stage.board.is_good:
-        return _close(stage, 1, "Something is not as promised.")
-    return _close(stage, 0)
+        return _finish(run, INTERRUPTED, "Stopped. The demo's own processes are ended.")
+    except (DemoFailed, NodeRefused, NodeUnreachable, Unavailable, Corrupt) as error:
+        return _finish(run, 1, str(error))
+    if not run.board.is_good:
+        return _finish(run, 1, "A check failed.")
+    return _finish(run, 0)
 
 
-def _close(stage: Stage, code: int, says: str = "") -> int:
+def _finish(run: DemoRun, code: int, message: str = "") -> int:
     if code:
-        stage.board.closing += [*says.splitlines(), f"The data lies in {stage.folder}{_and_schema(stage.config)}"]
-    stage.close()
+        run.board.closing_lines += [*message.splitlines(), f"The data is in {run.folder}{_and_schema(run.config)}"]
+    run.close()
     return code
 
 
-async def _perform(stage: Stage, keep: bool) -> None:
+async def _run_acts(run: DemoRun, keep: bool) -> None:
     task = asyncio.current_task()
     assert task is not None
     for number in (signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-    await perform(stage)
+    await run_scenario(run)
     if keep:
-        await stage.start_node()
-        for name in stage.board.seats:
-            stage.start_agent(name)
-        stage.board.closing += _kept(stage, [stage.children.let_go(name) for name in ("node", *stage.board.seats)])
+        await run.start_node()
+        for name in run.board.agents:
+            run.start_agent(name)
+        run.board.closing_lines += _kept_lines(
+            run, [run.processes.detach(name) for name in ("node", *run.board.agents)]
+        )
     else:
-        stage.board.closing += _finished(stage)
+        run.board.closing_lines += _finished_lines(run)
 
 
-# ------------------------------------------------------------------------------------------------ where
+# ------------------------------------------------------------------------------------------------ settings and folder
 
 
-def _told(store: str, pace: Pace) -> Config:
-    """Of the user's settings only the server counts; on it the demo has a schema of its own."""
+def _load_config(store: str, pace: Pace) -> Config:
+    """Of the user's settings only the PostgreSQL server is used; on it the demo has its own schema."""
     environ = {name: value for name, value in os.environ.items() if name.startswith("HOLDFAST_POSTGRES__DSN")}
-    place = {"store": store, "postgres.schema": f"holdfast_demo_{os.getpid()}_{int(time.time())}"}
-    flags = {**pace.settings(), **place}
-    found = load(Path(os.devnull), environ, flags)
-    faults = found if isinstance(found, list) else [no] if (no := why_not_stored(found)) else []
+    database = {"store": store, "postgres.schema": f"holdfast_demo_{os.getpid()}_{int(time.time())}"}
+    loaded = load(Path(os.devnull), environ, {**pace.settings(), **database})
+    faults = loaded if isinstance(loaded, list) else [refusal] if (refusal := why_not_store(loaded)) else []
     for fault in faults:
         print(f"holdfast: {fault}", file=sys.stderr)
-    if isinstance(found, list) or faults:
+    if isinstance(loaded, list) or faults:
         raise typer.Exit(BAD_INPUT)
-    return found
+    return loaded
 
 
 def _and_schema(config: Config) -> str:
     return f" and in schema {config.postgres.schema}" if config.store is Store.POSTGRES else ""
 
 
-def _folder(data: Path | None) -> Path:
-    folder = _temporary() if data is None else data.resolve()
-    if (says := _why_not_folder(folder)) is not None:
-        print(f"holdfast: {folder}: {says}", file=sys.stderr)
+def _make_folder(data: Path | None) -> Path:
+    folder = _make_temporary_folder() if data is None else data.resolve()
+    if (reason := _why_not_folder(folder)) is not None:
+        print(f"holdfast: {folder}: {reason}", file=sys.stderr)
         raise typer.Exit(BAD_INPUT)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder
 
 
-def _temporary() -> Path:
+def _make_temporary_folder() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="holdfast-demo-"))
     if not _is_too_long(folder):
         return folder
@@ -135,63 +135,63 @@ def _temporary() -> Path:
 
 def _why_not_folder(folder: Path) -> str | None:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        return "not an empty folder; name a new one"
-    return "too long for a socket; name a shorter path" if _is_too_long(folder) else None
+        return "not an empty folder; choose a new one"
+    return "too long for a socket; choose a shorter path" if _is_too_long(folder) else None
 
 
 def _is_too_long(folder: Path) -> bool:
-    return len(os.fsencode(folder / "node" / SOCKET)) > SOCKET_PATH_MAX
+    return len(os.fsencode(folder / "node" / SOCKET_NAME)) > SOCKET_PATH_MAX
 
 
-def _remove(folder: Path, config: Config, *, whole: bool) -> None:
-    """What the demo made, and no more: a folder that was there before stays, empty."""
+def _remove(folder: Path, config: Config, *, with_folder: bool) -> None:
+    """Remove what the demo created, and no more: a folder that existed before stays, empty."""
     if config.store is Store.POSTGRES and config.postgres.dsn is not None:
-        from holdfast.adapters.postgres.connect import drop_schema  # noqa: PLC0415 - an extra
+        from holdfast.adapters.postgres.connect import drop_schema  # noqa: PLC0415 - an optional dependency
 
         asyncio.run(drop_schema(config.postgres.dsn.reveal(), config.postgres.schema))
     for entry in folder.iterdir():
         shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
-    if whole:
+    if with_folder:
         folder.rmdir()
 
 
-# ------------------------------------------------------------------------------------------------ what is said
+# ------------------------------------------------------------------------------------------------ screen
 
 
-def _screen() -> Screen:
-    from rich.console import Console  # noqa: PLC0415 - only this verb draws
+def _choose_screen() -> Screen:
+    from rich.console import Console  # noqa: PLC0415 - heavy: only a terminal needs it
 
-    from holdfast.cli.demonstration import live  # noqa: PLC0415
+    from holdfast.demo.screen import live  # noqa: PLC0415
 
     console = Console(highlight=False)
-    return live.LiveScreen(console) if live.fits(console) else PlainScreen()
+    return live.LiveScreen(console) if live.is_large_enough(console) else PlainScreen()
 
 
 def _program() -> str:
     return "holdfast" if shutil.which("holdfast") else sys.argv[0]
 
 
-def _look(data: str, task_id: str) -> list[str]:
+def _inspect_commands(data: str, task_id: str) -> list[str]:
     return [f"  {_program()} job list --data {data}", f"  {_program()} job show {task_id} --data {data}"]
 
 
-def _kept(stage: Stage, pids: list[int]) -> list[str]:
-    task_id = stage.board.notes[-1].task_id
+def _kept_lines(run: DemoRun, pids: list[int]) -> list[str]:
+    task_id = run.board.records[-1].task_id
     return [
-        "Look for yourself:",
-        *_look(str(stage.data), task_id),
-        f"  {_program()} verify {stage.folder / 'proof.json'}",
-        f"Node and agents run on. Stop them: kill {' '.join(map(str, pids))}; then: rm -r {stage.folder}",
-        *([f"The journal and the tables are{_and_schema(stage.config)[4:]}."] if _and_schema(stage.config) else []),
+        "See for yourself:",
+        *_inspect_commands(str(run.data), task_id),
+        f"  {_program()} verify {run.folder / 'proof.json'}",
+        f"The node and the agents run on. Stop them: kill {' '.join(map(str, pids))}; then: rm -r {run.folder}",
+        *([f"The journal and the tables are{_and_schema(run.config)[4:]}."] if _and_schema(run.config) else []),
     ]
 
 
-def _finished(stage: Stage) -> list[str]:
-    if not stage.board.is_good:
+def _finished_lines(run: DemoRun) -> list[str]:
+    if not run.board.is_good:
         return []
     return [
-        "Look for yourself, with a node and agents that stay:",
-        f"  {_program()} demo --store {stage.config.store} --keep --data look",
-        *_look("look/node", "TASK_ID"),
-        "This run's folder is removed.",
+        "See for yourself, with a node and agents that keep running:",
+        f"  {_program()} demo --store {run.config.store} --keep --data look",
+        *_inspect_commands("look/node", "TASK_ID"),
+        "The folder of this run is removed.",
     ]

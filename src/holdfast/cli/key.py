@@ -1,60 +1,61 @@
-"""`holdfast key`: who may speak to the node over the network (SEC-001). A token is shown once and stored nowhere."""
+"""`holdfast key`: API keys for the network APIs (SEC-001). A token is shown once and stored nowhere."""
 
 from __future__ import annotations
 
 import secrets
 import sys
-import time
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
-from holdfast.adapters.keys.secretfile import write_new
-from holdfast.cli import verb
-from holdfast.cli.asking import Asked, Ca, Data, Json, Place, TokenFile, Url, ask, run
-from holdfast.cli.columns import print_json, print_record, print_table, when
-from holdfast.cli.durations import milliseconds
+from holdfast.adapters.keys.secret_file import write_new
+from holdfast.cli import make_app
+from holdfast.cli.terminal.clock import now_ms
+from holdfast.cli.terminal.durations import parse_duration_ms
+from holdfast.cli.terminal.node_client import NodeAddress, NodeSession, call_node, run_on_node
+from holdfast.cli.terminal.options import Ca, Data, Json, TokenFile, Url
+from holdfast.cli.terminal.tables import format_time, print_json, print_record, print_table, repeat_note
 from holdfast.client import NodeRefused
-from holdfast.core.key import Role, secret_hash
-from holdfast.core.refusal import Unavailable
-from holdfast.core.values import Tier
+from holdfast.core.base.errors import Unavailable
+from holdfast.core.base.values import Tier
+from holdfast.core.key.model import Role, secret_hash
 
-app = verb(no_args_is_help=True, help="Let people and programs in over the network, and out again.")
+app = make_app(no_args_is_help=True, help="Create and revoke API keys for people and programs.")
 SECRET_BYTES: Final = 32
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="The key's id, as `holdfast key list` shows it.")]
+KeyId = Annotated[str, typer.Argument(metavar="ID", help="The key's id, as `holdfast key list` shows it.")]
 Output = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Write the token into this new file instead of printing it.")
 ]
 
 
 @app.command()
-def new(
-    role: Annotated[Role, typer.Option(help="What its holder is to the network.")] = Role.REQUESTER,
+def create(
+    role: Annotated[Role, typer.Option(help="The role of whoever uses it.")] = Role.REQUESTER,
     account: Annotated[
         str | None,
-        typer.Option(help="Whose money a requester spends, or whose providers a provider moves; for example alice."),
+        typer.Option(help="The account that a requester spends from or a provider belongs to; for example alice."),
     ] = None,
-    tier: Annotated[Tier, typer.Option(help="What a requester has subscribed to.")] = Tier.FREE,
+    tier: Annotated[Tier, typer.Option(help="A requester's subscription.")] = Tier.FREE,
     scope: Annotated[
-        list[str] | None, typer.Option(help="Only this method or group, for example cap.*; several are allowed.")
+        list[str] | None, typer.Option(help="Only this method or group, for example cap.*; may be repeated.")
     ] = None,
     expires: Annotated[str | None, typer.Option(help="After 90m, 12h or 30d. [default: never]")] = None,
-    label: Annotated[str, typer.Option(help="For whom or what, in your words.")] = "",
+    label: Annotated[str, typer.Option(help="A note: for whom or what.")] = "",
     output: Output = None,
     data: Data = None,
     url: Url = None,
     token_file: TokenFile = None,
     ca: Ca = None,
 ) -> None:
-    """Make a key and print its token, once, alone on standard output: TOKEN=$(holdfast key new --account alice)
+    """Create a key and print its token, once, alone on standard output: TOKEN=$(holdfast key create --account alice)
 
-    The secret is drawn here and only its hash is sent, so nobody else ever has it; who loses the token rotates the key.
+    The secret is generated here and only its hash is sent to the node. If the token is lost, rotate the key.
     """
-    id_, secret = secrets.token_hex(8), _secret()
-    expires_ms = None if expires is None else _now_ms() + milliseconds("--expires", expires)
-    asked: dict[str, object] = {
+    id_, secret = secrets.token_hex(8), _new_secret()
+    expires_ms = None if expires is None else now_ms() + parse_duration_ms("--expires", expires)
+    params: dict[str, object] = {
         "id": id_,
         "secret": _hash(secret),
         "role": role.value,
@@ -65,24 +66,24 @@ def new(
         "expires_ms": expires_ms,
     }
 
-    async def make(node: Asked) -> None:
-        await _with_token(f"hf_{id_}_{secret}", output, node, "key.make", asked)
+    async def create_key(node: NodeSession) -> None:
+        await _call_with_token(f"hf_{id_}_{secret}", output, node, "key.createKey", params)
 
-    run(Place(data, url, token_file, ca), make)
-    until = "never expires" if expires_ms is None else f"expires {when(expires_ms)}"
-    _say(f"key {id_}: {role}{f' of {account}' if account else ''}, {until}; the token is shown only now")
+    run_on_node(NodeAddress(data, url, token_file, ca), create_key)
+    until = "never expires" if expires_ms is None else f"expires {format_time(expires_ms)}"
+    _print_note(f"key {id_}: {role}{f' of {account}' if account else ''}, {until}; the token is shown only now")
 
 
 @app.command("list")
 def list_(
     data: Data = None, url: Url = None, token_file: TokenFile = None, ca: Ca = None, as_json: Json = False
 ) -> None:
-    """All keys, oldest first, without their secrets."""
-    found = ask(Place(data, url, token_file, ca), "key.list")
+    """List all keys, oldest first, without their secrets."""
+    page = call_node(NodeAddress(data, url, token_file, ca), "key.listKeys")
     if as_json:
-        print_json(found)
+        print_json(page)
         return
-    heads = ("ID", "ROLE", "ACCOUNT", "TIER", "SCOPES", "STATE", "MADE", "LABEL")
+    heads = ("ID", "ROLE", "ACCOUNT", "TIER", "SCOPES", "STATE", "CREATED", "LABEL")
     rows = [
         (
             key["id"],
@@ -90,57 +91,57 @@ def list_(
             key["account"],
             key["tier"] if key["account"] else None,
             " ".join(key["scopes"]),
-            _state(key["revoked_ms"], key["expires_ms"], key["rotated_until_ms"]),
-            when(key["made_ms"]),
+            _describe_state(key["revoked_ms"], key["expires_ms"], key["rotated_until_ms"]),
+            format_time(key["made_ms"]),
             key["label"],
         )
-        for key in found["keys"]
+        for key in page["keys"]
     ]
     print_table(heads, rows)
 
 
 @app.command()
 def rotate(
-    id_: Id,
-    grace: Annotated[str, typer.Option(help="How long the old token stays good, too: 90m, 12h, 30d.")] = "24h",
+    id_: KeyId,
+    grace: Annotated[str, typer.Option(help="How long the old token stays valid: 90m, 12h, 30d.")] = "24h",
     output: Output = None,
     data: Data = None,
     url: Url = None,
     token_file: TokenFile = None,
     ca: Ca = None,
 ) -> None:
-    """Give a key another secret and print its new token, once; the old one stays good for a while."""
-    secret, grace_ms = _secret(), milliseconds("--grace", grace)
+    """Give a key a new secret and print its new token, once; the old token stays valid for a while."""
+    secret, grace_ms = _new_secret(), parse_duration_ms("--grace", grace)
 
-    async def make(node: Asked) -> None:
-        asked = {"id": id_, "secret": _hash(secret), "grace_ms": grace_ms}
-        await _with_token(f"hf_{id_}_{secret}", output, node, "key.rotate", asked)
+    async def rotate_key(node: NodeSession) -> None:
+        params = {"id": id_, "secret": _hash(secret), "grace_ms": grace_ms}
+        await _call_with_token(f"hf_{id_}_{secret}", output, node, "key.rotateKey", params)
 
-    run(Place(data, url, token_file, ca), make)
-    _say(f"key {id_} has a new token; the old one is good until {when(_now_ms() + grace_ms)}")
+    run_on_node(NodeAddress(data, url, token_file, ca), rotate_key)
+    _print_note(f"key {id_} has a new token; the old one is valid until {format_time(now_ms() + grace_ms)}")
 
 
 @app.command()
-def revoke(id_: Id, data: Data = None, url: Url = None, token_file: TokenFile = None, ca: Ca = None) -> None:
-    """Let a key's holder in no longer, from now on."""
-    done = ask(Place(data, url, token_file, ca), "key.revoke", id=id_)
-    print(f"key {id_} opens nothing any more (event {done['event']}{', as before' if done['is_repeat'] else ''})")
+def revoke(id_: KeyId, data: Data = None, url: Url = None, token_file: TokenFile = None, ca: Ca = None) -> None:
+    """Revoke a key: its tokens are refused from now on."""
+    answer = call_node(NodeAddress(data, url, token_file, ca), "key.revokeKey", id=id_)
+    print(f"key {id_} is revoked ({repeat_note(answer)})")
 
 
 @app.command()
 def whoami(
     data: Data = None, url: Url = None, token_file: TokenFile = None, ca: Ca = None, as_json: Json = False
 ) -> None:
-    """Whose key this is and what it may do; over the folder's socket, whoever may open it is an operator."""
-    found = ask(Place(data, url, token_file, ca), "key.whoami")
-    print_json(found) if as_json else print_record(found)
+    """Show the key in use and what it may do. Whoever may open the folder's socket is an operator."""
+    principal = call_node(NodeAddress(data, url, token_file, ca), "key.whoami")
+    print_json(principal) if as_json else print_record(principal)
 
 
 # ------------------------------------------------------------------------------------------------ secrets
 
 
-def _secret() -> str:
-    """32 random bytes as base64url: the text itself is what is hashed."""
+def _new_secret() -> str:
+    """32 random bytes as base64url; this text is what is hashed."""
     return secrets.token_urlsafe(SECRET_BYTES)
 
 
@@ -148,37 +149,34 @@ def _hash(secret: str) -> str:
     return secret_hash(secret.encode()).hex()
 
 
-async def _with_token(token: str, output: Path | None, node: Asked, method: str, asked: dict[str, object]) -> None:
-    """The token is safe before the node knows its hash: a crash leaves a token too many, never a key without one."""
+async def _call_with_token(
+    token: str, output: Path | None, node: NodeSession, method: str, params: dict[str, object]
+) -> None:
+    """Save the token before the node gets its hash: a crash leaves a useless token, never a key without one."""
     if output is None:
-        await node.call(method, **asked)
+        await node.call(method, **params)
         print(token, flush=True)
         return
-    if output.is_dir():  # noqa: ASYNC240 - nobody else waits
-        raise Unavailable("SEC-001", f"{output} is a folder", "name a file in it")
+    if output.is_dir():  # noqa: ASYNC240 - nothing else runs in this loop
+        raise Unavailable("SEC-001", f"{output} is a folder", "pass a file in it")
     if not write_new(output, f"{token}\n".encode()):
-        raise Unavailable("SEC-001", f"{output} is there already", "nothing is overwritten: name another file")
+        raise Unavailable("SEC-001", f"{output} already exists", "nothing is overwritten: pass another file")
     try:
-        await node.call(method, **asked)
+        await node.call(method, **params)
     except NodeRefused:
-        output.unlink(missing_ok=True)  # noqa: ASYNC240 - nobody else waits
+        output.unlink(missing_ok=True)  # noqa: ASYNC240 - nothing else runs in this loop
         raise
 
 
-def _state(revoked_ms: int | None, expires_ms: int | None, rotated_until_ms: int | None) -> str:
-    now_ms = _now_ms()
+def _describe_state(revoked_ms: int | None, expires_ms: int | None, rotated_until_ms: int | None) -> str:
     if revoked_ms is not None:
-        return f"revoked {when(revoked_ms)}"
-    if expires_ms is not None and expires_ms <= now_ms:
-        return f"expired {when(expires_ms)}"
-    if rotated_until_ms is not None and rotated_until_ms > now_ms:
-        return f"good, old token until {when(rotated_until_ms)}"
-    return "good" if expires_ms is None else f"good until {when(expires_ms)}"
+        return f"revoked {format_time(revoked_ms)}"
+    if expires_ms is not None and expires_ms <= now_ms():
+        return f"expired {format_time(expires_ms)}"
+    if rotated_until_ms is not None and rotated_until_ms > now_ms():
+        return f"valid, old token until {format_time(rotated_until_ms)}"
+    return "valid" if expires_ms is None else f"valid until {format_time(expires_ms)}"
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-def _say(says: str) -> None:
-    print(says, file=sys.stderr)
+def _print_note(text: str) -> None:
+    print(text, file=sys.stderr)

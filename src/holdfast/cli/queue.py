@@ -1,4 +1,4 @@
-"""`holdfast queue`: how much waits, and kinds of work that are stopped for a while."""
+"""`holdfast queue`: show the queue, pause and resume kinds of jobs."""
 
 from __future__ import annotations
 
@@ -6,57 +6,58 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli import verb
-from holdfast.cli.asking import Ca, Data, Json, Place, TokenFile, Url, ask
-from holdfast.cli.columns import print_json, print_record, print_table, when
-from holdfast.core.values import Kind
+from holdfast.cli import make_app
+from holdfast.cli.terminal.node_client import NodeAddress, call_node
+from holdfast.cli.terminal.options import Ca, Data, Json, TokenFile, Url
+from holdfast.cli.terminal.tables import format_time, print_json, print_record, print_table, repeat_note
+from holdfast.core.base.values import Kind
 
-app = verb(no_args_is_help=True, help="How much waits, and kinds of work that are stopped for a while.")
-Which = Annotated[Kind, typer.Argument(metavar="KIND", help="AI or QUANTUM.")]
+app = make_app(no_args_is_help=True, help="Show the queue, pause and resume kinds of jobs.")
+KindArgument = Annotated[Kind, typer.Argument(metavar="KIND", help="AI or QUANTUM.")]
 
 
 @app.command()
 def show(
     data: Data = None, url: Url = None, token_file: TokenFile = None, ca: Ca = None, as_json: Json = False
 ) -> None:
-    """How deep the queue is, what waits and for how long, what is leased, which kinds are paused."""
-    found = ask(Place(data, url, token_file, ca), "queue.show")
-    print_json(found) if as_json else _print(found)
+    """Show the queue: its depth, what waits and for how long, what is leased, which kinds are paused."""
+    status = call_node(NodeAddress(data, url, token_file, ca), "queue.getStatus")
+    print_json(status) if as_json else _print(status)
 
 
 @app.command()
 def pause(
-    kind: Which,
-    reason: Annotated[str, typer.Option(help="Why; whoever looks at the queue is told.")] = "",
+    kind: KindArgument,
+    reason: Annotated[str, typer.Option(help="Why; shown with the queue.")] = "",
     data: Data = None,
     url: Url = None,
     token_file: TokenFile = None,
     ca: Ca = None,
 ) -> None:
-    """Give no job of a kind to anybody. Jobs are taken in and wait; what is leased goes on; times to live too."""
-    done = ask(Place(data, url, token_file, ca), "queue.pause", kind=kind.value, reason=reason)
-    print(f"{kind.value} is paused (event {done['event']}{', as before' if done['is_repeat'] else ''})")
+    """Assign no more jobs of a kind. Jobs are still admitted and wait, leases go on, and times to live run on."""
+    answer = call_node(NodeAddress(data, url, token_file, ca), "queue.pause", kind=kind.value, reason=reason)
+    print(f"{kind.value} is paused ({repeat_note(answer)})")
 
 
 @app.command()
-def resume(kind: Which, data: Data = None, url: Url = None, token_file: TokenFile = None, ca: Ca = None) -> None:
-    """Give jobs of a kind out again."""
-    done = ask(Place(data, url, token_file, ca), "queue.resume", kind=kind.value)
-    was = " was not paused" if done["is_repeat"] else f" goes on (event {done['event']})"
-    print(f"{kind.value}{was}")
+def resume(kind: KindArgument, data: Data = None, url: Url = None, token_file: TokenFile = None, ca: Ca = None) -> None:
+    """Assign jobs of a kind again."""
+    answer = call_node(NodeAddress(data, url, token_file, ca), "queue.resume", kind=kind.value)
+    outcome = "was not paused" if answer["is_repeat"] else f"is resumed (event {answer['event']})"
+    print(f"{kind.value} {outcome}")
 
 
-def _age(found: dict[str, Any], kind: str) -> str | None:
-    """How long the oldest job that could be given now has waited."""
-    since_ms = found["oldest_ms"].get(kind)
-    return None if since_ms is None else f"{max(0, found['time_ms'] - since_ms) / 1000:.0f} s"
+def _oldest_age(status: dict[str, Any], kind: str) -> str | None:
+    """How long the oldest job that could be assigned now has waited."""
+    since_ms = status["oldest_ms"].get(kind)
+    return None if since_ms is None else f"{max(0, status['time_ms'] - since_ms) / 1000:.0f} s"
 
 
-def _print(found: dict[str, Any]) -> None:
-    leased = [f"{count} {kind}" for kind, count in sorted(found["by_kind"].items())]
-    print_record({"depth": found["depth"], "leased": leased or 0, "retrying": found["retrying"]})
-    rows = [(kind, count, _age(found, kind)) for kind, count in sorted(found["waiting"].items())]
+def _print(status: dict[str, Any]) -> None:
+    leased = [f"{count} {kind}" for kind, count in sorted(status["by_kind"].items())]
+    print_record({"depth": status["depth"], "leased": leased or 0, "retrying": status["retrying"]})
+    rows = [(kind, count, _oldest_age(status, kind)) for kind, count in sorted(status["waiting"].items())]
     print_table(("KIND", "WAITING", "OLDEST"), rows)
-    for kind, paused in sorted(found["paused"].items()):
-        why = f": {paused['reason']}" if paused["reason"] else ""
-        print(f"{kind} is paused since {when(paused['since_ms'])}{why}")
+    for kind, pause_state in sorted(status["paused"].items()):
+        reason = f": {pause_state['reason']}" if pause_state["reason"] else ""
+        print(f"{kind} is paused since {format_time(pause_state['since_ms'])}{reason}")

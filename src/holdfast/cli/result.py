@@ -1,70 +1,78 @@
-"""`holdfast result`: what came out of a job, and a proof of it that anybody checks offline."""
+"""`holdfast result`: a job's result, its bytes, and proofs of it that anybody can check offline."""
 
 from __future__ import annotations
 
 import secrets
 import sys
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
-from holdfast.cli import verb
-from holdfast.cli.asking import Asked, Ca, Data, Json, Place, TokenFile, Url, ask, run
-from holdfast.cli.columns import print_json, print_record, print_table, when
-from holdfast.cli.sampling import sampled
-from holdfast.cli.sampling import told as told_of
-from holdfast.cli.speak import told
-from holdfast.client import NodeUnreachable
-from holdfast.core.refusal import Corrupt
+from holdfast.adapters.keys.signing import verify as check_signature
+from holdfast.cli import make_app
+from holdfast.cli.terminal.node_client import NodeAddress, NodeSession, call_node, run_on_node
+from holdfast.cli.terminal.options import Ca, Data, Json, TokenFile, Url
+from holdfast.cli.terminal.reporting import report_errors
+from holdfast.cli.terminal.tables import format_time, print_json, print_record, print_table
+from holdfast.client import NodeRefused, NodeUnreachable
+from holdfast.core.base.da.commitment import Sample
+from holdfast.core.base.da.sample import Availability, assess_availability, sample_indexes
+from holdfast.core.base.da.shares import share_count
+from holdfast.core.base.errors import Corrupt
 from holdfast.core.result import result_digest
-from holdfast.engine.headerfiles import keys_of
-from holdfast.engine.headers import Untrue, hex_bytes
+from holdfast.lightclient import result_proof, share_proof
+from holdfast.lightclient.header_export import parse_keys
+from holdfast.lightclient.headers import VerificationFailed, parse_hex
 
-app = verb(no_args_is_help=True, help="What came out of a job, and a proof of it.")
-Id = Annotated[str, typer.Argument(metavar="TASK_ID", help="The job's id, as its receipt says.")]
-Chain = Annotated[int | None, typer.Option("--chain-id", min=0, help="Refused where the node is of another chain.")]
+app = make_app(no_args_is_help=True, help="Read a job's result and get a proof of it.")
+SEED_BYTES: Final = 16
+Id = Annotated[str, typer.Argument(metavar="TASK_ID", help="The job's id, as in its receipt.")]
+ChainIdOption = Annotated[
+    int | None, typer.Option("--chain-id", min=0, help="Refuse if the node has another chain id.")
+]
+
+
+# ------------------------------------------------------------------------------------------------ reading
 
 
 @app.command()
 def show(
     task_id: Id,
-    chain_id: Chain = None,
-    pending: Annotated[bool, typer.Option("--pending", help="Show PENDING and EXPIRED, too.")] = False,
+    chain_id: ChainIdOption = None,
+    pending: Annotated[bool, typer.Option("--pending", help="Also show a result that is PENDING or EXPIRED.")] = False,
     data: Data = None,
     url: Url = None,
     token_file: TokenFile = None,
     ca: Ca = None,
     as_json: Json = False,
 ) -> None:
-    """The record of a result, from the block after its own on."""
-    asked = {"task_id": task_id, "chain_id": chain_id, "even_pending": pending}
-    found = ask(Place(data, url, token_file, ca), "cap.getResult", **asked)
-    print_json(found) if as_json else print_record(found)
+    """Show the record of a result. It can be read from the block after its own on."""
+    params = {"task_id": task_id, "chain_id": chain_id, "even_pending": pending}
+    record = call_node(NodeAddress(data, url, token_file, ca), "cap.getResult", **params)
+    print_json(record) if as_json else print_record(record)
 
 
 @app.command()
 def read(task_id: Id, data: Data = None, url: Url = None, token_file: TokenFile = None, ca: Ca = None) -> None:
-    """The bytes of a result on standard output, checked against the digest that the chain holds.
+    """Write the bytes of a result to standard output, checked against the digest in the chain.
 
-    A node hands bytes out only on a development network that was told to: policy.result.serve_bytes = true.
+    A node serves bytes only on a development network with policy.result.serve_bytes = true.
     """
-    place = Place(data, url, token_file, ca)
-    record = ask(place, "cap.getResult", task_id=task_id)
-    raw = bytes.fromhex(ask(place, "cap.getResultBytes", task_id=task_id)["bytes"])
-    with told():
+    address = NodeAddress(data, url, token_file, ca)
+    record = call_node(address, "cap.getResult", task_id=task_id)
+    raw = bytes.fromhex(call_node(address, "cap.getResultBytes", task_id=task_id)["bytes"])
+    with report_errors():
         if result_digest(raw).hex() != record["result_digest"]:
-            raise Corrupt("RES-004", "the bytes are not those of the digest", "ask another node")
+            raise Corrupt("RES-004", "the bytes do not match the digest in the chain", "ask another node")
     sys.stdout.buffer.write(raw)
 
 
 @app.command()
 def consume(
     task_id: Id,
-    caller: Annotated[
-        str | None, typer.Option(help="Who uses it, where an operator asks on somebody's behalf.")
-    ] = None,
-    chain_id: Chain = None,
-    nonce: Annotated[int | None, typer.Option(min=0, help="A retry says the same one; drawn if not given.")] = None,
+    caller: Annotated[str | None, typer.Option(help="The account that uses it, if an operator acts for it.")] = None,
+    chain_id: ChainIdOption = None,
+    nonce: Annotated[int | None, typer.Option(min=0, help="Repeat it to retry safely. [default: random]")] = None,
     data: Data = None,
     url: Url = None,
     token_file: TokenFile = None,
@@ -73,19 +81,19 @@ def consume(
 ) -> None:
     """Mark a result as used: once, by its job's caller, from the block after its own on.
 
-    A reorg that takes the block of this back takes the mark back; it counts again where the result can be read by then.
+    A reorg that rolls back its block also rolls back this mark. It is applied again if the result is readable by then.
     """
-    drawn = nonce if nonce is not None else secrets.randbits(63)
-    asked = {"task_id": task_id, "caller": caller, "chain_id": chain_id, "nonce": drawn}
+    request_nonce = nonce if nonce is not None else secrets.randbits(63)
+    params = {"task_id": task_id, "caller": caller, "chain_id": chain_id, "nonce": request_nonce}
 
-    async def use(node: Asked) -> Any:
+    async def consume_result(node: NodeSession) -> Any:
         try:
-            return await node.call("cap.consumeResult", **asked)
+            return await node.call("cap.consumeResult", **params)
         except NodeUnreachable:
-            print(f"not known whether it was used: ask again with --nonce {drawn}", file=sys.stderr)
+            print(f"outcome unknown: retry with --nonce {request_nonce}", file=sys.stderr)
             raise
 
-    used = run(Place(data, url, token_file, ca), use)
+    used = run_on_node(NodeAddress(data, url, token_file, ca), consume_result)
     if as_json:
         print_json(used)
     else:
@@ -96,63 +104,112 @@ def consume(
 def verdicts(
     task_id: Id, data: Data = None, url: Url = None, token_file: TokenFile = None, ca: Ca = None, as_json: Json = False
 ) -> None:
-    """Why proofs of a job were refused, and by which method; the accepted one is in the result's record."""
-    found = ask(Place(data, url, token_file, ca), "cap.listVerdicts", task_id=task_id)
+    """Show why proofs of a job were refused, and by which method. The accepted proof is in the result's record."""
+    page = call_node(NodeAddress(data, url, token_file, ca), "cap.listVerdicts", task_id=task_id)
     if as_json:
-        print_json(found)
+        print_json(page)
         return
     heads = ("when", "verdict", "method", "provider", "reasons")
-    rows = [(when(r["at_ms"]), r["verdict"], r["method"], r["provider_id"][:16], r["reasons"]) for r in found["rows"]]
+    rows = [
+        (format_time(row["at_ms"]), row["verdict"], row["method"], row["provider_id"][:16], row["reasons"])
+        for row in page["rows"]
+    ]
     print_table(heads, rows) if rows else print("no proof of this job was refused")
 
 
-@app.command("da-proof")
-def da_proof(
+# ------------------------------------------------------------------------------------------------ proofs
+
+
+@app.command()
+def prove(task_id: Id, data: Data = None, url: Url = None, token_file: TokenFile = None, ca: Ca = None) -> None:
+    """Print a proof of a result as JSON. `holdfast verify` checks it on any machine, without a node."""
+    print_json(call_node(NodeAddress(data, url, token_file, ca), "cap.proveResult", task_id=task_id))
+
+
+@app.command("prove-shares")
+def prove_shares(
     task_id: Id,
-    share: Annotated[int, typer.Option(min=0, help="The first share, from 0 on; a share has 512 bytes.")],
+    share: Annotated[int, typer.Option(min=0, help="The first share, counted from 0; a share has 512 bytes.")],
     count: Annotated[int, typer.Option(min=1, help="How many shares.")] = 1,
     data: Data = None,
     url: Url = None,
     token_file: TokenFile = None,
     ca: Ca = None,
 ) -> None:
-    """Some shares of a large result with the proof that they are part of it, and that of the result, as JSON.
+    """Print shares of a large result as JSON, with a proof that they are part of it and the result's own proof.
 
-    `holdfast verify` checks both on any machine, without the rest of the bytes.
+    `holdfast verify` checks both on any machine, without the other bytes.
     """
-    place = Place(data, url, token_file, ca)
-    print_json(ask(place, "da.proveShares", task_id=task_id, start=share, count=count))
+    address = NodeAddress(data, url, token_file, ca)
+    print_json(call_node(address, "da.proveShares", task_id=task_id, start=share, count=count))
+
+
+# ------------------------------------------------------------------------------------------------ availability
 
 
 @app.command()
 def sample(
     task_id: Id,
-    samples: Annotated[int, typer.Option(min=1, max=1_000, help="How many shares to ask for.")] = 20,
-    seed: Annotated[str | None, typer.Option(help="Draws them, in hex; at random if not given.")] = None,
-    key: Annotated[list[str] | None, typer.Option(help="Only this proposer may have signed, in hex.")] = None,
+    samples: Annotated[int, typer.Option(min=1, max=1_000, help="How many shares to request.")] = 20,
+    seed: Annotated[str | None, typer.Option(help="Determines which shares, in hex. [default: random]")] = None,
+    key: Annotated[list[str] | None, typer.Option(help="Trust only this proposer's signature, in hex.")] = None,
     data: Data = None,
     url: Url = None,
     token_file: TokenFile = None,
     ca: Ca = None,
     as_json: Json = False,
 ) -> None:
-    """Whether a large result is available: shares drawn at random, each checked against the block that resolved it.
+    """Check that a large result is available: request random shares and verify each against the result's block.
 
-    Exit code 0: all of them came and are right. 1: not so, with the shares that are not.
+    Exit code 0: all shares came and are valid. 1: some did not or are not; they are listed.
     """
-    with told():
-        keys, drawing = keys_of(key or []), hex_bytes(seed, "--seed") if seed is not None else None
+    with report_errors():
+        keys, seed_bytes = parse_keys(key or []), parse_hex(seed, "--seed") if seed is not None else None
     try:
-        found = run(Place(data, url, token_file, ca), lambda node: sampled(node, task_id, samples, drawing, keys))
-    except Untrue as fault:
+        availability = run_on_node(
+            NodeAddress(data, url, token_file, ca), lambda node: sample_shares(node, task_id, samples, seed_bytes, keys)
+        )
+    except VerificationFailed as fault:
         print(f"false: {fault}", file=sys.stderr)
         raise typer.Exit(1) from None
-    print_json(found) if as_json else print_record(told_of(found))
-    if not found.is_good:
+    print_json(availability) if as_json else print_record(_availability_record(availability))
+    if not availability.is_good:
         raise typer.Exit(1)
 
 
-@app.command()
-def prove(task_id: Id, data: Data = None, url: Url = None, token_file: TokenFile = None, ca: Ca = None) -> None:
-    """A proof for light clients, as JSON on standard output: check it with `holdfast verify`, on any machine."""
-    print_json(ask(Place(data, url, token_file, ca), "cap.proveResult", task_id=task_id))
+async def sample_shares(
+    node: NodeSession, task_id: str, samples: int, seed: bytes | None, keys: frozenset[bytes]
+) -> Availability:
+    """DA-001: request the shares that the seed selects, and check each against the commitment in the signed block."""
+    proof = await node.call("cap.proveResult", task_id=task_id)
+    leaf = result_proof.check(result_proof.parse(proof, "the node's proof"), check_signature, keys)
+    if leaf.task_id.hex() != task_id:
+        raise VerificationFailed(f"the node's proof is of another task, {leaf.task_id.hex()}")
+    if leaf.da_commitment is None:
+        raise VerificationFailed("this result has no data availability commitment: its bytes are inline")
+    total = share_count(leaf.size)
+    seed = seed if seed is not None else secrets.token_bytes(SEED_BYTES)
+    indexes = sample_indexes(leaf.da_commitment, seed, total, samples)
+    shares = {index: await _fetch_share(node, task_id, index) for index in indexes}
+    return assess_availability(leaf.da_commitment, total, indexes, shares)
+
+
+async def _fetch_share(node: NodeSession, task_id: str, index: int) -> Sample | None:
+    try:
+        proof: Any = await node.call("da.proveShares", task_id=task_id, start=index)
+    except NodeRefused as refusal:
+        print(f"share {index}: {refusal}", file=sys.stderr)
+        return None
+    return share_proof.parse(proof, "the node's proof")
+
+
+def _availability_record(availability: Availability) -> dict[str, object]:
+    """The answer in words."""
+    part = f"{availability.missing_ppm / 10_000:g} %"
+    answer = f"{availability.confidence_ppm} ppm sure that less than {part} of it is missing"
+    record: dict[str, object] = {
+        "shares": availability.total,
+        "sampled": availability.sampled,
+        "answer": answer if availability.is_good else "not available",
+    }
+    return record | {f"share {index}": reason for index, reason in availability.refused.items()}

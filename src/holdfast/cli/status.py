@@ -1,32 +1,26 @@
-"""`holdfast status`: how a running node is."""
+"""`holdfast status`: show node status."""
 
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from holdfast.cli import Command, verb
-from holdfast.cli.speak import configured, told
+from holdfast.cli import VerbCommand, make_app
+from holdfast.cli.terminal.options import Data
+from holdfast.cli.terminal.reporting import load_settings, report_errors
 from holdfast.client import Client
 
-app = verb()
+app = make_app()
 
 
-@app.command(cls=Command)
-def status(
-    data: Annotated[Path | None, typer.Option(help="The node's folder. [default: ./holdfast-data]")] = None,
-) -> None:
-    """Say where the node stands: epoch, batch, event, and how far the tables are behind."""
+@app.command(cls=VerbCommand)
+def status(data: Data = None) -> None:
+    """Show node status: role, term, last batch and event, and how far the tables are behind."""
 
-    async def ask() -> dict[str, Any]:
-        async with Client(configured(None, {"data": data}).data, patience_s=2.0) as node:
-            found = await node.status()
-            assert isinstance(found, dict)
-            return found
+    async def get_status() -> dict[str, Any]:
+        async with Client(load_settings(None, {"data": data}).data, total_timeout_s=2.0) as node:
+            return dict(await node.status())
 
-    with told():
-        for name, value in asyncio.run(ask()).items():
+    with report_errors():
+        for name, value in asyncio.run(get_status()).items():
             print(f"{name:14}{value}")

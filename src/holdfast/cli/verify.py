@@ -1,4 +1,4 @@
-"""`holdfast verify`: a result's proof checked on any machine, without a node and without trust in one (RES-008)."""
+"""`holdfast verify`: check a result's proof on any machine, without a node and without trust in one (RES-008)."""
 
 from __future__ import annotations
 
@@ -9,97 +9,101 @@ from typing import Annotated
 import typer
 
 from holdfast.adapters.keys.signing import verify as check_signature
-from holdfast.cli import Command, verb
-from holdfast.cli.columns import print_record
-from holdfast.cli.papers import Unreadable, bytes_of, json_of
-from holdfast.core.chain.header import Signed
-from holdfast.core.refusal import Corrupt, Unavailable
+from holdfast.cli import VerbCommand, make_app
+from holdfast.cli.terminal.input_files import UnreadableInput, read_bytes, read_json
+from holdfast.cli.terminal.tables import print_record
+from holdfast.core.base.errors import Corrupt, Unavailable
+from holdfast.core.chain.header import SignedHeader
 from holdfast.core.result import result_digest
-from holdfast.engine import consistency, resultproof, shareproof
-from holdfast.engine.headerfiles import keys_of
-from holdfast.engine.headers import Untrue
+from holdfast.lightclient import log_proof, result_proof, share_proof
+from holdfast.lightclient.header_export import parse_keys
+from holdfast.lightclient.headers import VerificationFailed
 
-FALSE, UNREADABLE = 1, 2
-app = verb()
+EXIT_FALSE, EXIT_UNREADABLE = 1, 2
+app = make_app()
 
 
-@app.command(cls=Command)
+@app.command(cls=VerbCommand)
 def verify(
     proof: Annotated[
-        Path, typer.Argument(metavar="FILE", help="What `holdfast result prove` printed; - is standard input.")
+        Path, typer.Argument(metavar="FILE", help="The output of `holdfast result prove`; - is standard input.")
     ],
     key: Annotated[
-        list[str] | None, typer.Option(help="Only this proposer may have signed, in hex; several are allowed.")
+        list[str] | None, typer.Option(help="Trust only this proposer's signature, in hex; may be repeated.")
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(help="Bytes that are said to be the result: checked against the digest.")
+        Path | None, typer.Option(help="A file with the result's bytes: checked against the digest.")
     ] = None,
-    growth: Annotated[
+    consistency: Annotated[
         Path | None,
-        typer.Option(help="What `holdfast chain prove-growth` printed, from the result's block to a newer one."),
+        typer.Option(help="The output of `holdfast chain prove-consistency`, from the result's block to a newer one."),
     ] = None,
 ) -> None:
-    """Check that a result is in a block that its proposer has signed; it needs no node.
+    """Check that a result is in a block that its proposer has signed. No node is needed.
 
-    With --growth also that a newer head, which you may know better, still has it in its log.
+    With --consistency also that a newer head, which you may already trust, still has the result in its log.
 
-    Shares that `holdfast result da-proof` added are checked against the commitment in that block.
+    Shares from `holdfast result prove-shares` are checked against the commitment in that block.
 
-    Exit code 0: true. 1: false, with the first thing that is not so. 2: cannot be read.
+    Exit code 0: true. 1: false, with the first check that failed. 2: cannot be read.
     """
     try:
-        _verify(proof, frozenset(keys_of(key or [])), output, growth)
-    except Untrue as fault:
-        _end(f"false: {fault}", FALSE)
+        _verify(proof, frozenset(parse_keys(key or [])), output, consistency)
+    except VerificationFailed as fault:
+        _exit(f"false: {fault}", EXIT_FALSE)
     except (Corrupt, Unavailable) as fault:
-        _end(f"holdfast: {fault}", UNREADABLE)
+        _exit(f"holdfast: {fault}", EXIT_UNREADABLE)
 
 
-def _verify(proof: Path, keys: frozenset[bytes], output: Path | None, growth: Path | None) -> None:
-    values = _json(proof)
-    shown, sample = resultproof.read(values, str(proof)), shareproof.read(values, str(proof))
-    leaf = resultproof.check(shown, check_signature, keys)
+def _verify(file: Path, keys: frozenset[bytes], output: Path | None, consistency: Path | None) -> None:
+    values = _read_json(file)
+    proof, sample = result_proof.parse(values, str(file)), share_proof.parse(values, str(file))
+    leaf = result_proof.check(proof, check_signature, keys)
     if sample is not None:
-        shareproof.check(leaf, sample)
-    if output is not None and (made := result_digest(_bytes(output))) != leaf.result_digest:
-        raise Untrue(f"{output} has the digest {made.hex()}, the chain holds {leaf.result_digest.hex()}")
-    header = shown.signed.header
-    head = _grown(growth, shown.signed, keys) if growth is not None else None
+        share_proof.check(leaf, sample)
+    if output is not None and (digest := result_digest(_read_bytes(output))) != leaf.result_digest:
+        raise VerificationFailed(f"{output} has the digest {digest.hex()}, the chain has {leaf.result_digest.hex()}")
+    header = proof.signed.header
+    head = _check_consistency(consistency, proof.signed, keys) if consistency is not None else None
     print(f"true: task {leaf.task_id.hex()} was resolved in block {header.height} of chain {header.chain_id}")
     signer = header.proposer.hex()
     record = {"digest": leaf.result_digest.hex(), "size": leaf.size, "nullifier": leaf.nullifier.hex()}
-    record |= {"signed": signer if keys else f"{signer}; is that the proposer you know? name it with --key"}
+    record |= {"signed": signer if keys else f"{signer}; is that the proposer you trust? pass it with --key"}
     record |= {"commitment": leaf.da_commitment.hex()} if leaf.da_commitment is not None else {}
     if sample is not None:
         last = sample.start + len(sample.shares) - 1
-        record |= {"shares": f"{sample.start} to {last} of {sample.pinned.total} are part of it"}
+        record |= {"shares": f"{sample.start} to {last} of {sample.commitment.total} are part of it"}
     record |= {"output": "has this digest"} if output is not None else {}
-    print_record(record | ({"log": f"still in that of block {head}"} if head is not None else {}))
+    print_record(record | ({"log": f"still in the log of block {head}"} if head is not None else {}))
 
 
-def _grown(growth: Path, block: Signed, keys: frozenset[bytes]) -> int:
-    """RES-008: the log only grew from the result's block to a newer head; returns that one's height."""
-    first, second, path = consistency.read_shown(_json(growth), str(growth))
+def _check_consistency(file: Path, block: SignedHeader, keys: frozenset[bytes]) -> int:
+    """RES-008: the log was only appended to between the result's block and a newer head; returns the head's height."""
+    first, second, path = log_proof.parse(_read_json(file), str(file))
     if first.hash != block.hash:
-        raise Untrue(f"{growth} begins at block {first.header.height}, {first.hash.hex()}, not at the result's")
-    consistency.check(first, second, path, check_signature, keys)
+        raise VerificationFailed(
+            f"{file} begins at block {first.header.height}, {first.hash.hex()}, not at the result's"
+        )
+    log_proof.check(first, second, path, check_signature, keys)
     return second.header.height
 
 
-def _json(path: Path) -> object:
+def _read_json(path: Path) -> object:
     try:
-        return json_of(path)
-    except Unreadable as fault:
-        raise Corrupt("RES-008", f"{path} cannot be read: {fault}", "a proof is what `result prove` prints") from fault
+        return read_json(path)
+    except UnreadableInput as fault:
+        raise Corrupt(
+            "RES-008", f"{path} cannot be read: {fault}", "a proof is the output of `holdfast result prove`"
+        ) from fault
 
 
-def _bytes(path: Path) -> bytes:
+def _read_bytes(path: Path) -> bytes:
     try:
-        return bytes_of(path)
-    except Unreadable as fault:
+        return read_bytes(path)
+    except UnreadableInput as fault:
         raise Unavailable("RES-008", f"{path}: {fault}") from fault
 
 
-def _end(says: str, code: int) -> None:
-    print(says, file=sys.stderr)
+def _exit(message: str, code: int) -> None:
+    print(message, file=sys.stderr)
     raise typer.Exit(code)

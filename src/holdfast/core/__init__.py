@@ -1,8 +1,7 @@
 """What is true: pure, synchronous, deterministic; no clock, no chance, no IO.
 
-Read the stations in this order: values, policy, machine, refusal, canon, merkle, da, touch, tally, agenda, ranks,
-event, act, claim, key, escrow, provider, job, priority, retry, queue, lease, match, evidence, proof, chain, result,
-retention, state, counting, law.
-A station decides (state, command, now: events or Refused) and
-applies (state, event: in place); `law` is the one table from command to station.
+A domain decides (state, command, now_ms → events or Refused) and applies (state, event → state changed in place); it
+publishes both as tables in its `handlers`. `state_machine` merges the tables. Workflows span domains.
+Read: base, policy, index, then the domains in the order key, escrow, provider, job, queue, lease, match, evidence,
+proof, chain, result, policy_change, retention, then state, invariants, workflows, state_machine, journal_codec.
 """

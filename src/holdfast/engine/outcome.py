@@ -1,4 +1,4 @@
-"""What the owner answers, and where it is in its own life."""
+"""What the owner answers to a command, and the status of the owner itself."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from enum import StrEnum
 
 import msgspec
 
-from holdfast.core.event import Event
-from holdfast.core.refusal import Refused
-from holdfast.core.values import EventNo
+from holdfast.core.base.errors import Refused
+from holdfast.core.base.event import Event
+from holdfast.core.base.values import EventNo
 
 
 class Accepted(msgspec.Struct, frozen=True, gc=False, eq=False):
-    """Recorded, and durable by the time the caller sees it."""
+    """The command is recorded; the record is durable by the time the caller sees this."""
 
     event: EventNo
-    """The event that did it; for a repeat, the one that did it the first time."""
+    """The event that recorded it; for a repeat, that of the first time."""
     is_repeat: bool = False
     fact: Event | None = None
     """That event itself, unless it is a repeat."""
@@ -30,8 +30,8 @@ class Accepted(msgspec.Struct, frozen=True, gc=False, eq=False):
 Outcome = Accepted | Refused
 
 
-class Phase(StrEnum):
-    """Where the owner is in its own life."""
+class EngineStatus(StrEnum):
+    """What the owner is doing."""
 
     STOPPED = "stopped"
     RECOVERING = "recovering"

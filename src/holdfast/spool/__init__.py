@@ -1,22 +1,22 @@
-"""The durable outbox, usable alone: what was emitted stays here until the receiver provably has it."""
+"""The durable outbox, usable alone: records stay here until the receiver has acknowledged them."""
 
-from holdfast.core.policy.knobs import SpoolPolicy
-from holdfast.core.refusal import Corrupt, Refused, Unavailable
-from holdfast.spool.channel import Standing, undelivered
-from holdfast.spool.reader import Batch
+from holdfast.core.base.errors import Corrupt, Refused, Unavailable
+from holdfast.core.policy.settings import SpoolPolicy
+from holdfast.spool.channel import SessionStatus, undelivered_sessions
+from holdfast.spool.reader import RecordBatch
 from holdfast.spool.spool import Spool
 from holdfast.spool.ticket import Ticket
 from holdfast.spool.writer import Mode
 
 __all__ = [
-    "Batch",
     "Corrupt",
     "Mode",
+    "RecordBatch",
     "Refused",
+    "SessionStatus",
     "Spool",
     "SpoolPolicy",
-    "Standing",
     "Ticket",
     "Unavailable",
-    "undelivered",
+    "undelivered_sessions",
 ]

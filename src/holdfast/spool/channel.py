@@ -1,4 +1,4 @@
-"""All sessions of a channel's folder: which there are, how each stands, and which may go (SP-RET-001)."""
+"""All sessions in a channel's folder: which exist, the status of each, and which may be deleted (SP-RET-001)."""
 
 from __future__ import annotations
 
@@ -6,27 +6,28 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.core.policy.knobs import SpoolPolicy
-from holdfast.core.refusal import Refused
-from holdfast.spool.disk import Disk, Entry, RealDisk
-from holdfast.spool.log import Segment, segments_of
-from holdfast.spool.names import FINAL, QUARANTINE, SPOOL, Place, parse
-from holdfast.spool.record import CHANNEL_TERMINATED
-from holdfast.spool.recover import WINDOW, Tail, Verdict, examine
-from holdfast.spool.room import PER_MILLE, is_marked_full
-from holdfast.spool.seek import File
-from holdfast.spool.whole import Final, read_ack, read_final, remove, write_final
+from holdfast.core.base.errors import Refused
+from holdfast.core.policy.settings import SpoolPolicy
+from holdfast.spool.channel_quota import PER_MILLE, is_marked_full
+from holdfast.spool.files.atomic_files import remove_file
+from holdfast.spool.files.disk import Disk, RealDisk
+from holdfast.spool.files.line_search import RecordFile
+from holdfast.spool.files.names import FINAL, QUARANTINE, SPOOL, SessionPaths, is_of_session, parse_file_name
+from holdfast.spool.files.record import CHANNEL_TERMINATED
+from holdfast.spool.files.recover import WINDOW, FileVerdict, Tail, inspect_tail
+from holdfast.spool.files.segment_log import Segment, list_segments
+from holdfast.spool.files.session_markers import SessionFinal, read_ack, read_final, write_final
 
 
-class Standing(msgspec.Struct, frozen=True, gc=False):
-    """How a session stands, as its files say; nothing was changed to find out."""
+class SessionStatus(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """The status of a session, read from its files without changing them."""
 
-    place: Place
+    paths: SessionPaths
     segments: tuple[Segment, ...]
     tail: Tail | None
     """Of the last file; None where there is none."""
     acked: int
-    final: Final | None
+    final: SessionFinal | None
     bytes_used: int
     quarantined_bytes: int
 
@@ -40,136 +41,141 @@ class Standing(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_finished(self) -> bool:
-        """Closed as final, or its last word is that the channel ended. A BLOCK_FENCE alone does not finish it."""
+        """Closed as final, or its last record is CHANNEL_TERMINATED. A BLOCK_FENCE alone does not finish it."""
         if self.final is not None:
             return True
-        if self.tail is None or self.tail.last_seen is None or self.tail.verdict is not Verdict.WHOLE:
+        if self.tail is None or self.tail.last_record is None or self.tail.verdict is not FileVerdict.WHOLE:
             return False
-        return self.tail.last_seen.payload_type == CHANNEL_TERMINATED
+        return self.tail.last_record.payload_type == CHANNEL_TERMINATED
 
     @property
-    def may_go(self) -> bool:
-        """SP-RET-001: finished, and the receiver has the last record. What a deletion left over may go, too."""
+    def is_reclaimable(self) -> bool:
+        """SP-RET-001: finished, and the receiver has the last record. What an interrupted deletion left counts, too."""
         if not self.segments:
             return self.final is not None
         last = max(self.last, self.final.sequence if self.final else 0)
-        is_sound = self.tail is not None and self.tail.verdict is not Verdict.DAMAGED
-        return self.is_finished and self.acked >= last and is_sound
+        is_undamaged = self.tail is not None and self.tail.verdict is not FileVerdict.DAMAGED
+        return self.is_finished and self.acked >= last and is_undamaged
 
 
-def standing(disk: Disk, place: Place, window: int = WINDOW) -> Standing:
-    """Look at one session."""
-    acked = read_ack(disk, place)
-    segments = tuple(segments_of(disk, place))
-    tail = _tail(disk, place, segments[-1], acked, window) if segments else None
-    own = [entry for entry in disk.files(place.folder) if _is_of(entry, place.session)]
+def read_status(disk: Disk, paths: SessionPaths, window: int = WINDOW) -> SessionStatus:
+    """Read the status of one session."""
+    acked = read_ack(disk, paths)
+    segments = tuple(list_segments(disk, paths))
+    tail = _tail(disk, paths, segments[-1], acked, window) if segments else None
+    own = [entry for entry in disk.files(paths.folder) if is_of_session(entry.name, paths.session)]
     quarantined = sum(entry.size for entry in own if entry.name.endswith(QUARANTINE))
-    return Standing(
-        place, segments, tail, acked, read_final(disk, place), sum(entry.size for entry in own), quarantined
+    return SessionStatus(
+        paths=paths,
+        segments=segments,
+        tail=tail,
+        acked=acked,
+        final=read_final(disk, paths),
+        bytes_used=sum(entry.size for entry in own),
+        quarantined_bytes=quarantined,
     )
 
 
-def _tail(disk: Disk, place: Place, segment: Segment, acked: int, window: int) -> Tail:
+def _tail(disk: Disk, paths: SessionPaths, segment: Segment, acked: int, window: int) -> Tail:
     handle = disk.open(segment.path)
     try:
         first = None if segment.is_plain else segment.first
-        return examine(File(disk, handle, place.channel, place.session), first=first, acked=acked, window=window)
+        return inspect_tail(
+            RecordFile(disk, handle, paths.channel, paths.session), first=first, acked=acked, window=window
+        )
     finally:
         disk.close(handle)
 
 
-def _is_of(entry: Entry, session: str) -> bool:
-    named = parse(entry.name)
-    return named is not None and named.session == session
-
-
-def sessions(disk: Disk, folder: Path) -> list[str]:
-    """The sessions that have records or what is left of them, by name."""
+def list_sessions(disk: Disk, folder: Path) -> list[str]:
+    """The names of the sessions that have records, or a `final` file that a deletion has left."""
     kinds = {SPOOL, FINAL}
-    named = (parse(entry.name) for entry in disk.files(folder))
-    return sorted({one.session for one in named if one is not None and one.kind in kinds and not one.is_temp})
+    names = (parse_file_name(entry.name) for entry in disk.files(folder))
+    return sorted({name.session for name in names if name is not None and name.kind in kinds and not name.is_temp})
 
 
-def undelivered(root: Path | str, channel: str, disk: Disk | None = None) -> list[Standing]:
-    """The sessions of a channel that the receiver does not wholly have, oldest first, for replay (SP-CRASH-001).
+def undelivered_sessions(root: Path | str, channel: str, disk: Disk | None = None) -> list[SessionStatus]:
+    """The sessions of a channel that are not fully acked, oldest first, for replay (SP-CRASH-001).
 
-    Their last record's time orders them: one that is still written to comes last. Nothing is locked or changed.
+    They are ordered by the time of their last record: one that is being written comes last. Nothing is changed.
     """
     disk, folder = disk or RealDisk(), Path(root) / channel
     try:
-        names = sessions(disk, folder)
+        names = list_sessions(disk, folder)
     except FileNotFoundError:
         return []
-    found = [_standing_still(disk, Place(folder, channel, session)) for session in names]
-    waiting = [one for one in found if one is not None and one.last > one.acked and one.segments]
-    return sorted(waiting, key=lambda one: (_last_utc(one), one.place.session))
+    present = [_status_if_present(disk, SessionPaths(folder, channel, session)) for session in names]
+    waiting = [status for status in present if status is not None and status.last > status.acked and status.segments]
+    return sorted(waiting, key=lambda status: (_last_utc(status), status.paths.session))
 
 
-def _standing_still(disk: Disk, place: Place) -> Standing | None:
-    """None where it was deleted while we looked: then it was delivered, and says nothing about the others."""
+def _status_if_present(disk: Disk, paths: SessionPaths) -> SessionStatus | None:
+    """None where the session was deleted meanwhile: it was delivered then."""
     try:
-        return standing(disk, place)
+        return read_status(disk, paths)
     except FileNotFoundError:
         return None
 
 
-def _last_utc(found: Standing) -> str:
-    return found.tail.last_seen.emitted_utc if found.tail is not None and found.tail.last_seen is not None else ""
+def _last_utc(status: SessionStatus) -> str:
+    return (
+        status.tail.last_record.emitted_utc if status.tail is not None and status.tail.last_record is not None else ""
+    )
 
 
-def reclaim(disk: Disk, folder: Path, now_ms: int, *, but: str) -> int:
-    """Delete the sessions that may go; how many. One that somebody has open is left alone."""
-    gone = 0
-    for session in sessions(disk, folder):
-        place = Place(folder, folder.name, session)
-        if session != but and _may_go_quickly(disk, place):
-            lock = disk.lock(place.lock)
+def reclaim(disk: Disk, folder: Path, now_ms: int, *, except_session: str) -> int:
+    """Delete the sessions that may be deleted; how many. One that is open is left alone."""
+    deleted = 0
+    for session in list_sessions(disk, folder):
+        paths = SessionPaths(folder, folder.name, session)
+        if session != except_session and _is_worth_reading(disk, paths):
+            lock = disk.lock(paths.lock)
             if lock is None:
                 continue
             try:
-                found = standing(disk, place)
-                if found.may_go:
-                    delete(disk, found, now_ms)
-                    gone += 1
+                status = read_status(disk, paths)
+                if status.is_reclaimable:
+                    delete_session(disk, status, now_ms)
+                    deleted += 1
             finally:
                 disk.unlock(lock)
-    return gone
+    return deleted
 
 
-def _may_go_quickly(disk: Disk, place: Place) -> bool:
-    """What is not acked at all cannot go: no need to look at its records."""
-    return read_final(disk, place) is not None or read_ack(disk, place) > 0
+def _is_worth_reading(disk: Disk, paths: SessionPaths) -> bool:
+    """A session without any ack is not reclaimable: its records need not be read."""
+    return read_final(disk, paths) is not None or read_ack(disk, paths) > 0
 
 
-def delete(disk: Disk, found: Standing, now_ms: int) -> None:
-    """Let go of a session whose last record the receiver has. Quarantined bytes stay: they are for people.
+def delete_session(disk: Disk, status: SessionStatus, now_ms: int) -> None:
+    """Delete a session whose last record the receiver has. Quarantined bytes stay, for an operator to look at.
 
-    Records first, oldest first, each for good before the next; then the ack, and the word `final` last: at no point
-    does a crash leave something that looks like an unfinished session. A process that died here may have taken away
-    names which a crash would still bring back: they go for good before anything else does.
+    Records go first, oldest first, each durably before the next; then the ack; `final` goes last. So a crash never
+    leaves what looks like an unfinished session. A process that died here may have removed names without a sync: the
+    folder is synced before anything else.
     """
-    place = found.place
-    disk.sync_folder(place.folder)
-    if found.final is None:
-        write_final(disk, place, Final(found.last, CHANNEL_TERMINATED), now_ms)
-    for segment in found.segments:
-        remove(disk, segment.path)
-        disk.sync_folder(place.folder)
-    for path in (place.ack, place.released, place.reserve):
-        remove(disk, path)
-    disk.sync_folder(place.folder)
-    remove(disk, place.lock)
-    remove(disk, place.final)
-    disk.sync_folder(place.folder)
+    paths = status.paths
+    disk.sync_folder(paths.folder)
+    if status.final is None:
+        write_final(disk, paths, SessionFinal(status.last, CHANNEL_TERMINATED), now_ms)
+    for segment in status.segments:
+        remove_file(disk, segment.path)
+        disk.sync_folder(paths.folder)
+    for path in (paths.ack, paths.released, paths.reserve):
+        remove_file(disk, path)
+    disk.sync_folder(paths.folder)
+    remove_file(disk, paths.lock)
+    remove_file(disk, paths.final)
+    disk.sync_folder(paths.folder)
 
 
-def why_no_new_session(disk: Disk, folder: Path, policy: SpoolPolicy) -> Refused | None:
-    """SP-RET-003: a channel at its cap starts no session until it is well below."""
+def why_not_new_session(disk: Disk, folder: Path, policy: SpoolPolicy) -> Refused | None:
+    """SP-RET-003: a channel at its cap starts no session until it is below the low-water mark."""
     used = sum(entry.size for entry in disk.files(folder))
     cap = policy.channel_bytes_max
-    is_low = used * PER_MILLE >= cap * policy.reopen_below_per_mille
-    if used + policy.reserve_bytes <= cap and not (is_low and is_marked_full(disk, folder)):
+    is_above_low_water = used * PER_MILLE >= cap * policy.reopen_below_per_mille
+    if used + policy.reserve_bytes <= cap and not (is_above_low_water and is_marked_full(disk, folder)):
         return None
     hint = "deliver and ack what is there, run `holdfast spool compact`, or raise spool.channel_bytes_max"
-    says = f"the channel uses {used} of {cap} bytes, no new session is started"
-    return Refused("SP-RET-003", says, hint, "SpoolFull")
+    message = f"the channel uses {used} of {cap} bytes, no new session is started"
+    return Refused("SP-RET-003", message, hint, "SpoolFull")

@@ -1,4 +1,4 @@
-"""Time for the spool, as an argument: wall time stands in records, monotonic time decides when to flush."""
+"""The spool's clock, passed in: records have wall time, monotonic time decides when to flush."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from typing import Protocol
 
 
-class Clock(Protocol):
+class SpoolClock(Protocol):
     """Two readings in milliseconds."""
 
     def wall_ms(self) -> int: ...

@@ -13,54 +13,71 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from holdfast.core.policy.knobs import SpoolPolicy
-from holdfast.core.refusal import Corrupt, Refused, Unavailable
-from holdfast.spool import seek
-from holdfast.spool.clock import Clock, SystemClock
-from holdfast.spool.disk import Disk, RealDisk
-from holdfast.spool.keeper import Keeper
-from holdfast.spool.metrics import Metrics
-from holdfast.spool.names import Place, why_not_id
+from holdfast.core.base.errors import Corrupt, Refused, Unavailable
+from holdfast.core.policy.settings import SpoolPolicy
+from holdfast.spool.channel_quota import ChannelQuota
+from holdfast.spool.clock import SpoolClock, SystemClock
+from holdfast.spool.files import line_search
+from holdfast.spool.files.atomic_files import as_unavailable, remove_file
+from holdfast.spool.files.disk import Disk, RealDisk
+from holdfast.spool.files.line_search import RecordFile
+from holdfast.spool.files.names import SessionPaths, why_not_id
+from holdfast.spool.files.record import FINAL_TYPES, Encoder
+from holdfast.spool.files.recover import WINDOW
+from holdfast.spool.files.session_markers import SessionFinal, read_released, write_final
+from holdfast.spool.maintainer import Maintainer
+from holdfast.spool.metrics import SpoolMetrics
 from holdfast.spool.outbox import Outbox
-from holdfast.spool.reader import Batch, Reader
-from holdfast.spool.record import FINALISING, Encoder
-from holdfast.spool.recover import WINDOW
-from holdfast.spool.room import Room
-from holdfast.spool.seek import File
-from holdfast.spool.session import Opened, open_session
+from holdfast.spool.reader import RecordBatch, SpoolReader
+from holdfast.spool.session import OpenSession, open_session
+from holdfast.spool.threads import SpoolThreads
 from holdfast.spool.ticket import Ticket
-from holdfast.spool.whole import Final, read_released, remove, unavailable, write_final
-from holdfast.spool.workers import Workers
 from holdfast.spool.writer import Mode, Writer
 
 _AGES_KEPT = 4_096
 
 
 class Spool:
-    """One session that is open for writing. Made by `Spool.open`; emit from any thread or task."""
+    """One session that is open for writing. Created by `Spool.open`; emit from any thread or task."""
 
     def __init__(
-        self, opened: Opened, policy: SpoolPolicy, mode: Mode, clock: Clock, seed: bytes, *, threads: bool
+        self, opened: OpenSession, policy: SpoolPolicy, mode: Mode, clock: SpoolClock, seed: bytes, *, threads: bool
     ) -> None:
-        log, found = opened.log, opened.found
+        log, status = opened.log, opened.status
         self._opened, self._log, self._clock, self._mode = opened, log, clock, mode
         spooled = log.view.spooled
-        encoder = Encoder(log.place.channel, log.place.session, seed)
+        encoder = Encoder(log.paths.channel, log.paths.session, seed)
         self._outbox = Outbox(encoder, policy, clock, spooled, flush_records=policy.flush_records_max)
-        self._room = Room(log.disk, log.place, policy)
-        self.writer = Writer(self._outbox, log, self._room, policy, clock, mode, spooled)
-        self.keeper = Keeper(self._outbox, log, self._room, self.writer, policy, clock, found.acked)
-        self._reader = Reader(log, lambda: read_released(log.disk, log.place))
+        self._quota = ChannelQuota(log.disk, log.paths, policy)
+        self.writer = Writer(
+            outbox=self._outbox,
+            log=log,
+            quota=self._quota,
+            policy=policy,
+            clock=clock,
+            mode=mode,
+            durable=spooled,
+        )
+        self.maintainer = Maintainer(
+            outbox=self._outbox,
+            log=log,
+            quota=self._quota,
+            writer=self.writer,
+            policy=policy,
+            clock=clock,
+            acked=status.acked,
+        )
+        self._reader = SpoolReader(log, lambda: read_released(log.disk, log.paths))
         self._ack_lock = threading.Lock()
-        self._ages: deque[tuple[int, int]] = deque(_first_age(opened))
-        self.writer.on_commit = self._note_age
+        self._ages: deque[tuple[int, int]] = deque(_oldest_unacked_age(opened))
+        self.writer.on_commit = self._record_age
         self.damage = opened.damage
-        """Why nothing may be written here; empty where the session is sound."""
+        """Why nothing may be written; empty where the session is not damaged."""
         self._is_closed = False
-        last_seen = found.tail.last_seen if found.tail else None
-        self._outbox.last_type = last_seen.payload_type if last_seen else ""
-        self._begin(found.is_finished)
-        self._workers = Workers(self._outbox, self.writer, self.keeper, log.place.session) if threads else None
+        last_record = status.tail.last_record if status.tail else None
+        self._outbox.last_type = last_record.payload_type if last_record else ""
+        self._begin(status.is_finished)
+        self._threads = SpoolThreads(self._outbox, self.writer, self.maintainer, log.paths.session) if threads else None
 
     @classmethod
     def open(
@@ -73,166 +90,167 @@ class Spool:
         mode: Mode | str = Mode.GROUP,
         segment_bytes: int | None = None,
         disk: Disk | None = None,
-        clock: Clock | None = None,
-        chance: Callable[[int], bytes] = os.urandom,
+        clock: SpoolClock | None = None,
+        random_bytes: Callable[[int], bytes] = os.urandom,
         threads: bool = True,
         window: int = WINDOW,
     ) -> Spool | Refused:
         """Open a session, new or old, and recover what a crash left of it.
 
-        Refused: a bad id, another writer, a channel at its cap. A damaged session does open: `damage` says why, emits
-        are refused, the records before the hole can be replayed. Raises Unavailable where the disk fails.
-        `threads=False` is for tests: nothing happens but in `step`.
+        Refused: a bad id, another writer, a channel at its cap. A damaged session does open: `damage` has the reason,
+        emits are refused, the records before the hole can be replayed. Raises Unavailable where the disk fails.
+        `threads=False` is for tests: everything happens in `step`.
         """
-        no = why_not_id("channel", channel) or why_not_id("session", session) or _why_not_size(segment_bytes)
-        if no is not None:
-            return no
-        place = Place(Path(root) / channel, channel, session)
+        refusal = why_not_id("channel", channel) or why_not_id("session", session) or _why_not_size(segment_bytes)
+        if refusal is not None:
+            return refusal
+        paths = SessionPaths(Path(root) / channel, channel, session)
         policy, clock, disk = policy or SpoolPolicy(), clock or SystemClock(), disk or RealDisk()
         try:
-            opened = open_session(disk, place, policy, clock.wall_ms(), segment_bytes=segment_bytes, window=window)
+            opened = open_session(disk, paths, policy, clock.wall_ms(), segment_bytes=segment_bytes, window=window)
         except OSError as fault:
-            raise unavailable(fault) from fault
+            raise as_unavailable(fault) from fault
         if isinstance(opened, Refused):
             return opened
         try:
-            return cls(opened, policy, Mode(mode), clock, chance(16), threads=threads)
+            return cls(opened, policy, Mode(mode), clock, random_bytes(16), threads=threads)
         except BaseException as fault:
-            opened.log.leave_tape()
+            opened.log.abandon_active()
             disk.unlock(opened.lock)
             if isinstance(fault, OSError):
-                raise unavailable(fault) from fault
+                raise as_unavailable(fault) from fault
             raise
 
     def _begin(self, is_finished: bool) -> None:
-        """The cap is measured before the first emit; a session that takes no more records needs no reserve."""
+        """The folder is measured before the first emit; a session that accepts no more records needs no reserve."""
         if self.damage:
             self._stop_writing(self.damage)
         elif is_finished:
             hint = "begin a new session"
-            self._outbox.refuse_from_now_on(Refused("SP-RET-001", "the session is finished", hint, "SessionFinished"))
+            self._outbox.refuse_all(Refused("SP-RET-001", "the session is finished", hint, "SessionFinished"))
         self.writer.measure()
         if not self.damage and not is_finished:
-            self.keeper.begin()
+            self.maintainer.begin()
 
     def _stop_writing(self, why: str) -> None:
         self.damage = why
-        hint = "begin a new session; `holdfast spool verify` and `repair` look after this one"
-        self._outbox.refuse_from_now_on(Refused("SP-CRASH-002", why, hint, "SessionDamaged"))
+        hint = "begin a new session; see `holdfast spool verify` and `holdfast spool repair` for this one"
+        self._outbox.refuse_all(Refused("SP-CRASH-002", why, hint, "SessionDamaged"))
 
     @property
-    def place(self) -> Place:
-        """Whose session it is, and where its files are."""
-        return self._log.place
+    def paths(self) -> SessionPaths:
+        """The channel, the session, and the paths of its files."""
+        return self._log.paths
 
     # -------------------------------------------------------------------------------------------- sending
 
     def emit(self, payload_type: str, payload: object) -> Ticket | Refused:
-        """Hand one record over. It never blocks; the ticket tells when the record is spooled (SP-002)."""
+        """Queue one record. It never blocks; the ticket is done when the record is spooled (SP-002)."""
         return self._outbox.emit(payload_type, payload)
 
     @property
     def spooled_sequence(self) -> int:
-        """The last record that is durable (in mode `os`: handed to the operating system)."""
+        """The last record that is durable (in mode `os`: written to the operating system)."""
         return self._log.view.spooled
 
     # -------------------------------------------------------------------------------------------- delivering
 
     @property
     def acked_sequence(self) -> int:
-        """The highest ack that was received; its ticket tells when it is stored."""
-        return max(self.keeper.ack_wanted, self.first_available - 1)
+        """The highest ack that was received; its ticket is done when it is stored."""
+        return max(self.maintainer.ack_received, self.first_available - 1)
 
     @property
     def first_available(self) -> int:
-        """The oldest record that is still here; the next one where none is."""
+        """The oldest record that is still here; the next sequence where none is."""
         return self._log.view.first_available
 
     def ack(self, sequence: int) -> Ticket | Refused:
-        """The receiver has everything up to here. One that is not higher than the last changes nothing (SP-ACK-003)."""
+        """The receiver has everything up to `sequence`. An ack that is not higher changes nothing (SP-ACK-003)."""
         if sequence > self.spooled_sequence:
-            says = f"ack {sequence} is above the last spooled record {self.spooled_sequence}"
+            message = f"ack {sequence} is above the last spooled record {self.spooled_sequence}"
             hint = "a protocol error: the receiver cannot have what was never sent"
-            return Refused("SP-ACK-001", says, hint, "AckAhead")
+            return Refused("SP-ACK-001", message, hint, "AckAhead")
         with self._ack_lock:
-            if sequence > self.keeper.ack_wanted:
-                self.keeper.ack_wanted = sequence
-                self._outbox.keeper.give()
-        return Ticket(sequence, self.keeper.acked)
+            if sequence > self.maintainer.ack_received:
+                self.maintainer.ack_received = sequence
+                self._outbox.maintainer_wakeup.notify()
+        return Ticket(sequence, self.maintainer.ack_stored)
 
-    def agree(self, told: int | None) -> int | Refused:
+    def reconcile_ack(self, receiver_ack: int | None) -> int | Refused:
         """After which record to replay, given the receiver's answer to the hello (SP-ACK-004).
 
-        The receiver is the authority. None is for a v0.1 receiver, which says 0 whatever it has: our own ack holds.
+        The receiver is authoritative. None is for a v0.1 receiver, which answers 0 whatever it has: our own ack counts.
         """
         own = self.acked_sequence
-        if told is None:
+        if receiver_ack is None:
             return own
-        if told >= own:
-            stored = self.ack(told)
-            return stored if isinstance(stored, Refused) else told
-        if told + 1 >= self.first_available:
-            return told
-        says = f"the receiver has records up to {told}, the oldest here is {self.first_available}: the rest was acked"
-        return Refused("SP-ACK-004", says, "the receiver has lost what it acked; an operator must decide", "AckGap")
+        if receiver_ack >= own:
+            stored = self.ack(receiver_ack)
+            return stored if isinstance(stored, Refused) else receiver_ack
+        if receiver_ack + 1 >= self.first_available:
+            return receiver_ack
+        message = f"the receiver has records up to {receiver_ack}, the oldest here is {self.first_available}"
+        hint = "the receiver has lost what it acked; an operator must decide"
+        return Refused("SP-ACK-004", message, hint, "AckGap")
 
-    def batches(self, after: int | None = None) -> Iterator[Batch]:
-        """Spooled records above `after`, many at a time; above the ack, if none is given (SP-ACK-002)."""
+    def batches(self, after: int | None = None) -> Iterator[RecordBatch]:
+        """Spooled records above `after`, many at a time; above the ack by default (SP-ACK-002)."""
         try:
             yield from self._reader.batches(self.acked_sequence if after is None else after)
         except Corrupt as hole:
             if hole.rule == "SP-CRASH-002":
-                self._stop_writing(hole.says)
+                self._stop_writing(hole.message)
             raise
         except OSError as fault:
-            raise unavailable(fault, "SP-005") from fault
+            raise as_unavailable(fault, "SP-005") from fault
 
     def replay(self, after: int | None = None) -> Iterator[bytes]:
-        """The same one by one: raw lines without their ends. It stops at the last record that is spooled by then."""
+        """`batches` one record at a time: raw lines without their ends. It stops at the last record spooled by then."""
         for batch in self.batches(after):
             yield from batch.lines
 
-    # -------------------------------------------------------------------------------------------- keeping
+    # -------------------------------------------------------------------------------------------- maintenance
 
     def compact(self) -> Ticket:
-        """Drop what is acked now, whether it is worth it or not. The ticket is reached when it is done."""
+        """Drop what is acked now, even where it frees little. The ticket is done when the compaction is."""
         with self._ack_lock:
-            self.keeper.asked += 1
-            ticket = Ticket(self.keeper.asked, self.keeper.answered)
-        self._outbox.keeper.give()
+            self.maintainer.compactions_requested += 1
+            ticket = Ticket(self.maintainer.compactions_requested, self.maintainer.compactions_done)
+        self._outbox.maintainer_wakeup.notify()
         return ticket
 
     def step(self) -> None:
-        """Without threads: what the writer would do now, then the keeper, then what the keeper asks of the writer."""
+        """Without threads: a step of the writer, one of the maintainer, and another one of the writer if it is due."""
         self.writer.step()
-        self.keeper.step()
+        self.maintainer.step()
         if self.writer.due_in_ms() == 0:
             self.writer.step()
 
-    def metrics(self) -> Metrics:
-        """A reading of all counters; it touches no disk."""
+    def metrics(self) -> SpoolMetrics:
+        """All counters and levels; it reads no disk."""
         writer, spooled, acked = self.writer, self.spooled_sequence, self.acked_sequence
-        return Metrics(
+        return SpoolMetrics(
             spooled_sequence=spooled,
             acked_sequence=acked,
             waiting_records=self._outbox.waiting,
             unacked_records=max(0, spooled - acked),
             oldest_unacked_age_ms=self._oldest_age_ms(acked),
-            session_bytes=self._room.session_used + writer.grown,
-            channel_bytes=self._room.used + writer.grown,
+            session_bytes=self._quota.session_bytes + writer.unmeasured_bytes,
+            channel_bytes=self._quota.used_bytes + writer.unmeasured_bytes,
             commits=writer.commit_records.count,
             commit_records=writer.commit_records,
             sync_us=writer.sync_us,
             refusals=self._outbox.refusals.copy(),
             replays=self._reader.replays,
-            replayed_records=self._reader.replayed,
+            replayed_records=self._reader.replayed_records,
             quarantined_records=self._opened.quarantined,
             compactions=writer.compactions,
-            failures=writer.failures + self.keeper.failures,
+            failures=writer.failures + self.maintainer.failures,
         )
 
-    def _note_age(self, last: int, now_ms: int) -> None:
-        """When a commit began: the age of its records. When there are very many, the newest share one entry."""
+    def _record_age(self, last: int, now_ms: int) -> None:
+        """When a commit began, for the age of its records. Beyond a number of entries the newest share one."""
         if len(self._ages) < _AGES_KEPT:
             self._ages.append((last, now_ms))
         else:
@@ -247,59 +265,61 @@ class Spool:
     # -------------------------------------------------------------------------------------------- ending
 
     def close(self, *, final: bool = False) -> Refused | None:
-        """Spool what waits, store the ack and let go. `final` says that the session is finished (SP-RET-001).
+        """Spool what waits, store the ack and release the lock. `final` marks the session as finished (SP-RET-001).
 
-        A session is finished only after a BLOCK_FENCE or CHANNEL_TERMINATED: otherwise it is closed all the same, the
-        refusal says that it is kept as unfinished. Raises Unavailable where records could not be spooled.
+        A session can be finished only after a BLOCK_FENCE or CHANNEL_TERMINATED. Otherwise it is closed all the same,
+        kept as unfinished, and that is the refusal. Raises Unavailable where records could not be spooled.
         """
         if self._is_closed:
             return None
         self._is_closed = True
-        self._outbox.refuse_from_now_on(Refused("SP-002", "the spool is closed", "open it again", "SpoolClosed"))
+        self._outbox.refuse_all(Refused("SP-002", "the spool is closed", "open it again", "SpoolClosed"))
         try:
             self._drain()
             return self._finish() if final else None
         except OSError as fault:
-            raise unavailable(fault) from fault
+            raise as_unavailable(fault) from fault
         finally:
-            self._let_go()
+            self._release()
 
     async def aclose(self, *, final: bool = False) -> Refused | None:
-        """The same without blocking the event loop."""
+        """`close` without blocking the event loop."""
         return await asyncio.to_thread(self.close, final=final)
 
     def _drain(self) -> None:
-        if self._workers is not None:
-            with suppress(Unavailable):  # the writer's fault, which is raised below: first its threads end
+        if self._threads is not None:
+            with suppress(Unavailable):  # the writer's fault is raised below, when its threads have ended
                 if self._outbox.waiting:
-                    self.writer.spooled.wait(self._outbox.last, None)
-            self._workers.end()
+                    self.writer.spooled.wait(self._outbox.last_sequence, None)
+            self._threads.stop()
         while self.writer.step():
             pass
-        self.keeper.step()
+        self.maintainer.step()
         self.writer.step()
         if self.writer.fault is not None:
             raise self.writer.fault
-        if self._log.tape is not None and not self.damage:
+        if self._log.active is not None and not self.damage:
             if self._mode is Mode.OS:
-                self._log.disk.sync(self._log.tape.handle)
-            self._log.seal_tape()
+                self._log.disk.sync(self._log.active.handle)
+            self._log.seal_active()
 
     def _finish(self) -> Refused | None:
         last_type = self._outbox.last_type
-        if self.damage or last_type not in FINALISING:
-            says = "damaged" if self.damage else f"its last record is {last_type or 'none'}"
+        if self.damage or last_type not in FINAL_TYPES:
+            reason = "damaged" if self.damage else f"its last record is {last_type or 'none'}"
             hint = "end it with BLOCK_FENCE or CHANNEL_TERMINATED, or let an operator seal it: holdfast spool seal"
-            return Refused("SP-RET-001", f"the session is kept as unfinished: {says}", hint, "NotFinal")
-        write_final(self._log.disk, self._log.place, Final(self.spooled_sequence, "closed"), self._clock.wall_ms())
+            return Refused("SP-RET-001", f"the session is kept as unfinished: {reason}", hint, "NotFinal")
+        write_final(
+            self._log.disk, self._log.paths, SessionFinal(self.spooled_sequence, "closed"), self._clock.wall_ms()
+        )
         return None
 
-    def _let_go(self) -> None:
-        self._log.leave_tape()
+    def _release(self) -> None:
+        self._log.abandon_active()
         try:
-            remove(self._log.disk, self._log.place.reserve)
+            remove_file(self._log.disk, self._log.paths.reserve)
         except OSError as fault:
-            raise unavailable(fault) from fault
+            raise as_unavailable(fault) from fault
         finally:
             self._log.disk.unlock(self._opened.lock)
 
@@ -320,19 +340,19 @@ def _why_not_size(segment_bytes: int | None) -> Refused | None:
     )
 
 
-def _first_age(opened: Opened) -> list[tuple[int, int]]:
-    """The oldest record that is not acked, with its time, as it stands in the file."""
-    log, found = opened.log, opened.found
-    oldest = max(found.acked + 1, log.view.first_available)
-    where = log.open_for(oldest) if oldest <= log.view.spooled else None
-    if where is None or (handle := where[3]) is None:
+def _oldest_unacked_age(opened: OpenSession) -> list[tuple[int, int]]:
+    """The time of the oldest record that is not acked, as it is in the file."""
+    log = opened.log
+    oldest = max(opened.status.acked + 1, log.view.first_available)
+    located = log.open_segment_with(oldest) if oldest <= log.view.spooled else None
+    if located is None or (handle := located[3]) is None:
         return []
-    file, end = File(log.disk, handle, log.place.channel, log.place.session), where[2]
+    file, end = RecordFile(log.disk, handle, log.paths.channel, log.paths.session), located[2]
     try:
-        seen = seek.seen_at(file, seek.find(file, oldest, end), end)
-        when = None if seen is None else datetime.fromisoformat(seen.emitted_utc).timestamp()
-    except (ValueError, OverflowError):  # older senders write what they like; also a year that no calendar here has
-        when = None
+        record = line_search.record_at(file, line_search.find_sequence(file, oldest, end), end)
+        time_s = None if record is None else datetime.fromisoformat(record.emitted_utc).timestamp()
+    except (ValueError, OverflowError):  # v0.1 senders may write any text, also a year out of range
+        time_s = None
     finally:
         log.disk.close(handle)
-    return [] if when is None else [(log.view.spooled, int(when * 1_000))]
+    return [] if time_s is None else [(log.view.spooled, int(time_s * 1_000))]

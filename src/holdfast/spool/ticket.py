@@ -1,4 +1,4 @@
-"""Waiting for a number to be reached: by a thread, by an asyncio task, by nobody (which costs nothing)."""
+"""Waiting until a sequence is reached, from threads and asyncio tasks. Without waiters it costs nothing."""
 
 from __future__ import annotations
 
@@ -8,117 +8,117 @@ from collections.abc import Callable, Generator
 
 import msgspec
 
-from holdfast.core.refusal import Unavailable
+from holdfast.core.base.errors import Unavailable
 
 
-class Progress:
-    """A sequence that only grows, and those who wait for it. One thread moves it by `reach`; any may wait."""
+class SequenceProgress:
+    """A sequence that only grows, and its waiters. One thread calls `advance`; any thread or task may wait."""
 
-    def __init__(self, reached: int, hurry: Callable[[int], None]) -> None:
+    def __init__(self, reached: int, request_flush: Callable[[int], None]) -> None:
         self.reached = reached
         self.fault: Unavailable | None = None
-        """Why it will not grow any more."""
-        self._hurry = hurry
+        """Why it does not grow any more."""
+        self._request_flush = request_flush
         self._lock = threading.Lock()
         self._gates: list[tuple[int, threading.Lock]] = []
         self._futures: dict[asyncio.AbstractEventLoop, list[tuple[int, asyncio.Future[None]]]] = {}
 
-    def reach(self, sequence: int) -> None:
+    def advance(self, sequence: int) -> None:
         self.reached = sequence
         if self._gates or self._futures:
-            self._tell()
+            self._wake_waiters()
 
-    def reach_at_least(self, sequence: int) -> None:
-        """The same where two threads move it: who comes late with less takes nothing back."""
+    def advance_at_least(self, sequence: int) -> None:
+        """`advance` where two threads call it: a lower sequence changes nothing."""
         with self._lock:
             self.reached = max(self.reached, sequence)
-        self._tell()
+        self._wake_waiters()
 
     def fail(self, fault: Unavailable) -> None:
         self.fault = fault
-        self._tell()
+        self._wake_waiters()
 
     def wait(self, sequence: int, timeout_s: float | None) -> bool:
-        """True when it is reached, False when time is up; raises where it never will be."""
-        if self._is_over(sequence):
+        """True when it is reached, False after the timeout; raises where it never will be."""
+        if self._is_reached(sequence):
             return True
         gate = threading.Lock()
         gate.acquire()
         entry = (sequence, gate)
         with self._lock:
             self._gates.append(entry)
-        # Whoever moves the number looks at the list after moving it, so after this second look nothing is missed.
-        if not self._is_over(sequence):
-            self._hurry(sequence)
+        # `advance` reads the list after it has moved the sequence: after this second check nothing is missed.
+        if not self._is_reached(sequence):
+            self._request_flush(sequence)
             gate.acquire(timeout=-1 if timeout_s is None else max(0.0, timeout_s))
         with self._lock:
             if entry in self._gates:
                 self._gates.remove(entry)
-        return self._is_over(sequence)
+        return self._is_reached(sequence)
 
-    async def arrival(self, sequence: int) -> None:
-        """The same for a task."""
-        if self._is_over(sequence):
+    async def wait_async(self, sequence: int) -> None:
+        """`wait` for a task."""
+        if self._is_reached(sequence):
             return
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
         with self._lock:
             self._futures.setdefault(loop, []).append((sequence, future))
-        if self._is_over(sequence):
+        if self._is_reached(sequence):
             return
-        self._hurry(sequence)
+        self._request_flush(sequence)
         await future
-        self._is_over(sequence)
+        self._is_reached(sequence)
 
-    def _is_over(self, sequence: int) -> bool:
+    def _is_reached(self, sequence: int) -> bool:
         if self.reached >= sequence:
             return True
         if self.fault is not None:
             raise self.fault
         return False
 
-    def _tell(self) -> None:
-        everybody = self.fault is not None
+    def _wake_waiters(self) -> None:
+        is_failed = self.fault is not None
         with self._lock:
-            open_now = [gate for sequence, gate in self._gates if everybody or sequence <= self.reached]
-            self._gates = [entry for entry in self._gates if not (everybody or entry[0] <= self.reached)]
+            released = [gate for sequence, gate in self._gates if is_failed or sequence <= self.reached]
+            self._gates = [entry for entry in self._gates if not (is_failed or entry[0] <= self.reached)]
             for loop in list(self._futures):
                 waiting = self._futures.pop(loop)
-                left = [] if everybody else [entry for entry in waiting if entry[0] > self.reached]
+                left = [] if is_failed else [entry for entry in waiting if entry[0] > self.reached]
                 if left:
                     self._futures[loop] = left
-                done = [future for sequence, future in waiting if everybody or sequence <= self.reached]
+                done = [future for sequence, future in waiting if is_failed or sequence <= self.reached]
                 if done:
-                    _wake(loop, done)
-        for gate in open_now:
+                    _resolve_in_loop(loop, done)
+        for gate in released:
             gate.release()
 
 
-def _wake(loop: asyncio.AbstractEventLoop, done: list[asyncio.Future[None]]) -> None:
-    """One call into the loop for all of its tasks: each costs a system call."""
-
-    def resolve() -> None:
-        for future in done:
-            if not future.done():
-                future.set_result(None)
-
+def _resolve_in_loop(loop: asyncio.AbstractEventLoop, done: list[asyncio.Future[None]]) -> None:
+    """One call into the loop for all of its tasks: each call costs a system call."""
     try:
-        loop.call_soon_threadsafe(resolve)
-    except RuntimeError:  # the loop was closed; nobody waits there any more
+        loop.call_soon_threadsafe(_resolve, done)
+    except RuntimeError:  # the loop was closed, with its tasks
         return
 
 
-class Ticket(msgspec.Struct, frozen=True, gc=False):
-    """What emit and ack return: the promise that a sequence will be durable, which one may wait for or not.
+def _resolve(done: list[asyncio.Future[None]]) -> None:
+    for future in done:
+        if not future.done():
+            future.set_result(None)
 
-    A sequence counts only when it is spooled (SP-002); a ticket that fails has none.
+
+class Ticket(msgspec.Struct, frozen=True, gc=False):
+    """What emit and ack return: a promise that a sequence will be durable. Waiting for it is optional.
+
+    A sequence counts only when it is spooled (SP-002); that of a failed ticket does not.
     """
 
     sequence: int
-    progress: Progress
+    progress: SequenceProgress
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Block until it is durable. False when time is up first; raises Unavailable where it never will be."""
+        """Block until it is durable; False after the timeout. Raises Unavailable where it never will be."""
         return self.progress.wait(self.sequence, timeout_s)
 
     @property
@@ -126,5 +126,5 @@ class Ticket(msgspec.Struct, frozen=True, gc=False):
         return self.progress.reached >= self.sequence
 
     def __await__(self) -> Generator[None, None, int]:
-        yield from self.progress.arrival(self.sequence).__await__()
+        yield from self.progress.wait_async(self.sequence).__await__()
         return self.sequence

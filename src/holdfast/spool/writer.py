@@ -1,7 +1,7 @@
-"""The writer: takes what piled up, writes it with one write, syncs, and only then calls it spooled (SP-002).
+"""The writer: appends the queued records with one write, syncs, and only then reports them as spooled (SP-002).
 
-Everything happens in `step`, which a thread calls when `due_in_ms` says so, or a test, one step at a time. One commit
-is in flight at a time; what is emitted meanwhile is the next one (SP-PERF-002).
+Everything happens in `step`, which a thread calls when it is due, and a test one step at a time. One commit is in
+flight at a time; what is emitted meanwhile is the next one (SP-PERF-002).
 """
 
 from __future__ import annotations
@@ -15,39 +15,39 @@ from typing import Final
 
 import msgspec
 
-from holdfast.core.policy.knobs import SpoolPolicy
-from holdfast.core.refusal import Refused, Unavailable
-from holdfast.spool.clock import Clock
-from holdfast.spool.disk import Handle
-from holdfast.spool.log import Log, Segment, segment_size
-from holdfast.spool.metrics import Histogram
-from holdfast.spool.names import temp_of
+from holdfast.core.base.errors import Refused, Unavailable
+from holdfast.core.base.histogram import POWERS_OF_TWO, Histogram
+from holdfast.core.policy.settings import SpoolPolicy
+from holdfast.spool.channel_quota import ChannelQuota
+from holdfast.spool.clock import SpoolClock
+from holdfast.spool.files.atomic_files import as_unavailable, remove_file
+from holdfast.spool.files.disk import Handle
+from holdfast.spool.files.names import temp_path
+from holdfast.spool.files.record import DURABLE_FIELD_BYTES_MAX, add_durable_field
+from holdfast.spool.files.segment_log import Segment, SegmentLog, segment_size
 from holdfast.spool.outbox import Outbox
-from holdfast.spool.record import MARK_BYTES_MAX, marked
-from holdfast.spool.room import Room
-from holdfast.spool.whole import remove, unavailable
 
 COMMIT_BYTES_MAX: Final = 8 << 20
-"""Bounds what recovery has to read back."""
+"""Limits what recovery has to read back."""
 MEASURE_BYTES: Final = 1 << 16
 
 
 class Mode(StrEnum):
-    """What a record has survived when it is called spooled."""
+    """What a record survives once it is spooled."""
 
     ALWAYS = "always"
-    """A power cut; a commit begins as soon as anything waits."""
+    """A power cut; a commit begins as soon as a record waits."""
     GROUP = "group"
-    """A power cut; a commit waits for company, for as long as the flush window allows and nobody waits for it."""
+    """A power cut; a commit waits for more records, up to the flush interval, unless a caller waits for it."""
     OS = "os"
-    """A crash of the process, NOT a power cut: bytes are with the operating system."""
+    """A crash of the process, NOT a power cut: the bytes are in the operating system's cache."""
 
 
-class Swap(msgspec.Struct, frozen=True, gc=False):
-    """A compacted copy, synced, that lacks only what was written since it was begun."""
+class CompactedCopy(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A synced copy of what is not acked; it lacks only what was written since it was made."""
 
     segment: Segment
-    """The file it is to replace."""
+    """The file that it replaces."""
     handle: Handle
     first: int
     begin: int
@@ -57,84 +57,92 @@ class Swap(msgspec.Struct, frozen=True, gc=False):
 
 
 class Writer:
-    """The one that writes to the session's files."""
+    """The only writer of the session's files."""
 
     def __init__(
-        self, outbox: Outbox, log: Log, room: Room, policy: SpoolPolicy, clock: Clock, mode: Mode, durable: int
+        self,
+        *,
+        outbox: Outbox,
+        log: SegmentLog,
+        quota: ChannelQuota,
+        policy: SpoolPolicy,
+        clock: SpoolClock,
+        mode: Mode,
+        durable: int,
     ) -> None:
-        self._outbox, self._log, self._room, self._clock, self._mode = outbox, log, room, clock, mode
+        self._outbox, self._log, self._quota, self._clock, self._mode = outbox, log, quota, clock, mode
         self._flush_ms, self._flush_records = policy.flush_interval_ms, policy.flush_records_max
         self._durable = durable
         """The last sequence that a sync is known to have covered."""
         self.spooled = outbox.spooled
-        self.swap: Swap | None = None
-        self.on_swap: Callable[[], None] = lambda: None
-        """Told when the compacted copy was dealt with, well or not."""
+        self.compacted_copy: CompactedCopy | None = None
+        self.on_copy_done: Callable[[], None] = lambda: None
+        """Called when the compacted copy was installed or discarded."""
         self.must_rotate = False
         self.must_measure = True
         self._measured_at = self._allowed = 0
         self.fault: Unavailable | None = None
-        self.ran_full = False
-        """The medium itself had no room: the keeper has to end the session."""
+        self.is_disk_full = False
+        """The medium itself was full: the maintainer has to end the channel."""
         self.on_commit: Callable[[int, int], None] = lambda _last, _now_ms: None
-        """Told of each commit: its last sequence, and the wall time when it began."""
-        self.commit_records, self.sync_us = Histogram(), Histogram()
+        """Called for each commit: its last sequence, and the wall time when it began."""
+        self.commit_records, self.sync_us = Histogram(POWERS_OF_TWO), Histogram(POWERS_OF_TWO)
         self.failures = self.compactions = 0
 
     # -------------------------------------------------------------------------------------------- when
 
     def due_in_ms(self) -> int | None:
-        """0: now. None: not before something happens."""
+        """0: now. None: not before the next notification."""
         if self.fault is not None:
             return None
-        if self.swap is not None or self.must_measure or self.must_rotate:
+        if self.compacted_copy is not None or self.must_measure or self.must_rotate:
             return 0
         waiting = self._outbox.waiting
         if not waiting:
             return None
-        is_hurried = self._outbox.hurried_to > self._log.view.spooled
-        if self._mode is Mode.ALWAYS or waiting >= self._flush_records or is_hurried:
+        is_requested = self._outbox.flush_requested_to > self._log.view.spooled
+        if self._mode is Mode.ALWAYS or waiting >= self._flush_records or is_requested:
             return 0
-        return max(0, self._outbox.since_ms + self._flush_ms - self._clock.monotonic_ms())
+        return max(0, self._outbox.waiting_since_ms + self._flush_ms - self._clock.monotonic_ms())
 
     # -------------------------------------------------------------------------------------------- what
 
     def step(self) -> bool:
-        """Do what there is: the swap of a compacted file, one commit, a look at the cap. False: there was nothing."""
+        """Do what is due: install a compacted copy, commit once, measure the folder. False: nothing was committed."""
         if self.fault is not None:
             return False
-        if self.swap is not None:
-            self._swapped(self.swap)
-            self.swap = None  # only now: until then the keeper begins no other copy under the same name
+        if self.compacted_copy is not None:
+            self._install_copy(self.compacted_copy)
+            self.compacted_copy = None  # only now: the maintainer makes no other copy under this name before
             self.must_measure = True
-            self.on_swap()
+            self.on_copy_done()
         if self.must_rotate:
             self._rotate()
-        did = self._commit()
+        has_committed = self._commit()
         if self.must_measure or self._is_measure_due():
             self.measure()
-        return did
+        return has_committed
 
     def _is_measure_due(self) -> bool:
-        """Now and then while there is plenty of room, after each commit when there is little."""
-        left = self._outbox.accept_until - self._outbox.accepted
-        return self.grown > self._allowed // 4 or (self.grown > 0 and left < MEASURE_BYTES)
+        """Rarely while there is much space left, after each commit when there is little."""
+        left = self._outbox.accept_bytes_until - self._outbox.accepted_bytes
+        return self.unmeasured_bytes > self._allowed // 4 or (self.unmeasured_bytes > 0 and left < MEASURE_BYTES)
 
     @property
-    def grown(self) -> int:
+    def unmeasured_bytes(self) -> int:
         """Bytes written since the folder was measured."""
-        return self._outbox.taken - self._measured_at
+        return self._outbox.written_bytes - self._measured_at
 
     def measure(self) -> None:
-        """Publish up to which byte records may be accepted."""
+        """Measure the folder and publish up to which byte records may be accepted."""
         self.must_measure = False
         try:
-            taken = self._outbox.taken
-            self._allowed = self._room.measure(self._log.tape.unfilled if self._log.tape else 0)
+            written = self._outbox.written_bytes
+            self._allowed = self._quota.measure(self._log.active.unfilled if self._log.active else 0)
         except OSError as fault:
-            return self.end(unavailable(fault, "SP-RET-003"))
-        self._measured_at = taken
-        self._outbox.accept_until = taken + self._allowed
+            return self.end(as_unavailable(fault, "SP-RET-003"))
+        self._measured_at = written
+        self._outbox.accept_bytes_until = written + self._allowed
         return None
 
     def _commit(self) -> bool:
@@ -143,9 +151,9 @@ class Writer:
         lines: list[bytes] = []
         try:
             self._make_room()
-            room = self._log.room_in_tape()
+            room = self._log.active_room()
             lines = self._outbox.take(
-                COMMIT_BYTES_MAX if room is None else min(room, COMMIT_BYTES_MAX) - MARK_BYTES_MAX
+                COMMIT_BYTES_MAX if room is None else min(room, COMMIT_BYTES_MAX) - DURABLE_FIELD_BYTES_MAX
             )
             self._append(lines)
         except OSError as fault:
@@ -154,39 +162,39 @@ class Writer:
         return True
 
     def _make_room(self) -> None:
-        """Begin a new segment where there is none yet or the next record does not fit into this one."""
-        room = self._log.room_in_tape()
-        if room is not None and room < self._outbox.first_bytes():
+        """Begin a new segment where there is none, or where the next record does not fit into this one."""
+        room = self._log.active_room()
+        if room is not None and room < self._outbox.next_record_bytes():
             self._seal()
-            self._begin_segment(self._outbox.first_bytes())
+            self._begin_segment(self._outbox.next_record_bytes())
 
     def _seal(self) -> None:
-        """The name of the next segment says that everything before it is durable: so it must be, in any mode."""
-        if self._mode is Mode.OS and self._log.tape is not None:
-            self._log.disk.sync(self._log.tape.handle)
+        """The name of the next segment implies that everything before is durable: so it must be, in any mode."""
+        if self._mode is Mode.OS and self._log.active is not None:
+            self._log.disk.sync(self._log.active.handle)
             self._durable = self._log.view.spooled
-        self._log.seal_tape()
+        self._log.seal_active()
 
     def _begin_segment(self, needed: int) -> None:
-        """As large as the layout says, if the cap has room for it, and in any case large enough."""
+        """As large as the layout demands and the cap allows, and always large enough for the next record."""
         size = self._log.segment_bytes
         if size is not None:
-            size = max(needed, segment_size(size, self._room.measure()))
+            size = max(needed, segment_size(size, self._quota.measure()))
         self._log.begin_segment(self._log.view.spooled + 1, size or 0)
         self.must_measure = True
 
     def _rotate(self) -> None:
-        """Begin a segment though this one has room, so that it can go. If that fails, the next commit finds out."""
+        """Begin a new segment, so that the active one can be dropped. If it fails, the next commit reports it."""
         self.must_rotate = False
         try:
             self._seal()
             self._begin_segment(0)
         except OSError:
-            self._log.leave_tape()
+            self._log.abandon_active()
 
     def _append(self, lines: list[bytes]) -> None:
         before = self._log.view.spooled
-        first = marked(lines[0], self._durable)
+        first = add_durable_field(lines[0], self._durable)
         data = b"".join([first, *lines[1:]])
         last = before + len(lines)
         now_ms, begun = self._clock.wall_ms(), time.perf_counter_ns()
@@ -196,80 +204,77 @@ class Writer:
         self.commit_records.add(len(lines))
         if is_synced:
             self._durable = last
-        self._outbox.taken += len(data) - len(first) + len(lines[0]) + MARK_BYTES_MAX * len(lines)
+        self._outbox.written_bytes += len(data) - len(first) + len(lines[0]) + DURABLE_FIELD_BYTES_MAX * len(lines)
         self.on_commit(last, now_ms)
-        self.spooled.reach(last)
+        self.spooled.advance(last)
 
     # -------------------------------------------------------------------------------------------- when it fails
 
     def _after_failure(self, lines: list[bytes], fault: OSError) -> None:
-        """SP-CRASH-003: the file is never written or synced again. What is in memory goes into a new segment."""
+        """SP-CRASH-003: the file is never written or synced again. The records in memory go into a new segment."""
         self.failures += 1
         try:
-            return self._write_elsewhere(lines)
+            return self._write_to_new_segment(lines)
         except OSError as again:
             fault = again
         if fault.errno in (errno.ENOSPC, errno.EDQUOT):
-            self.ran_full = True
+            self.is_disk_full = True
             try:
-                self._room.give_reserve()
-                self._write_elsewhere(lines)
-                return self._outbox.keeper.give()
+                self._quota.release_reserve()
+                self._write_to_new_segment(lines)
+                return self._outbox.maintainer_wakeup.notify()
             except OSError as again:
                 fault = again
-        return self.end(unavailable(fault, "SP-CRASH-003"))
+        return self.end(as_unavailable(fault, "SP-CRASH-003"))
 
-    def _write_elsewhere(self, lines: list[bytes]) -> None:
-        self._log.leave_tape()
-        size = sum(map(len, lines)) + MARK_BYTES_MAX
+    def _write_to_new_segment(self, lines: list[bytes]) -> None:
+        self._log.abandon_active()
+        size = sum(map(len, lines)) + DURABLE_FIELD_BYTES_MAX
         self._log.begin_segment(self._log.view.spooled + 1, 0 if self._log.segment_bytes is None else size)
         self._append(lines)
         self.must_measure = True
 
     def end(self, fault: Unavailable) -> None:
-        """The session ends loudly: whoever waits is told, whoever emits is refused."""
+        """End the session: waiters get the fault, emits are refused."""
         self.fault = fault
-        self._log.leave_tape()
+        self._log.abandon_active()
         hint = "open a new session; what was spooled stays and can be replayed"
-        self._outbox.refuse_from_now_on(
-            Refused(fault.rule, f"the session has ended: {fault.says}", hint, "SessionEnded")
-        )
+        self._outbox.refuse_all(Refused(fault.rule, f"the session has ended: {fault.message}", hint, "SessionEnded"))
         self.spooled.fail(fault)
 
-    # -------------------------------------------------------------------------------------------- compaction's end
+    # -------------------------------------------------------------------------------------------- compaction
 
-    def _swapped(self, swap: Swap) -> None:
-        """Put the compacted copy in the file's place, with what came since (SP-RET-002).
+    def _install_copy(self, copy: CompactedCopy) -> None:
+        """Replace the active file by its compacted copy, with what was written since (SP-RET-002).
 
-        Up to the rename the old file is whole and stays. From the rename on nobody knows which of the two a crash would
-        leave, until the folder is synced: if that fails, both hold every spooled record, and the next one begins a
-        segment.
+        Until the rename the old file stays as it is. Between the rename and the sync of the folder a crash may leave
+        either: if the sync fails, both hold every spooled record, and the next record begins a new segment.
         """
-        disk, tape = self._log.disk, self._log.tape
-        if tape is None or tape.segment is not swap.segment:
-            return self._abandon(swap)
-        path = tape.segment.path
+        disk, active = self._log.disk, self._log.active
+        if active is None or active.segment is not copy.segment:
+            return self._discard_copy(copy)
+        path = active.segment.path
         try:
-            if tape.end > swap.copied:
-                rest = disk.read(tape.handle, swap.copied, tape.end - swap.copied)
-                disk.write(swap.handle, swap.copied - swap.begin, rest)
-                disk.sync(swap.handle)
+            if active.data_end > copy.copied:
+                rest = disk.read(active.handle, copy.copied, active.data_end - copy.copied)
+                disk.write(copy.handle, copy.copied - copy.begin, rest)
+                disk.sync(copy.handle)
         except OSError:
-            return self._abandon(swap)
-        with self._log.names:
+            return self._discard_copy(copy)
+        with self._log.names_lock:
             try:
-                disk.rename(temp_of(path), path)
+                disk.rename(temp_path(path), path)
                 disk.sync_folder(path.parent)
             except OSError:
-                end = max(disk.size(swap.handle), disk.size(tape.handle))
-                disk.close(swap.handle)
-                return self._log.swap_tape(None, swap.first, end)
-            self._log.swap_tape(swap.handle, swap.first, tape.end - swap.begin)
+                end = max(disk.size(copy.handle), disk.size(active.handle))
+                disk.close(copy.handle)
+                return self._log.replace_active(None, copy.first, end)
+            self._log.replace_active(copy.handle, copy.first, active.data_end - copy.begin)
         self.compactions += 1
         return None
 
-    def _abandon(self, swap: Swap) -> None:
-        """The copy is of no use; its file is found and removed when the session is opened next, if not now."""
-        self._log.disk.close(swap.handle)
+    def _discard_copy(self, copy: CompactedCopy) -> None:
+        """The copy is not used. If its file cannot be removed now, the next opening removes it."""
+        self._log.disk.close(copy.handle)
         with suppress(OSError):
-            remove(self._log.disk, temp_of(swap.segment.path))
+            remove_file(self._log.disk, temp_path(copy.segment.path))

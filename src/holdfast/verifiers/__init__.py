@@ -1,3 +1,4 @@
-"""Who says whether a proof is good (PRF-002): methods by name, each outside of the event loop. Read: attested, traps,
-recompute, registry, cell.
+"""Methods of proof by name (PRF-002): each decides whether a proof is good, outside of the event loop.
+
+Read in this order: attested · traps · recompute · registry · sandbox.
 """

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+from holdfast.core.base.values import VerifySignature
 from holdfast.core.proof.envelope import signed_bytes
-from holdfast.core.proof.finding import Case, Finding, Method, Where
-
-Verify = Callable[[bytes, bytes, bytes], bool]
-"""Public key, message, signature."""
+from holdfast.core.proof.verifier_api import Isolation, ProofMethod, VerificationInput, VerificationResult
 
 
-def is_signed(verify: Verify, case: Case) -> bool:
-    """PRV-003: by the provider that held the lease, over exactly this body."""
+def is_signed(verify: VerifySignature, case: VerificationInput) -> bool:
+    """PRV-003: whether the provider that held the lease has signed exactly this body."""
     proof = case.envelope
-    return verify(case.public, signed_bytes(proof.type, proof.method, proof.body), proof.signature)
+    return verify(case.public_key, signed_bytes(proof.type, proof.method, proof.body), proof.signature)
 
 
-def attested(verify: Verify) -> Method:
+def attested_method(verify: VerifySignature) -> ProofMethod:
     """Cheap, so it runs in a thread, many at a time."""
 
-    def find(case: Case) -> Finding:
+    def check(case: VerificationInput) -> VerificationResult:
         if is_signed(verify, case):
-            return Finding(True, "signed by the leased provider")
-        return Finding(False, "the signature is not the leased provider's")
+            return VerificationResult(True, "signed by the leased provider")
+        return VerificationResult(False, "the signature is not the leased provider's")
 
-    return Method("The leased provider has signed it.", find, Where.THREAD)
+    return ProofMethod("The leased provider has signed it.", check, Isolation.THREAD)

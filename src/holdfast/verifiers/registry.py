@@ -1,7 +1,7 @@
-"""Which methods of proof a node knows (PRF-002): those built in, and what is installed beside it under a name.
+"""The methods of proof that a node knows (PRF-002): the built-in ones, and plug-ins by name.
 
-A package plugs in with entry points: `holdfast.verifiers` for whole methods (a function that takes the checker of
-signatures and gives a `Method`), `holdfast.recomputers` for work that `recompute` can do again.
+A package plugs in by entry points: `holdfast.verifiers` for whole methods (a function that takes the signature check
+and returns a `ProofMethod`), `holdfast.recomputers` for work that `recompute` can compute again.
 """
 
 from __future__ import annotations
@@ -12,38 +12,39 @@ from typing import Any, Final
 
 import structlog
 
-from holdfast.core.proof.finding import Method
-from holdfast.verifiers.attested import Verify, attested
-from holdfast.verifiers.recompute import recompute
+from holdfast.core.base.values import VerifySignature
+from holdfast.core.proof.verifier_api import ProofMethod
+from holdfast.verifiers.attested import attested_method
+from holdfast.verifiers.recompute import recompute_method
 from holdfast.verifiers.settings import VerifierSettings
-from holdfast.verifiers.traps import traps
+from holdfast.verifiers.traps import traps_method
 
-METHODS: Final = "holdfast.verifiers"
-RECOMPUTERS: Final = "holdfast.recomputers"
+METHODS_GROUP: Final = "holdfast.verifiers"
+RECOMPUTERS_GROUP: Final = "holdfast.recomputers"
 _log = structlog.get_logger()
 
 
-def methods(verify: Verify, settings: VerifierSettings) -> Mapping[str, Method]:
-    """All methods by name. Each judges one proof by itself; what several providers agree on is no matter of these."""
-    found = {
-        "attested": attested(verify),
-        "traps": traps(verify, settings.traps_right_ppm),
-        "recompute": recompute(verify, _plugged(RECOMPUTERS), settings.recompute_ppm),
+def load_methods(verify: VerifySignature, settings: VerifierSettings) -> Mapping[str, ProofMethod]:
+    """All methods by name. Each checks one proof on its own; a quorum of providers is decided elsewhere."""
+    methods = {
+        "attested": attested_method(verify),
+        "traps": traps_method(verify, settings.traps_right_ppm),
+        "recompute": recompute_method(verify, _load_plugins(RECOMPUTERS_GROUP), settings.recompute_ppm),
     }
-    for name, make in _plugged(METHODS).items():
-        if name in found:
-            _log.warning("a plug-in has a name that is built in, and is not used", group=METHODS, name=name)
+    for name, make in _load_plugins(METHODS_GROUP).items():
+        if name in methods:
+            _log.warning("plugin_ignored", group=METHODS_GROUP, name=name, reason="the name is built in")
             continue
-        found[name] = make(verify)
-    return found
+        methods[name] = make(verify)
+    return methods
 
 
-def _plugged(group: str) -> dict[str, Any]:
-    """What is installed under this name. One that cannot be loaded is named and left out: its jobs have no verifier."""
+def _load_plugins(group: str) -> dict[str, Any]:
+    """The plug-ins of a group. One that cannot be loaded is logged and left out: its jobs have no verifier."""
     loaded: dict[str, Any] = {}
     for entry in entry_points(group=group):
         try:
             loaded[entry.name] = entry.load()
         except Exception as fault:
-            _log.warning("a plug-in cannot be loaded", group=group, name=entry.name, because=str(fault))
+            _log.warning("plugin_load_failed", group=group, name=entry.name, reason=str(fault))
     return loaded

@@ -1,4 +1,4 @@
-"""What an operator may turn about verifiers (PRF-002): how many run, what one may cost, how much is looked at."""
+"""The settings of verifiers (PRF-002): how many run, what one may cost, how much is checked."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ _Ppm = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 
 
 class VerifierSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """One node's; another node may have others, since a verdict is journaled and not computed again."""
+    """Settings of one node. Nodes may differ, since a verdict is journaled and not computed again."""
 
     processes: int = 2
-    """Verifiers that compute run in so many processes at a time."""
+    """Processes in which verifiers compute."""
     seconds_max: int = 30
-    """One that takes longer is killed."""
+    """A verifier that takes longer is killed."""
     memory_mib_max: int = 1_024
-    """What one of these processes may take, the interpreter included."""
+    """Memory of one such process, the interpreter included."""
     tries: int = 3
-    """So often a proof is looked at before its verifier counts as broken."""
+    """How often a proof is checked before its verifier counts as failed."""
     recompute_ppm: int = 1_000_000
-    """So many of a million results that are proved by `recompute` are computed again."""
+    """The share of results proved by `recompute` that is computed again."""
     traps_right_ppm: int = 900_000
-    """This share of a circuit's traps must have the right answer."""
+    """The share of a circuit's traps that must have the right answer."""
 
 
 LEAVES: Final[Mapping[str, Any]] = {
@@ -35,4 +35,4 @@ LEAVES: Final[Mapping[str, Any]] = {
     "recompute_ppm": _Ppm,
     "traps_right_ppm": _Ppm,
 }
-"""What can be set, by name."""
+"""The type and bounds of each setting, by name."""

@@ -1,1 +1,1 @@
-"""How Holdfast looks outside: `.proto` files in proto/, the stubs made from them in gen/, make.py between the two."""
+"""How Holdfast looks outside: `.proto` files in proto/, the stubs generated from them in gen/, and codecs."""

@@ -1,5 +1,5 @@
-"""Work that comes with Holdfast: pure functions from a payload to bytes, the same on every machine.
+"""Built-in work: pure functions from a payload to bytes, the same on every machine.
 
-echo · digits (a small integer network) · qasm (a circuit, read) · stabiliser (a circuit, run) · circuit (all runs of a
-job). Agents do it, and verifiers do it again.
+echo · digits (a small integer network) · qasm (parses a circuit) · stabiliser (runs a circuit) · circuit (all runs of a
+job). Agents compute it, and verifiers compute it again.
 """

@@ -1,8 +1,8 @@
-"""The least there is to do."""
+"""`echo`: the smallest possible work, which returns its input."""
 
 from __future__ import annotations
 
-from holdfast.core.canon import canonical
+from holdfast.core.base.canonical import canonical
 from holdfast.core.job.spec import Payload
 
 

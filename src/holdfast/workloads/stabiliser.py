@@ -1,7 +1,7 @@
-"""Circuits of Clifford gates, run exactly: a tableau of stabilisers (Aaronson and Gottesman, 2004) in whole numbers.
+"""Runs circuits of Clifford gates exactly: a tableau of stabilisers (Aaronson and Gottesman, 2004) in whole numbers.
 
-A state of n qubits is 2n rows of Pauli signs: row i < n is the destabiliser of row n + i. All rows of one qubit are one
-number with a bit a row, so a gate is a few operations on numbers, however many rows there are.
+A state of n qubits is 2n rows of Pauli operators: row i < n is the destabiliser of row n + i. The rows of one qubit are
+the bits of one number, so that a gate is a few operations on numbers, however many rows there are.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Final
 from holdfast.workloads.qasm import MEASURE, Step
 
 Coin = Callable[[], int]
-"""0 or 1, for a measurement whose outcome is open."""
+"""Returns 0 or 1, for a measurement whose outcome is random."""
 
 
 class Tableau:
-    """The state of some qubits; all are 0 in the beginning."""
+    """The state of some qubits; all are 0 at the beginning."""
 
     def __init__(self, qubits: int) -> None:
         self.qubits = qubits
@@ -25,10 +25,10 @@ class Tableau:
         self.signs = 0
 
     def copy(self) -> Tableau:
-        """The same state again."""
-        made = Tableau(0)
-        made.qubits, made.x, made.z, made.signs = self.qubits, [*self.x], [*self.z], self.signs
-        return made
+        """An independent copy of the state."""
+        copy = Tableau(0)
+        copy.qubits, copy.x, copy.z, copy.signs = self.qubits, [*self.x], [*self.z], self.signs
+        return copy
 
     # ------------------------------------------------------------------------------------ gates
 
@@ -76,16 +76,16 @@ class Tableau:
     # ------------------------------------------------------------------------------------ measuring
 
     def measure(self, at: int, coin: Coin) -> int:
-        """The outcome; the coin is asked only where both are possible."""
+        """The outcome; the coin is tossed only where both outcomes are possible."""
         open_rows = self.x[at] >> self.qubits
         if not open_rows:
-            return self._certain(at)
+            return self._deterministic_outcome(at)
         row = self.qubits + (open_rows & -open_rows).bit_length() - 1
         self._multiply(self.x[at] & ~(1 << row), row)
         return self._collapse(at, row, coin())
 
     def _collapse(self, at: int, row: int, outcome: int) -> int:
-        """The row becomes its own destabiliser, and Z of the qubit, with this outcome, takes its place."""
+        """The row becomes its own destabiliser; Z of the qubit, with this outcome as its sign, replaces the row."""
         old, here = 1 << (row - self.qubits), 1 << row
         for rows in (self.x, self.z):
             for qubit, column in enumerate(rows):
@@ -95,8 +95,8 @@ class Tableau:
         self.z[at] |= here
         return outcome
 
-    def _certain(self, at: int) -> int:
-        """The product of the stabilisers whose destabilisers do not commute with Z of the qubit; its sign is it."""
+    def _deterministic_outcome(self, at: int) -> int:
+        """The sign of the product of the stabilisers whose destabilisers do not commute with Z of the qubit."""
         rows = [self.qubits + n for n in range(self.qubits) if self.x[at] >> n & 1]
         work = self.copy()
         first, *others = rows
@@ -105,7 +105,7 @@ class Tableau:
         return work.signs >> first & 1
 
     def _multiply(self, targets: int, by: int) -> None:
-        """Each of these rows times row `by`; powers of i are counted modulo 4 in two numbers with a bit a row."""
+        """Multiply each of these rows by row `by`; powers of i are counted modulo 4 in two numbers, one bit per row."""
         ones = twos = 0
         for qubit in range(self.qubits):
             x, z = self.x[qubit], self.z[qubit]
@@ -137,7 +137,7 @@ _GATES: Final[dict[str, Callable[..., None]]] = {
 
 
 def run(state: Tableau, steps: Sequence[Step], bits: list[int], coin: Coin) -> None:
-    """All steps in order; measured bits are put into their places."""
+    """Run all steps in order and store the measured bits."""
     for name, on in steps:
         if name == MEASURE:
             bits[on[1]] = state.measure(on[0], coin)

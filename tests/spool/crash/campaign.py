@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
 
-from tests.spool.crash.deeds import words
+from tests.spool.crash.actions import histories
 from tests.spool.crash.explore import Explorer
-from tests.spool.crash.life import Setup
+from tests.spool.crash.spool_run import Setup
 
 from holdfast.spool import Mode, SpoolPolicy
 
@@ -38,16 +38,16 @@ class Plan(NamedTuple):
     """For one setup: in which words it crashes at every point, in which every call fails, in which writes are torn."""
 
     crashes: tuple[str, ...]
-    """At every call of the last deed, in every way; and once more at every call of the recovery."""
+    """At every call of the last action, in every way; and once more at every call of the recovery."""
     faults: tuple[str, ...] = ()
-    """Each call of the last deed fails, in every way; from then on the power or the process may fail, too."""
+    """Each call of the last action fails, in every way; from then on the power or the process may fail, too."""
     torn: tuple[str, ...] = ()
-    """Every write of the last deed, at every byte."""
+    """Every write of the last action, at every byte."""
     tears: int = 1
     """In how many places a write is torn elsewhere, besides the ends of its lines."""
 
 
-SHORT = tuple(words("EBHT", 2))
+SHORT = tuple(histories("EBHT", 2))
 LONGER = ("oBHC", "oBHX", "oBAL", "oBHF", "oBHCE", "oBHCK")
 """Whole acks, late acks, compaction and what follows them."""
 TWO_SESSIONS = ("oEN", "oEFAN", "oEFN", "oENE")
@@ -57,7 +57,7 @@ AT_THE_CAP = ("oBBO", "oOA", "oON", "oOAEE")
 EVERY_DAY = {
     "plain": Plan((*SHORT, *LONGER, *TWO_SESSIONS), ("o", "oE", "oBHC"), ("oE", "oB")),
     "segments": Plan(
-        (*words("EHT", 2), "oB", "oBE", "oTB", *LONGER, *TWO_SESSIONS[:3]), ("o", "oE", "oEFAN"), ("oE", "oB")
+        (*histories("EHT", 2), "oB", "oBE", "oTB", *LONGER, *TWO_SESSIONS[:3]), ("o", "oE", "oEFAN"), ("oE", "oB")
     ),
     "one-segment": Plan(("o", "oE", "oB", "oBT", "oTE", "oBHX"), ("oE",), ("oE",)),
     "always-near-window": Plan(("o", "oE", "oBB", "oBT"), ("oE",), ("oE",)),
@@ -68,15 +68,15 @@ EVERY_DAY = {
 }
 
 COMMON, SOME, CLOSE_TO_THE_CAP = "EBAHLCXRKTUFN", "EBHCXF", "EAHCRTOFN"
-TWO, NEAR, FAULTS = tuple(words(COMMON, 2)), tuple(words(CLOSE_TO_THE_CAP, 2)), tuple(words(SOME, 2))
-THREE = (*TWO, *words("EBAHCXRTFN", 3), *LONGER, *TWO_SESSIONS)
-TORN = tuple(words("EBXF", 3))
+TWO, NEAR, FAULTS = tuple(histories(COMMON, 2)), tuple(histories(CLOSE_TO_THE_CAP, 2)), tuple(histories(SOME, 2))
+THREE = (*TWO, *histories("EBAHCXRTFN", 3), *LONGER, *TWO_SESSIONS)
+TORN = tuple(histories("EBXF", 3))
 
 IN_FULL = {
     "plain": Plan(THREE, FAULTS, TORN),
     "segments": Plan(THREE, FAULTS, TORN),
-    "one-segment": Plan((*TWO, *LONGER), tuple(words(SOME, 1)), TORN),
-    "always-near-window": Plan((*TWO, *LONGER), tuple(words(SOME, 1)), TORN),
+    "one-segment": Plan((*TWO, *LONGER), tuple(histories(SOME, 1)), TORN),
+    "always-near-window": Plan((*TWO, *LONGER), tuple(histories(SOME, 1)), TORN),
     "capped": Plan((*NEAR, *AT_THE_CAP, "oEEEBB", "oEFANO"), ("oO", "oOA"), ("oO",)),
     "capped-segments": Plan((*NEAR, *AT_THE_CAP, "oEFANO"), ("oO", "oOA"), ("oO",)),
     "full-disk": Plan((*NEAR, *AT_THE_CAP, "oEFANO"), ("oOA",), ("oO",)),
@@ -86,16 +86,16 @@ IN_FULL = {
 
 def steps(explorer: Explorer, plan: Plan) -> Iterator[tuple[str, Callable[[], object]]]:
     """What a plan says, in order, each word once."""
-    walks = (("crashes", explorer.history), ("faults", explorer.faults), ("torn writes", explorer.torn))
+    walks = (("crashes", explorer.explore), ("faults", explorer.faults), ("torn writes", explorer.torn))
     for (what, walk), chosen in zip(walks, plan[:3], strict=True):
         for word in dict.fromkeys(chosen):
             yield f"{what} in {word}", partial(walk, word)
 
 
-def explored(setup: Setup, plan: Plan) -> Explorer:
-    """All of a plan; a law that does not hold is raised, with the walk in which it did not."""
+def explore(setup: Setup, plan: Plan) -> Explorer:
+    """All of a plan; a broken invariant is raised, with the walk in which it did not."""
     explorer = Explorer(setup, plan.tears)
-    with collecting_rarely():
+    with rare_gc():
         for says, step in steps(explorer, plan):
             try:
                 step()
@@ -106,7 +106,7 @@ def explored(setup: Setup, plan: Plan) -> Explorer:
 
 
 @contextmanager
-def collecting_rarely() -> Iterator[None]:
+def rare_gc() -> Iterator[None]:
     """Tens of thousands of spools come and go: looking for their garbage each time would take a third of the run."""
     before = gc.get_threshold()
     gc.freeze()

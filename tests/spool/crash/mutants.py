@@ -1,359 +1,404 @@
-"""Seeded faults of the spool: each breaks one promise, and one law must see it."""
+"""Seeded faults of the spool: each breaks one promise, and one invariant must detect it."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from tests.spool.crash import laws
-from tests.spool.crash.laws import Law
+from tests.spool.crash import invariants
+from tests.spool.crash.invariants import Invariant
 
 
-class Mutant(NamedTuple):
-    """A change that must not go unnoticed, and the law that notices it."""
+class SpoolMutant(NamedTuple):
+    """A change that must be detected, and the invariant that detects it."""
 
     says: str
     changes: tuple[tuple[str, str, str], ...]
-    """File, what stands there once, and what stands there instead."""
-    law: Law
+    """File, a text that occurs once in it, and its replacement."""
+    invariant: Invariant
     seen_in: str
-    """The setup and the history in which it shows."""
+    """The setup and the history in which it is detected."""
 
 
 MUTANTS = (
-    Mutant(
+    SpoolMutant(
         "fsync removed",
-        (("log.py", "        if sync:\n", "        if False:\n"),),
-        laws.THERE,
+        (("files/segment_log.py", "        if sync:\n", "        if False:\n"),),
+        invariants.THERE,
         "plain: crashes in oE",
     ),
-    Mutant(
+    SpoolMutant(
         "directory sync removed after a segment is made",
-        (("log.py", "                self.disk.sync_folder(path.parent)\n            except", "            except"),),
-        laws.THERE,
+        (
+            (
+                "files/segment_log.py",
+                "                self.disk.sync_folder(path.parent)\n            except",
+                "            except",
+            ),
+        ),
+        invariants.THERE,
         "segments: faults in o",
     ),
-    Mutant(
+    SpoolMutant(
         "directory sync removed after the first file is made",
         (("session.py", "    log.disk.sync_folder(path.parent)\n", ""),),
-        laws.THERE,
+        invariants.THERE,
         "plain: faults in o",
     ),
-    Mutant(
+    SpoolMutant(
         "temp not synced before its rename",
-        (("whole.py", "        disk.sync(handle)\n", "        pass\n"),),
-        laws.ACK_BACK,
+        (("files/atomic_files.py", "        disk.sync(handle)\n", "        pass\n"),),
+        invariants.ACK_MONOTONIC,
         "plain: crashes in oBHL",
     ),
-    Mutant(
+    SpoolMutant(
         "directory not synced after a rename",
         (
             (
-                "whole.py",
+                "files/atomic_files.py",
                 "    disk.rename(temp, path)\n    disk.sync_folder(path.parent)\n",
                 "    disk.rename(temp, path)\n",
             ),
         ),
-        laws.ACK_BACK,
+        invariants.ACK_MONOTONIC,
         "plain: crashes in oBH",
     ),
-    Mutant(
+    SpoolMutant(
         "a record is called spooled before its commit",
         (
             (
                 "writer.py",
                 "        self._log.append(data, last, sync=is_synced)\n",
-                "        self.spooled.reach(last)\n        self._log.append(data, last, sync=is_synced)\n",
+                "        self.spooled.advance(last)\n        self._log.append(data, last, sync=is_synced)\n",
             ),
         ),
-        laws.THERE,
+        invariants.THERE,
         "plain: crashes in oE",
     ),
-    Mutant(
+    SpoolMutant(
         "an ack is called stored before it is",
         (
             (
-                "keeper.py",
-                "            write_ack(self._log.disk, self._log.place, wanted, self._clock.wall_ms())\n"
-                "            self.acked.reach(wanted)\n",
-                "            self.acked.reach(wanted)\n"
-                "            write_ack(self._log.disk, self._log.place, wanted, self._clock.wall_ms())\n",
+                "maintainer.py",
+                "            write_ack(self._log.disk, self._log.paths, received, self._clock.wall_ms())\n"
+                "            self.ack_stored.advance(received)\n",
+                "            self.ack_stored.advance(received)\n"
+                "            write_ack(self._log.disk, self._log.paths, received, self._clock.wall_ms())\n",
             ),
         ),
-        laws.ACK_BACK,
+        invariants.ACK_MONOTONIC,
         "plain: crashes in oBH",
     ),
-    Mutant(
+    SpoolMutant(
         "a failed fsync is tried again",
         (
             (
-                "log.py",
-                "        if sync:\n            self.disk.sync(tape.handle)\n",
+                "files/segment_log.py",
+                "        if sync:\n            self.disk.sync(active.handle)\n",
                 "        try:\n"
-                "            self.disk.sync(tape.handle)\n"
+                "            self.disk.sync(active.handle)\n"
                 "        except OSError:\n"
-                "            self.disk.sync(tape.handle)\n",
+                "            self.disk.sync(active.handle)\n",
             ),
         ),
-        laws.THERE,
+        invariants.THERE,
         "segments: faults in oE",
     ),
-    Mutant(
+    SpoolMutant(
         "what a dead process left is not made sure",
-        (("session.py", "            recover.make_sure(", "            (lambda *_: None)("),),
-        laws.THERE,
+        (("session.py", "            recover.rewrite_unsynced(", "            (lambda *_: None)("),),
+        invariants.THERE,
         "plain: crashes in oE",
     ),
-    Mutant(
+    SpoolMutant(
         "the next sequence is not recovered",
         (
             (
                 "spool.py",
                 "Outbox(encoder, policy, clock, spooled, ",
-                "Outbox(encoder, policy, clock, min(spooled, found.acked), ",
+                "Outbox(encoder, policy, clock, min(spooled, status.acked), ",
             ),
         ),
-        laws.ONCE,
+        invariants.ONCE,
         "plain: crashes in oE",
     ),
-    Mutant(
+    SpoolMutant(
         "the cap is looked at after the number is given out",
         (
             (
                 "outbox.py",
-                "            if accepted > self.accept_until:\n",
-                "            if accepted > self.accept_until:\n                self._next = sequence + 1\n",
+                "            if accepted > self.accept_bytes_until:\n",
+                "            if accepted > self.accept_bytes_until:\n                self._next = sequence + 1\n",
             ),
         ),
-        laws.REPLAYS,
+        invariants.REPLAYS,
         "capped: crashes in oOE",
     ),
-    Mutant(
+    SpoolMutant(
         "the cap is not looked at",
-        (("outbox.py", "            if accepted > self.accept_until:\n", "            if False:\n"),),
-        laws.CAP,
+        (("outbox.py", "            if accepted > self.accept_bytes_until:\n", "            if False:\n"),),
+        invariants.CAP,
         "capped: crashes in oOE",
     ),
-    Mutant(
+    SpoolMutant(
         "the reserve is not held",
-        (("room.py", "        if self.has_reserve or others", "        if True or others"),),
-        laws.RESERVED,
+        (("channel_quota.py", "        if self.has_reserve or others", "        if True or others"),),
+        invariants.RESERVED,
         "plain: crashes in oE",
     ),
-    Mutant(
+    SpoolMutant(
         "a torn tail is merged with what comes next",
         (
-            ("session.py", "        if tail.verdict is Verdict.TORN:\n", "        if False:\n"),
-            ("session.py", "return Tape(handle, segment, tail.end, ", "return Tape(handle, segment, tail.data_end, "),
+            ("session.py", "        if tail.verdict is FileVerdict.TORN:\n", "        if False:\n"),
+            (
+                "session.py",
+                "return ActiveSegment(handle, segment, tail.end, ",
+                "return ActiveSegment(handle, segment, tail.data_end, ",
+            ),
         ),
-        laws.REPLAYS,
+        invariants.REPLAYS,
         "plain: crashes in oE",
     ),
-    Mutant(
+    SpoolMutant(
         "a torn tail is thrown away",
-        (("recover.py", '    if raw.strip(b"\\0"):\n', "    if False:\n"),),
-        laws.TORN,
+        (("files/recover.py", '    if raw.strip(b"\\0"):\n', "    if False:\n"),),
+        invariants.TORN,
         "plain: crashes in oE",
     ),
-    Mutant(
+    SpoolMutant(
         "a torn tail is cut before its copy is safe",
         (
             (
-                "recover.py",
+                "files/recover.py",
                 "    raw = disk.read(handle, tail.end, tail.data_end - tail.end)\n",
-                "    raw = disk.read(handle, tail.end, tail.data_end - tail.end)\n    disk.cut(handle, tail.end)\n",
+                "    raw = disk.read(handle, tail.end, tail.data_end - tail.end)\n"
+                "    disk.truncate(handle, tail.end)\n",
             ),
         ),
-        laws.TORN,
+        invariants.TORN,
         "plain: crashes in oU",
     ),
-    Mutant(
+    SpoolMutant(
         "a damaged record in the middle is passed over",
         (("reader.py", "        if not self._is_released(following, until):\n", "        if False:\n"),),
-        laws.LOUD,
+        invariants.DAMAGE_REPORTED,
         "plain: damage in oBEBE",
     ),
-    Mutant(
+    SpoolMutant(
         "an old ack that comes late is stored",
         (
-            ("keeper.py", "        if wanted > self.acked.reached:\n", "        if wanted != self.acked.reached:\n"),
-            ("spool.py", "            if sequence > self.keeper.ack_wanted:\n", "            if sequence:\n"),
+            (
+                "maintainer.py",
+                "        if received > self.ack_stored.reached:\n",
+                "        if received != self.ack_stored.reached:\n",
+            ),
+            ("spool.py", "            if sequence > self.maintainer.ack_received:\n", "            if sequence:\n"),
         ),
-        laws.ACK_BACK,
+        invariants.ACK_MONOTONIC,
         "plain: crashes in oBAL",
     ),
-    Mutant(
+    SpoolMutant(
         "compaction drops a record that is not acked",
-        (("keeper.py", "keep_from=min(self.acked.reached + 1, ", "keep_from=min(self.acked.reached + 2, "),),
-        laws.KEPT,
+        (
+            (
+                "maintainer.py",
+                "keep_from=min(self.ack_stored.reached + 1, ",
+                "keep_from=min(self.ack_stored.reached + 2, ",
+            ),
+        ),
+        invariants.KEPT,
         "plain: crashes in oBHC",
     ),
-    Mutant(
+    SpoolMutant(
         "a segment goes when its first record is acked",
-        (("keeper.py", "view[1].first - 1 <= self.acked.reached", "view[0].first <= self.acked.reached"),),
-        laws.KEPT,
+        (
+            (
+                "maintainer.py",
+                "view[1].first - 1 <= self.ack_stored.reached",
+                "view[0].first <= self.ack_stored.reached",
+            ),
+        ),
+        invariants.KEPT,
         "segments: crashes in oBH",
     ),
-    Mutant(
+    SpoolMutant(
         "compaction does not sync its copy",
-        (("keeper.py", "                disk.sync(copy)\n", ""),),
-        laws.REPLAYS,
+        (("maintainer.py", "                disk.sync(copy)\n", ""),),
+        invariants.REPLAYS,
         "plain: crashes in oBHC",
     ),
-    Mutant(
+    SpoolMutant(
         "compaction forgets what was written meanwhile",
-        (("writer.py", "            if tape.end > swap.copied:\n", "            if False:\n"),),
-        laws.THERE,
+        (("writer.py", "            if active.data_end > copy.copied:\n", "            if False:\n"),),
+        invariants.THERE,
         "plain: crashes in oBHX",
     ),
-    Mutant(
+    SpoolMutant(
         "the folder is not synced when a compacted file takes its place",
         (("writer.py", "                disk.sync_folder(path.parent)\n            except", "            except"),),
-        laws.THERE,
+        invariants.THERE,
         "plain: crashes in oBHCE",
     ),
-    Mutant(
+    SpoolMutant(
         "the final word is not written",
-        (("spool.py", "        write_final(self._log.disk, ", "        (lambda *_: None)(self._log.disk, "),),
-        laws.FINAL_STAYS,
+        (
+            (
+                "spool.py",
+                "        write_final(\n            self._log.disk, ",
+                "        (lambda *_: None)(\n            self._log.disk, ",
+            ),
+        ),
+        invariants.FINAL_STAYS,
         "plain: crashes in oF",
     ),
-    Mutant(
+    SpoolMutant(
         "a record says that it is durable itself",
-        (("writer.py", "marked(lines[0], self._durable)", "marked(lines[0], self._durable + len(lines))"),),
-        laws.NO_DAMAGE,
+        (
+            (
+                "writer.py",
+                "add_durable_field(lines[0], self._durable)",
+                "add_durable_field(lines[0], self._durable + len(lines))",
+            ),
+        ),
+        invariants.NO_DAMAGE,
         "plain: crashes in oB",
     ),
-    Mutant(
+    SpoolMutant(
         "records are offered before they are spooled",
         (
             (
-                "log.py",
-                "        self.disk.write(tape.handle, tape.end, data)\n        if sync:\n",
-                "        self.disk.write(tape.handle, tape.end, data)\n"
-                "        self.view = View(self.view.segments, last, tape.end + len(data))\n"
+                "files/segment_log.py",
+                "        self.disk.write(active.handle, active.data_end, data)\n        if sync:\n",
+                "        self.disk.write(active.handle, active.data_end, data)\n"
+                "        self.view = ReadView(self.view.segments, last, active.data_end + len(data))\n"
                 "        if sync:\n",
             ),
         ),
-        laws.THERE,
+        invariants.THERE,
         "segments: faults in oE",
     ),
-    Mutant(
+    SpoolMutant(
         "a full channel opens again without its reserve",
         (
             (
-                "keeper.py",
-                "        if not self._room.has_reserve:\n            return ",
+                "maintainer.py",
+                "        if not self._quota.has_reserve:\n            return ",
                 "        if False:\n            return ",
             ),
         ),
-        laws.RESERVED,
+        invariants.RESERVED,
         "capped: crashes in oOAF",
     ),
-    Mutant(
+    SpoolMutant(
         "a session's ack goes while its records could come back",
-        (("channel.py", "    place = found.place\n    disk.sync_folder(place.folder)\n", "    place = found.place\n"),),
-        laws.NEVER_HALF_GONE,
+        (
+            (
+                "channel.py",
+                "    paths = status.paths\n    disk.sync_folder(paths.folder)\n",
+                "    paths = status.paths\n",
+            ),
+        ),
+        invariants.NEVER_HALF_GONE,
         "plain: crashes in oEFAN",
     ),
-    Mutant(
+    SpoolMutant(
         "the word final goes first when a session is deleted",
         (
             (
                 "channel.py",
-                "    for segment in found.segments:\n        remove(",
-                "    remove(disk, place.final)\n    for segment in found.segments:\n        remove(",
+                "    for segment in status.segments:\n        remove_file(",
+                "    remove_file(disk, paths.final)\n    for segment in status.segments:\n        remove_file(",
             ),
         ),
-        laws.NEVER_HALF_GONE,
+        invariants.NEVER_HALF_GONE,
         "segments: crashes in oEFAN",
     ),
-    Mutant(
+    SpoolMutant(
         "a session that was not delivered is deleted with the finished ones",
         (
             (
                 "channel.py",
-                "        return self.is_finished and self.acked >= last and is_sound\n",
-                "        return self.is_finished and last > 0 and is_sound\n",
+                "        return self.is_finished and self.acked >= last and is_undamaged\n",
+                "        return self.is_finished and last > 0 and is_undamaged\n",
             ),
             (
                 "channel.py",
-                "    return read_final(disk, place) is not None or read_ack(disk, place) > 0\n",
+                "    return read_final(disk, paths) is not None or read_ack(disk, paths) > 0\n",
                 "    return True\n",
             ),
         ),
-        laws.KEPT,
+        invariants.KEPT,
         "plain: crashes in oEFN",
     ),
-    Mutant(
+    SpoolMutant(
         "the folder is not synced when a session is opened",
-        (("session.py", "    disk.sync_folder(place.folder)\n    if not found", "    if not found"),),
-        laws.THERE,
+        (("session.py", "    disk.sync_folder(paths.folder)\n    if not status", "    if not status"),),
+        invariants.THERE,
         "segments: crashes in o",
     ),
-    Mutant(
+    SpoolMutant(
         "the channel's folder is not made durable",
         (("session.py", "        disk.sync_folder(folder.parent)\n", "        pass\n"),),
-        laws.THERE,
+        invariants.THERE,
         "plain: crashes in oE",
     ),
-    Mutant(
+    SpoolMutant(
         "what a failed sync has left is synced, not written anew",
-        (("recover.py", "    if tail.last > tail.mark:\n", "    if False:\n"),),
-        laws.THERE,
+        (("files/recover.py", "    if tail.last > tail.durable_until:\n", "    if False:\n"),),
+        invariants.THERE,
         "segments: faults in oE",
     ),
-    Mutant(
+    SpoolMutant(
         "the oldest segments go without a sync between them",
         (
             (
-                "log.py",
-                "        remove(self.disk, segment.path)\n        self.disk.sync_folder(self.place.folder)\n",
-                "        remove(self.disk, segment.path)\n",
+                "files/segment_log.py",
+                "        remove_file(self.disk, segment.path)\n        self.disk.sync_folder(self.paths.folder)\n",
+                "        remove_file(self.disk, segment.path)\n",
             ),
         ),
-        laws.REPLAYS,
+        invariants.REPLAYS,
         "segments: crashes in oBBA",
     ),
-    Mutant(
+    SpoolMutant(
         "a copy that was half made is left",
-        (("session.py", "            remove(disk, place.folder / entry.name)\n", "            pass\n"),),
-        laws.UNDONE,
+        (("session.py", "            remove_file(disk, paths.folder / entry.name)\n", "            pass\n"),),
+        invariants.NO_LEFTOVERS,
         "plain: crashes in oBHC",
     ),
-    Mutant(
+    SpoolMutant(
         "compaction drops the last record, too",
         (
             (
-                "keeper.py",
-                "keep_from=min(self.acked.reached + 1, self._log.view.spooled)",
-                "keep_from=self.acked.reached + 1",
+                "maintainer.py",
+                "keep_from=min(self.ack_stored.reached + 1, self._log.view.spooled)",
+                "keep_from=self.ack_stored.reached + 1",
             ),
         ),
-        laws.REPLAYS,
+        invariants.REPLAYS,
         "plain: crashes in oBAC",
     ),
-    Mutant(
+    SpoolMutant(
         "what came during compaction is not synced",
-        (("writer.py", "                disk.sync(swap.handle)\n", "                pass\n"),),
-        laws.THERE,
+        (("writer.py", "                disk.sync(copy.handle)\n", "                pass\n"),),
+        invariants.THERE,
         "plain: crashes in oBHX",
     ),
-    Mutant(
+    SpoolMutant(
         "the next number may be one that was acked",
         (
             (
                 "session.py",
-                "    last = max(found.acked, _last_kept(found.tail))\n",
-                "    last = _last_kept(found.tail)\n",
+                "    last = max(status.acked, _last_sequence(status.tail))\n",
+                "    last = _last_sequence(status.tail)\n",
             ),
         ),
-        laws.ONCE,
+        invariants.ONCE,
         "plain: damage in oBA",
     ),
-    Mutant(
+    SpoolMutant(
         "a torn tail is set aside again beside its first copy",
-        (("recover.py", "        remove(disk, path)\n", ""),),
-        laws.CAP,
+        (("files/recover.py", "        remove_file(disk, path)\n", ""),),
+        invariants.CAP,
         "capped: crashes in oEEEBB",
     ),
 )

@@ -1,4 +1,4 @@
-"""`python -m tests.spool.crash.scripted ROOT SEGMENT_BYTES`: a spool's life on a real disk, and what it was promised.
+"""`python -m tests.spool.crash.scripted ROOT SEGMENT_BYTES`: a spool on a real disk, and what it promises.
 
 Each promise is one line on standard output, written at once: whoever kills this process can hold it to them.
 """
@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.spool.crash.laws import Promises
+from tests.spool.crash.invariants import Promises
 
 from holdfast.spool import Refused, Spool, SpoolPolicy, Ticket, Unavailable
 
@@ -19,10 +19,10 @@ CHANNEL, SESSION = "classic-1", "PS-20260213-classic-1-0001"
 POLICY = SpoolPolicy(channel_bytes_max=1 << 20, reserve_bytes=2_000)
 
 TRIES = 4
-"""A fault may meet any deed; the disk is sound again after it."""
+"""A fault may hit any action; the disk works again after it."""
 
 
-def tell(*words: object) -> None:
+def report(*words: object) -> None:
     os.write(1, (" ".join(map(str, words)) + "\n").encode())
 
 
@@ -46,10 +46,10 @@ class Script:
                     threads=False,
                 )
             except Unavailable as fault:
-                tell("unavailable", fault.rule)
+                report("unavailable", fault.rule)
                 continue
             assert isinstance(spool, Spool), spool
-            tell("spooled", spool.spooled_sequence)
+            report("spooled", spool.spooled_sequence)
             return spool
         raise SystemExit("it does not open")
 
@@ -59,10 +59,10 @@ class Script:
             self._token += 1
             ticket = self._spool.emit(payload_type, {"n": self._token})
             if isinstance(ticket, Refused):
-                tell("refused", ticket.name)
+                report("refused", ticket.name)
                 self.reopen()
                 continue
-            tell("emitted", ticket.sequence, self._token)
+            report("emitted", ticket.sequence, self._token)
             count -= 1
         self.step()
 
@@ -70,11 +70,11 @@ class Script:
         while self._spool.writer.step():
             pass
         self._spool.step()
-        tell("confirmed", self._spool.spooled_sequence)
-        tell("stored", self._spool.keeper.acked.reached)
+        report("confirmed", self._spool.spooled_sequence)
+        report("stored", self._spool.maintainer.ack_stored.reached)
 
     def ack(self, sequence: int) -> None:
-        tell("acked", sequence)
+        report("acked", sequence)
         assert isinstance(self._spool.ack(sequence), Ticket)
         self.step()
 
@@ -88,14 +88,14 @@ class Script:
 
     def close(self, *, final: bool) -> None:
         if final:
-            tell("final", "asked")
+            report("final", "asked")
         try:
             refused = self._spool.close(final=final)
         except Unavailable as fault:
-            tell("unavailable", fault.rule)
+            report("unavailable", fault.rule)
             return
         if final and refused is None:
-            tell("final", "said")
+            report("final", "said")
 
     def play(self) -> None:
         """The whole script. It is short: every system call of it is to fail once."""
@@ -108,24 +108,24 @@ class Script:
         self.ack(min(5, self._spool.spooled_sequence))
         self.emit(1, "BLOCK_FENCE")
         self.close(final=True)
-        tell("end")
+        report("end")
 
 
-def promised(told: str) -> Promises:
+def promises_from(lines: str) -> Promises:
     """What the script was promised, as far as it came to tell it."""
     promises = Promises()
     verbs: dict[str, Callable[[list[str]], None]] = {
-        "spooled": lambda said: setattr(promises, "spooled", max(promises.spooled, int(said[0]))),
-        "confirmed": lambda said: _confirmed(promises, int(said[0])),
-        "stored": lambda said: setattr(promises, "ack_stored", max(promises.ack_stored, int(said[0]))),
-        "acked": lambda said: setattr(promises, "ack_told", max(promises.ack_told, int(said[0]))),
-        "final": lambda said: setattr(promises, "final", said[0]),
-        "emitted": lambda said: _emitted(promises, int(said[0]), int(said[1])),
+        "spooled": lambda values: setattr(promises, "spooled", max(promises.spooled, int(values[0]))),
+        "confirmed": lambda values: _confirmed(promises, int(values[0])),
+        "stored": lambda values: setattr(promises, "ack_stored", max(promises.ack_stored, int(values[0]))),
+        "acked": lambda values: setattr(promises, "ack_received", max(promises.ack_received, int(values[0]))),
+        "final": lambda values: setattr(promises, "final", values[0]),
+        "emitted": lambda values: _emitted(promises, int(values[0]), int(values[1])),
     }
-    for line in told.splitlines():
-        verb, *said = line.split()
+    for line in lines.splitlines():
+        verb, *values = line.split()
         if verb in verbs:
-            verbs[verb](said)
+            verbs[verb](values)
     return promises
 
 

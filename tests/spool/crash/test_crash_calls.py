@@ -18,19 +18,19 @@ from typing import NamedTuple
 
 import pytest
 from tests.counts import FULL, counts
-from tests.spool.crash import laws
-from tests.spool.crash.laws import Promises
-from tests.spool.crash.scripted import POLICY, promised
-from tests.spool.spools import emitted, opened, refused, replayed, small
+from tests.spool.crash import invariants
+from tests.spool.crash.invariants import Promises
+from tests.spool.crash.scripted import POLICY, promises_from
+from tests.spool.spools import check_refused, emit_spooled, open_spool, replay_sequences, small_policy
 
 from holdfast.spool import Refused, Spool, Ticket
 
 HERE = Path(__file__).parents[3]
 STRACE = shutil.which("strace")
-CHANGES = ("pwrite64", "fdatasync", "fsync", "rename", "unlink", "ftruncate", "fallocate", "mkdir")
-LOOKS = ("openat", "pread64", "newfstatat", "getdents64", "flock", "statfs")
+WRITE_CALLS = ("pwrite64", "fdatasync", "fsync", "rename", "unlink", "ftruncate", "fallocate", "mkdir")
+READ_CALLS = ("openat", "pread64", "newfstatat", "getdents64", "flock", "statfs")
 SEGMENT_BYTES = (0, 700)
-ROOMY = small(channel_bytes_max=1 << 30, reserve_bytes=1 << 15)
+ROOMY = small_policy(channel_bytes_max=1 << 30, reserve_bytes=1 << 15)
 needs_strace = pytest.mark.skipif(STRACE is None, reason="strace is missing: NO FAULTS ARE INJECTED, install it")
 
 
@@ -43,10 +43,10 @@ class Call(NamedTuple):
 
     @property
     def is_a_change(self) -> bool:
-        return self.makes_a_file or self.name in CHANGES
+        return self.makes_a_file or self.name in WRITE_CALLS
 
 
-class Stage:
+class ScriptRunner:
     """Where the script is played: with modules that are compiled beforehand, so that all runs make the same calls."""
 
     def __init__(self, folder: Path) -> None:
@@ -55,13 +55,17 @@ class Stage:
         subprocess.run(script, cwd=HERE, env=self._environ, check=True)
         self.calls = {segment_bytes: self._sound(folder, segment_bytes) for segment_bytes in SEGMENT_BYTES}
 
-    def played(self, root: Path, segment_bytes: int, injection: str = "") -> subprocess.CompletedProcess[str]:
+    def run(self, root: Path, segment_bytes: int, injection: str = "") -> subprocess.CompletedProcess[str]:
         """The script in a process of its own, whose system calls go wrong as `injection` says."""
         assert STRACE is not None
         # With the filter only the named calls stop at the tracer, but then strace delivers no signals.
         only = [] if "signal=" in injection else ["--seccomp-bpf"]
         traced = [STRACE, "-f", "-qq", *only, "-o", str(root.with_name(f"{root.name}.strace"))]
-        traced += ["-e", f"trace={','.join(CHANGES + LOOKS)}", *(["-e", f"inject={injection}"] if injection else [])]
+        traced += [
+            "-e",
+            f"trace={','.join(WRITE_CALLS + READ_CALLS)}",
+            *(["-e", f"inject={injection}"] if injection else []),
+        ]
         script = [sys.executable, "-B", "-m", "tests.spool.crash.scripted", str(root), str(segment_bytes)]
         return subprocess.run(
             [*traced, *script], cwd=HERE, env=self._environ, capture_output=True, text=True, timeout=240, check=False
@@ -71,10 +75,10 @@ class Stage:
         """All calls of a run in which nothing fails, from the first one that concerns the spool."""
         root = folder / f"sound-{segment_bytes}" / "spool"
         root.parent.mkdir()
-        run = self.played(root, segment_bytes)
+        run = self.run(root, segment_bytes)
         assert run.stdout.endswith("end\n"), run.stderr
         assert "unavailable" not in run.stdout
-        holds(root, segment_bytes, promised(run.stdout))
+        check_promises(root, segment_bytes, promises_from(run.stdout))
         log = root.with_name(f"{root.name}.strace").read_text()
         found, numbers = list[Call](), Counter[str]()
         for name, rest in re.findall(r"^\d+\s+(\w+)\((.*)$", log, re.MULTILINE):
@@ -84,25 +88,25 @@ class Stage:
         return found
 
 
-def holds(root: Path, segment_bytes: int, promises: Promises) -> None:
+def check_promises(root: Path, segment_bytes: int, promises: Promises) -> None:
     """Open it on the sound disk and hold it to what it has promised."""
-    spool = opened(root, policy=POLICY, segment_bytes=segment_bytes or None)
+    spool = open_spool(root, policy=POLICY, segment_bytes=segment_bytes or None)
     assert not spool.damage
-    laws.acked(promises, spool.acked_sequence)
-    laws.offered(promises, spool.first_available, list(spool.replay(spool.first_available - 1)))
+    invariants.check_acked(promises, spool.acked_sequence)
+    invariants.check_offered(promises, spool.first_available, list(spool.replay(spool.first_available - 1)))
     last = spool.spooled_sequence
     answer = spool.emit("BLOCK_START", {"n": 0})
     is_finished = isinstance(answer, Refused) and answer.name == "SessionFinished"
-    laws.finality(promises, is_finished, b"")
+    invariants.check_finality(promises, is_finished, b"")
     if not is_finished:
         assert isinstance(answer, Ticket), answer
-        laws.numbered(promises, answer.sequence, max(last, spool.acked_sequence) + 1)
+        invariants.check_numbered(promises, answer.sequence, max(last, spool.acked_sequence) + 1)
     spool.close()
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Stage:
-    return Stage(tmp_path_factory.mktemp("stage"))
+def stage(tmp_path_factory: pytest.TempPathFactory) -> ScriptRunner:
+    return ScriptRunner(tmp_path_factory.mktemp("stage"))
 
 
 def chosen(calls: list[Call], few: int) -> list[Call]:
@@ -114,14 +118,16 @@ def chosen(calls: list[Call], few: int) -> list[Call]:
 @pytest.mark.timeout(1_800)
 @pytest.mark.rule("SP-002", "SP-CRASH-001", "SP-CRASH-002")
 @pytest.mark.parametrize("segment_bytes", SEGMENT_BYTES, ids=["plain", "segments"])
-def test_kill_minus_nine_at_a_system_call_breaks_no_promise(tmp_path: Path, segment_bytes: int, stage: Stage) -> None:
+def test_kill_minus_nine_at_a_system_call_breaks_no_promise(
+    tmp_path: Path, segment_bytes: int, stage: ScriptRunner
+) -> None:
     changes = [call for call in stage.calls[segment_bytes] if call.is_a_change]
     tried = chosen(changes, few=8)
     for call in tried:
         root = tmp_path / f"{call.name}-{call.number}"
-        run = stage.played(root, segment_bytes, f"{call.name}:signal=KILL:when={call.number}")
+        run = stage.run(root, segment_bytes, f"{call.name}:signal=KILL:when={call.number}")
         assert run.returncode == -signal.SIGKILL, (call, run.stderr)
-        holds(root, segment_bytes, promised(run.stdout))
+        check_promises(root, segment_bytes, promises_from(run.stdout))
     print(f"killed at {len(tried)} of {len(changes)} system calls")
     assert len(tried) >= counts(8, 50)
 
@@ -135,17 +141,17 @@ CODES = {"pwrite64": ("EIO", "ENOSPC"), "fallocate": ("ENOSPC",), "mkdir": ("EIO
 @pytest.mark.rule("SP-CRASH-003")
 @pytest.mark.parametrize("segment_bytes", SEGMENT_BYTES, ids=["plain", "segments"])
 def test_an_error_at_a_system_call_breaks_no_promise_and_is_not_the_end(
-    tmp_path: Path, segment_bytes: int, stage: Stage
+    tmp_path: Path, segment_bytes: int, stage: ScriptRunner
 ) -> None:
     calls = stage.calls[segment_bytes]
     every = [(call, code) for call in calls for code in _codes(call)]
     tried = every if FULL else every[:: max(1, len(every) // 12)]
     for call, code in tried:
         root = tmp_path / f"{call.name}-{call.number}-{code}"
-        run = stage.played(root, segment_bytes, f"{call.name}:error={code}:when={call.number}")
+        run = stage.run(root, segment_bytes, f"{call.name}:error={code}:when={call.number}")
         assert run.stdout.endswith("end\n"), (call, code, run.stdout, run.stderr)
         assert "Traceback" not in run.stderr
-        holds(root, segment_bytes, promised(run.stdout))
+        check_promises(root, segment_bytes, promises_from(run.stdout))
     print(f"{len(tried)} of {len(every)} errors at {len(calls)} system calls")
     assert len(tried) >= counts(12, 150)
 
@@ -178,7 +184,7 @@ def filled(spool: Spool, others: Path) -> int:
     for number in count():
         answer = spool.emit("BLOCK_START", {"block_id": "b" * 2_000, "number": number})
         if isinstance(answer, Refused):
-            refused(answer, "SpoolFull")
+            check_refused(answer, "SpoolFull")
             return number
         if number == 40:
             occupied(others)
@@ -190,25 +196,25 @@ def filled(spool: Spool, others: Path) -> int:
 
 @pytest.mark.rule("SP-RET-003")
 @pytest.mark.parametrize("segment_bytes", [None, 1 << 15], ids=["plain", "segments"])
-def test_a_really_full_disk_gets_its_last_word_and_goes_on_when_there_is_room(
+def test_a_really_full_disk_gets_its_last_record_and_goes_on_when_there_is_room(
     small_disk: Path, segment_bytes: int | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL, "holdfast.spool")
     others = small_disk / "others"
-    spool = opened(small_disk / "spool", policy=ROOMY, segment_bytes=segment_bytes)
+    spool = open_spool(small_disk / "spool", policy=ROOMY, segment_bytes=segment_bytes)
     accepted = filled(spool, others)
     assert accepted > 40
     assert spool.metrics().failures >= 1, "the disk was never full"
     spool.step()
     lines = list(spool.replay(0))
     assert b"EVIDENCE_SPOOL_FULL" in lines[-1]
-    assert replayed(spool) == list(range(1, len(lines) + 1))
+    assert replay_sequences(spool) == list(range(1, len(lines) + 1))
     assert len(lines) == accepted + 1
-    refused(spool.emit("BLOCK_START", {}), "SpoolFull")
+    check_refused(spool.emit("BLOCK_START", {}), "SpoolFull")
     others.unlink()
     spool.step()
-    emitted(spool, 3)
+    emit_spooled(spool, 3)
     spool.close()
-    again = opened(small_disk / "spool")
-    assert replayed(again) == list(range(1, len(lines) + 4))
+    again = open_spool(small_disk / "spool")
+    assert replay_sequences(again) == list(range(1, len(lines) + 4))
     again.close()

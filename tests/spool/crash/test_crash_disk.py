@@ -6,8 +6,8 @@ import errno
 from pathlib import Path
 
 import pytest
-from tests.spool.crash.cuts import contents
-from tests.spool.crash.disk import ROOT, Content, Fault, SimulatedDisk
+from tests.spool.crash.crash_contents import crash_contents
+from tests.spool.crash.simulated_disk import ROOT, Content, Fault, SimulatedDisk
 
 FOLDER = ROOT / "c"
 
@@ -17,7 +17,7 @@ def made(content: Content = ()) -> SimulatedDisk:
 
 
 def left(disk: SimulatedDisk, tears: int = 1) -> set[Content]:
-    return set(contents(disk, tears))
+    return set(crash_contents(disk, tears))
 
 
 def path(name: str) -> Path:
@@ -91,7 +91,7 @@ def test_a_dead_process_takes_its_handles_and_locks_and_nothing_else() -> None:
     disk.kill()
     assert disk.lock(path("l")) is not None
     assert disk.content() == (("a", b"1"),)
-    assert left(disk.copied()) == left(disk) == {(("a", b""),), (("a", b"1"),)}
+    assert left(disk.copy()) == left(disk) == {(("a", b""),), (("a", b"1"),)}
 
 
 def test_a_full_medium_says_so_and_gives_room_back_with_the_name() -> None:
@@ -101,7 +101,7 @@ def test_a_full_medium_says_so_and_gives_room_back_with_the_name() -> None:
         disk.write(handle, 0, b"1234")
     disk.unlink(path("a"))
     disk.write(handle, 0, b"1234")
-    assert disk.free(FOLDER) == 4
+    assert disk.free_bytes(FOLDER) == 4
 
 
 def test_no_crash_state_is_left_out_in_silence() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.counts import FULL, counts
-from tests.spool.crash.campaign import EVERY_DAY, IN_FULL, SETUPS, explored
+from tests.spool.crash.campaign import EVERY_DAY, IN_FULL, SETUPS, explore
 from tests.spool.crash.explore import AFTER_A_FAULT, FIRST, KILL, SECOND
 
 PLANS = IN_FULL if FULL else EVERY_DAY
@@ -32,7 +32,7 @@ def test_there_are_as_many_states_as_we_say() -> None:
 @pytest.mark.rule("SP-RET-001", "SP-RET-002", "SP-RET-003", "SP-CRASH-001", "SP-CRASH-002", "SP-CRASH-003")
 @pytest.mark.parametrize("name", SETUPS)
 def test_no_crash_and_no_failing_disk_breaks_a_promise(name: str) -> None:
-    explorer = explored(SETUPS[name], PLANS[name])
+    explorer = explore(SETUPS[name], PLANS[name])
     print(f"{name}: {len(explorer.judged)} states, {explorer.checks} checks, {dict(explorer.kinds)}")
     assert explorer.judged == explorer.states, "a state was counted and not opened"
     assert len(explorer.judged) >= STATES[name]

@@ -1,1 +1,1 @@
-"""Keys and certificates, the one place that knows `cryptography`: secret files, signing, TLS made and read."""
+"""Keys and certificates, the only code that uses `cryptography`: secret files, signing, TLS certificates."""

@@ -1,4 +1,4 @@
-"""What a certificate says of itself, and what a TLS server needs, read from files and checked (SEC-001)."""
+"""Reads certificates, and loads and checks the files of a TLS server (SEC-001)."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 
-from holdfast.adapters.keys.secretfile import read_public, read_secret
-from holdfast.core.refusal import Refused, Unavailable
+from holdfast.adapters.keys.secret_file import read_public, read_secret
+from holdfast.core.base.errors import Refused, Unavailable
 
 
 class Certificate(msgspec.Struct, frozen=True):
-    """For whom, by whom, from when until when."""
+    """The fields of a certificate that are shown and checked."""
 
     subject: str
     issuer: str
     names: tuple[str, ...]
-    """Host names and addresses it is good for."""
+    """Host names and addresses it is valid for."""
     from_ms: int
     until_ms: int
     fingerprint: str
     """SHA-256 of the certificate, lower-case hex."""
-    is_authority: bool
+    is_ca: bool
 
 
 def describe(pem: bytes, where: str = "the certificate") -> Certificate:
-    """What the first certificate of a PEM file says; Unavailable where there is none."""
-    found = _chain(pem, where)[0]
+    """The first certificate of a PEM file; Unavailable if there is none."""
+    certificate = _chain(pem, where)[0]
     return Certificate(
-        subject=found.subject.rfc4514_string(),
-        issuer=found.issuer.rfc4514_string(),
-        names=_names(found),
-        from_ms=_ms(found.not_valid_before_utc),
-        until_ms=_ms(found.not_valid_after_utc),
-        fingerprint=found.fingerprint(hashes.SHA256()).hex(),
-        is_authority=_is_authority(found),
+        subject=certificate.subject.rfc4514_string(),
+        issuer=certificate.issuer.rfc4514_string(),
+        names=_names(certificate),
+        from_ms=_ms(certificate.not_valid_before_utc),
+        until_ms=_ms(certificate.not_valid_after_utc),
+        fingerprint=certificate.fingerprint(hashes.SHA256()).hex(),
+        is_ca=_is_ca(certificate),
     )
 
 
@@ -47,7 +47,7 @@ def describe_file(path: Path) -> Certificate:
 
 
 def why_not_valid(certificate: Certificate, now_ms: int) -> Refused | None:
-    """The last moment of its validity is still good."""
+    """Why the certificate is not valid now; at the last moment of its validity it still is."""
     if now_ms < certificate.from_ms:
         return Refused("SEC-001", f"{certificate.subject} is not valid yet", "check the clock")
     if now_ms > certificate.until_ms:
@@ -58,65 +58,67 @@ def why_not_valid(certificate: Certificate, now_ms: int) -> Refused | None:
 # ------------------------------------------------------------------------------------------------ for a server
 
 
-class Material(msgspec.Struct, frozen=True):
-    """What a server shows and checks, as PEM."""
+class TlsMaterial(msgspec.Struct, frozen=True):
+    """The certificate and key of a server, and the CA that signs for clients, as PEM."""
 
     certificate: bytes
     key: bytes
     client_ca: bytes | None = None
 
     def __repr__(self) -> str:
-        return "Material(…)"
+        return "TlsMaterial(…)"
 
 
 class TlsFiles:
-    """The files of a TLS server. They may be replaced while it runs: who loads again gets what is there now."""
+    """The files of a TLS server. They may be replaced while it runs: `load` returns the current ones."""
 
     def __init__(self, certificate: Path, key: Path, client_ca: Path | None = None) -> None:
         self._certificate, self._key, self._client_ca = certificate, key, client_ca
-        self._seen: tuple[object, ...] = ()
-        self._material: Material | None = None
+        self._loaded_stats: tuple[object, ...] = ()
+        self._material: TlsMaterial | None = None
 
-    def load(self) -> Material:
-        """The same object as long as no file has changed; Unavailable where they are unsafe or do not fit."""
-        seen = self._look()
-        if self._material is None or seen != self._seen:
+    def load(self) -> TlsMaterial:
+        """The same object as long as no file has changed; Unavailable if they are unsafe or do not match."""
+        stats = self._stat_files()
+        if self._material is None or stats != self._loaded_stats:
             self._material = self._read()
-            self._seen = seen  # what was replaced between looking and reading is read again the next time
+            self._loaded_stats = stats  # a file that was replaced in between is read again the next time
         return self._material
 
-    def _look(self) -> tuple[object, ...]:
+    def _stat_files(self) -> tuple[object, ...]:
         paths = [path for path in (self._certificate, self._key, self._client_ca) if path is not None]
         try:
-            found = [path.stat() for path in paths]
+            stats = [path.stat() for path in paths]
         except OSError as fault:
             raise Unavailable("SEC-001", f"{fault.filename}: {fault.strerror}", "check the TLS settings") from fault
-        return tuple((each.st_ino, each.st_mtime_ns, each.st_size) for each in found)
+        return tuple((each.st_ino, each.st_mtime_ns, each.st_size) for each in stats)
 
-    def _read(self) -> Material:
+    def _read(self) -> TlsMaterial:
         certificate, key = read_public(self._certificate), read_secret(self._key)
         leaf = _chain(certificate, str(self._certificate))[0]
-        if _public(leaf.public_key()) != _public_of_secret(key, self._key):
-            says = f"{self._key} is not the key of {self._certificate}"
-            raise Unavailable("SEC-001", says, "a certificate and its key are replaced together")
+        if _public(leaf.public_key()) != _public_of_private(key, self._key):
+            message = f"{self._key} is not the key of {self._certificate}"
+            raise Unavailable("SEC-001", message, "replace a certificate together with its key")
         client_ca = None if self._client_ca is None else read_public(self._client_ca)
-        if client_ca is not None and not all(_is_authority(each) for each in _chain(client_ca, str(self._client_ca))):
-            raise Unavailable("SEC-001", f"{self._client_ca} is no authority", "name the file that signs for clients")
-        return Material(certificate, key, client_ca)
+        if client_ca is not None and not all(_is_ca(each) for each in _chain(client_ca, str(self._client_ca))):
+            raise Unavailable(
+                "SEC-001", f"{self._client_ca} is not a CA certificate", "use the one that signs for clients"
+            )
+        return TlsMaterial(certificate, key, client_ca)
 
 
 def _chain(pem: bytes, where: str) -> list[x509.Certificate]:
     try:
         return x509.load_pem_x509_certificates(pem)
     except ValueError:
-        raise Unavailable("SEC-001", f"{where} is no PEM certificate", "check the TLS settings") from None
+        raise Unavailable("SEC-001", f"{where} is not a PEM certificate", "check the TLS settings") from None
 
 
-def _public_of_secret(pem: bytes, path: Path) -> bytes:
+def _public_of_private(pem: bytes, path: Path) -> bytes:
     try:
         return _public(serialization.load_pem_private_key(pem, password=None).public_key())
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise Unavailable("SEC-001", f"{path} holds no key", "a PEM file without a passphrase is expected") from None
+        raise Unavailable("SEC-001", f"{path} does not hold a key", "use a PEM file without a passphrase") from None
 
 
 def _public(key: object) -> bytes:
@@ -124,17 +126,17 @@ def _public(key: object) -> bytes:
     return key.public_bytes(*format_)  # type: ignore[attr-defined, no-any-return]
 
 
-def _names(found: x509.Certificate) -> tuple[str, ...]:
+def _names(certificate: x509.Certificate) -> tuple[str, ...]:
     try:
-        names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
         return ()
     return tuple(str(name.value) for name in names if isinstance(name, x509.DNSName | x509.IPAddress))
 
 
-def _is_authority(found: x509.Certificate) -> bool:
+def _is_ca(certificate: x509.Certificate) -> bool:
     try:
-        return bool(found.extensions.get_extension_for_class(x509.BasicConstraints).value.ca)
+        return bool(certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca)
     except x509.ExtensionNotFound:
         return False
 

@@ -1,4 +1,4 @@
-"""The node's Ed25519 key: made once, kept in a file for its user alone, used to sign, and never shown (SEC-001)."""
+"""Ed25519 signing keys: created once, stored in a private file, and never shown (SEC-001)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from holdfast.adapters.keys.secretfile import exists, read_secret, write_new
-from holdfast.core.refusal import Unavailable
+from holdfast.adapters.keys.secret_file import exists, read_secret, write_new
+from holdfast.core.base.errors import Unavailable
 
 
 class SigningKey:
-    """A private key that signs. Nothing of it but the public half can be printed, compared or pickled."""
+    """A private key that signs. It shows only its public key, and it cannot be pickled."""
 
     __slots__ = ("_key", "public")
 
@@ -39,27 +39,27 @@ class SigningKey:
 
     @classmethod
     def from_seed(cls, seed: bytes) -> SigningKey:
-        """The key that 32 bytes stand for."""
+        """The key of a 32-byte seed."""
         return cls(Ed25519PrivateKey.from_private_bytes(seed))
 
     @classmethod
     def load(cls, path: Path) -> SigningKey:
-        """The key in a PEM file (PKCS#8, not encrypted); Unavailable where it is unsafe or is none."""
+        """The key in a PEM file (PKCS#8, not encrypted); Unavailable if the file is unsafe or holds something else."""
         raw = read_secret(path)
         try:
             key = serialization.load_pem_private_key(raw, password=None)
         except (ValueError, TypeError, UnsupportedAlgorithm):
             key = None
         if not isinstance(key, Ed25519PrivateKey):
-            # Without the cause: what a parser says about a secret is not for logs.
-            raise Unavailable("SEC-001", f"{path} holds no Ed25519 key", "a PEM file without a passphrase is expected")
+            # Without the cause: a parser's message may quote the secret.
+            raise Unavailable("SEC-001", f"{path} does not hold an Ed25519 key", "use a PEM file without a passphrase")
         return cls(key)
 
     @classmethod
     def load_or_create(cls, path: Path) -> SigningKey:
-        """The key in the file, made and durable before it is used where there is none yet."""
+        """The key in the file; if there is none, a new one that is durable before it is used."""
         if not exists(path):
-            write_new(path, cls.generate()._pem())  # where another process was faster, its key counts
+            write_new(path, cls.generate()._pem())  # if another process was faster, its key counts
         return cls.load(path)
 
     def _pem(self) -> bytes:
@@ -69,7 +69,7 @@ class SigningKey:
 
 
 def verify(public: bytes, message: bytes, signature: bytes) -> bool:
-    """Did the holder of this public key sign exactly this message? Malformed keys and signatures never did."""
+    """Whether the signature is that of this message and key; malformed keys and signatures are invalid."""
     try:
         Ed25519PublicKey.from_public_bytes(public).verify(signature, message)
     except (InvalidSignature, ValueError):

@@ -1,1 +1,1 @@
-"""The store on a PostgreSQL server: one schema a network, a partitioned journal, tables written by COPY."""
+"""The store on a PostgreSQL server: one schema per network, a partitioned journal, tables written by COPY."""

@@ -1,4 +1,4 @@
-"""The journal on PostgreSQL: one row a batch, one round trip an append, one owner by lock and by number."""
+"""The journal on PostgreSQL: one row per batch, one round trip per append, one owner by lock and by number."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from typing import Final
 import asyncpg
 
 from holdfast.adapters.postgres.append import Appender
-from holdfast.adapters.postgres.connect import COMMAND_S, CONNECT_S, Connection, Database, Lines, hang_up
-from holdfast.adapters.postgres.examine import faults
-from holdfast.adapters.postgres.listen import Bell, heard
+from holdfast.adapters.postgres.connect import COMMAND_S, CONNECT_S, Connection, Database, ReaderPool, close_connection
+from holdfast.adapters.postgres.integrity import find_damage
+from holdfast.adapters.postgres.listen import JournalNotifier, wait_notified
 from holdfast.adapters.postgres.lock import take_lock
 from holdfast.adapters.postgres.migrate import check_schema, migrate
-from holdfast.adapters.postgres.parts import PART_BATCHES, let_go
+from holdfast.adapters.postgres.partitions import PARTITION_BATCHES, delete_batches
 from holdfast.adapters.postgres.server import check_server
 from holdfast.adapters.postgres.settings import SCHEMA
-from holdfast.adapters.sql.statements import postgres_queries
-from holdfast.core.event import Attachment, Batch, Tip
-from holdfast.core.refusal import Fenced, Unavailable
-from holdfast.core.values import BatchNo, Digest, EventNo
-from holdfast.ports import Lying
+from holdfast.adapters.sql.journal_rows import batch_from_row, head_from_row
+from holdfast.adapters.sql.named_queries import postgres_queries
+from holdfast.core.base.errors import Fenced, Unavailable
+from holdfast.core.base.event import Attachment, Batch, JournalHead
+from holdfast.core.base.values import BatchNo, Digest, EventNo
+from holdfast.ports import StoredPayload
 
-PATIENCE_S: Final = 3.0
-"""How long `own` waits for a backend that is just ending: that of a node which was killed a moment ago."""
+LOCK_WAIT_S: Final = 3.0
+"""How long `acquire` waits for a backend that is ending, such as that of a node that was just killed."""
 _SQL: Final = postgres_queries("journal")
-_LYING: Final = _SQL["attached"]
 _PAGE: Final = 64
 _NUMBER_MAX: Final = 2**63 - 1
-_WAIT_SLICE: Final = "10s"
-"""A standby asks again this often, so that a server which vanished silently is noticed."""
+_LOCK_TIMEOUT: Final = "10s"
+"""How often a standby retries, so that it notices a server that vanished silently."""
 
 
 class PostgresJournal:
     """ENG-001 on PostgreSQL. The lock keeps a second owner out (see `lock`); the batch number stops one that got past.
 
-    After an append whose outcome is not known the connection is cut and nothing more is appended before `own`.
+    After an append with an unknown outcome the connection is cut, and nothing is appended before the next `acquire`.
     """
 
     def __init__(
@@ -48,102 +48,102 @@ class PostgresJournal:
         allow_unsafe: bool = False,
         connect_s: float = CONNECT_S,
         command_s: float = COMMAND_S,
-        patience_s: float = PATIENCE_S,
-        part_batches: int = PART_BATCHES,
+        lock_wait_s: float = LOCK_WAIT_S,
+        partition_batches: int = PARTITION_BATCHES,
     ) -> None:
         self._database = Database(dsn, schema, connect_s=connect_s, command_s=command_s)
-        self._allow_unsafe, self._patience_s, self._part_batches = allow_unsafe, patience_s, part_batches
-        self._readers = Lines(
+        self._allow_unsafe, self._lock_wait_s, self._partition_batches = allow_unsafe, lock_wait_s, partition_batches
+        self._readers = ReaderPool(
             self._database, "reader", 1, partial(check_schema, database=self._database, name="journal")
         )
-        self._bell = Bell(self._database)
-        self._owned: Appender | None = None
+        self._notifier = JournalNotifier(self._database)
+        self._appender: Appender | None = None
 
     # ------------------------------------------------------------------------------------ the owner
 
-    async def own(self) -> Tip:
-        await self._disown()
+    async def acquire(self) -> JournalHead:
+        await self._release()
         connection = await self._database.connect("owner")
         try:
-            with self._database.named():
-                tip = await self._take(connection)
-                owned = Appender(connection, self._database.channel, self._part_batches)
-                await owned.prepare(BatchNo(tip.number + 1))
+            with self._database.translate_errors():
+                head = await self._acquire_lock(connection)
+                appender = Appender(connection, self._database.channel, self._partition_batches)
+                await appender.prepare(BatchNo(head.number + 1))
         except BaseException:
             connection.terminate()
             raise
-        self._owned = owned
-        return tip
+        self._appender = appender
+        return head
 
-    async def _take(self, connection: Connection) -> Tip:
+    async def _acquire_lock(self, connection: Connection) -> JournalHead:
         await check_server(connection, allow_unsafe=self._allow_unsafe)
         what = f"the journal in schema {self._database.schema}"
-        await take_lock(connection, self._database.key("owner"), self._patience_s, what)
+        await take_lock(connection, self._database.lock_key("owner"), self._lock_wait_s, what)
         await migrate(connection, self._database, "journal")
-        return await _tip(connection)
+        return await _read_head(connection)
 
     async def append(self, batch: Batch, attachments: Sequence[Attachment]) -> None:
-        owned = self._owner()
+        appender = self._require_appender()
         try:
-            with self._database.named():
-                await owned.add(batch, attachments)
+            with self._database.translate_errors():
+                await appender.append(batch, attachments)
         except Fenced:
             raise
         except BaseException:
-            self._owned = None
-            owned.connection.terminate()
+            self._appender = None
+            appender.connection.terminate()
             raise
 
     async def trim(self, until: BatchNo) -> None:
         last = (await self.tip()).number
-        connection = await self._database.connect("trimmer")  # of its own: appends go on meanwhile
+        connection = await self._database.connect("trimmer")  # its own connection: appends continue meanwhile
         try:
-            with self._database.named():
-                await let_go(connection, BatchNo(min(until, last - 1)))
+            with self._database.translate_errors():
+                await delete_batches(connection, BatchNo(min(until, last - 1)))
         finally:
-            await hang_up(connection)
+            await close_connection(connection)
 
-    def _owner(self) -> Appender:
-        if self._owned is None:
+    def _require_appender(self) -> Appender:
+        if self._appender is None:
             raise Unavailable("ENG-001", "the journal is not owned")
-        return self._owned
+        return self._appender
 
-    async def _disown(self) -> None:
-        if self._owned is None:
+    async def _release(self) -> None:
+        if self._appender is None:
             return
-        connection, self._owned = self._owned.connection, None
-        with suppress(Exception):  # the lock is gone with the connection in any case, only later
+        connection, self._appender = self._appender.connection, None
+        with suppress(Exception):  # closing the connection releases the lock too, only later
             await connection.execute("SELECT pg_advisory_unlock_all()", timeout=1)
-        await hang_up(connection)
+        await close_connection(connection)
 
-    # ------------------------------------------------------------------------------------ everybody
+    # ------------------------------------------------------------------------------------ every node
 
-    async def wait_free(self) -> None:
-        if self._owned is not None and not self._owned.connection.is_closed():
+    async def wait_until_unowned(self) -> None:
+        if self._appender is not None and not self._appender.connection.is_closed():
             return
-        connection = await self._database.connect("standby", lock_timeout=_WAIT_SLICE)
+        connection = await self._database.connect("standby", lock_timeout=_LOCK_TIMEOUT)
         try:
-            with self._database.named():
-                await _wait_for(connection, self._database.key("owner"))
+            with self._database.translate_errors():
+                await _wait_for_lock(connection, self._database.lock_key("owner"))
         finally:
-            await hang_up(connection)
+            await close_connection(connection)
 
-    async def tip(self) -> Tip:
+    async def tip(self) -> JournalHead:
         async with self._readers.use() as connection:
-            return await _tip(connection)
+            return await _read_head(connection)
 
-    async def wait_beyond(self, number: BatchNo) -> None:
+    async def wait_after(self, number: BatchNo) -> None:
         while True:
-            ring = await self._bell.next_ring()
+            notification = await self._notifier.next_notification()
             if (await self.tip()).number > number:
                 return
-            await heard(ring)
+            await wait_notified(notification)
 
     async def read(self, after: BatchNo, until: BatchNo | None = None) -> AsyncIterator[Batch]:
         last = _NUMBER_MAX if until is None else until
         while True:
             async with self._readers.use() as connection:
-                page = [Batch(*row) for row in await connection.fetch(_SQL["read"], after, last, _PAGE)]
+                page = [batch_from_row(row) for row in await connection.fetch(_SQL["read"], after, last, _PAGE)]
             for batch in page:
                 yield batch
             if len(page) < _PAGE:
@@ -152,13 +152,13 @@ class PostgresJournal:
 
     async def batch_of(self, event: EventNo) -> BatchNo | None:
         async with self._readers.use() as connection:
-            found: BatchNo | None = await connection.fetchval(_SQL["batch_of"], event)
-            return found
+            number: BatchNo | None = await connection.fetchval(_SQL["batch_of"], event)
+            return number
 
     async def attachment(self, batch: BatchNo, digest: Digest) -> bytes | None:
         async with self._readers.use() as connection:
-            found: bytes | None = await connection.fetchval(_SQL["attachment"], batch, digest)
-            return found
+            raw: bytes | None = await connection.fetchval(_SQL["attachment"], batch, digest)
+            return raw
 
     async def attachments(self, batch: BatchNo) -> list[Attachment]:
         async with self._readers.use() as connection:
@@ -166,35 +166,37 @@ class PostgresJournal:
                 Attachment(Digest(digest), raw) for digest, raw in await connection.fetch(_SQL["attachments"], batch)
             ]
 
-    async def attached(self, after: EventNo, until: EventNo) -> list[Lying]:
+    async def stored_payloads(self, after: EventNo, until: EventNo) -> list[StoredPayload]:
         async with self._readers.use() as connection:
-            return [(BatchNo(row[0]), Digest(row[1]), row[2]) for row in await connection.fetch(_LYING, after, until)]
+            return [
+                (BatchNo(row[0]), Digest(row[1]), row[2])
+                for row in await connection.fetch(_SQL["stored_payloads"], after, until)
+            ]
 
-    async def let_go(self, payloads: Sequence[tuple[BatchNo, Digest]]) -> None:
+    async def delete_payloads(self, payloads: Sequence[tuple[BatchNo, Digest]]) -> None:
         async with self._readers.use() as connection, connection.transaction():
-            await connection.executemany(_SQL["let_go"], payloads)
+            await connection.executemany(_SQL["delete_payload"], payloads)
 
-    async def floor(self) -> BatchNo:
+    async def trimmed_until(self) -> BatchNo:
         async with self._readers.use() as connection:
-            return BatchNo(await connection.fetchval(_SQL["floor"]))
+            return BatchNo(await connection.fetchval(_SQL["trimmed_until"]))
 
     async def faults(self) -> list[str]:
         async with self._readers.use() as connection:
-            return await faults(connection, self._database.schema)
+            return await find_damage(connection, self._database.schema)
 
     async def close(self) -> None:
-        await self._disown()
-        await self._bell.close()
+        await self._release()
+        await self._notifier.close()
         await self._readers.close()
 
 
-async def _tip(connection: Connection) -> Tip:
-    row = await connection.fetchrow(_SQL["tip"])
-    return Tip(*row) if row else Tip()
+async def _read_head(connection: Connection) -> JournalHead:
+    return head_from_row(await connection.fetchrow(_SQL["head"]))
 
 
-async def _wait_for(connection: Connection, key: int) -> None:
-    """Wait in the lock's own queue; shared and only for a statement, so that nobody is kept out by who waits."""
+async def _wait_for_lock(connection: Connection, key: int) -> None:
+    """Wait in the lock's own queue: shared and for one statement only, so that a waiting standby blocks no owner."""
     while True:
         with suppress(asyncpg.LockNotAvailableError):
             await connection.execute("SELECT pg_advisory_xact_lock_shared($1)", key)

@@ -1,18 +1,18 @@
-"""Brings a schema up to date: forward only, one migrator at a time, each step in a transaction with its number."""
+"""Brings a schema up to date: forward only, one process at a time, each step in a transaction with its number."""
 
 from __future__ import annotations
 
 from holdfast.adapters.postgres.connect import Connection, Database
-from holdfast.adapters.sql.statements import check_version, migrations
-from holdfast.core.refusal import Unavailable
+from holdfast.adapters.sql.named_queries import check_version, migrations
+from holdfast.core.base.errors import Unavailable
 
 
 async def migrate(connection: Connection, database: Database, name: str, steps: tuple[str, ...] | None = None) -> None:
-    """Apply the migrations that are missing. One that was cut leaves nothing behind and starts again."""
+    """Apply the missing migrations. One that is interrupted leaves nothing behind and starts again."""
     steps = migrations(f"postgres_{name}") if steps is None else steps
     while await _version(connection, database, name, len(steps)) < len(steps):
         async with connection.transaction():
-            await connection.execute("SELECT pg_advisory_xact_lock($1)", database.key("migrate"))
+            await connection.execute("SELECT pg_advisory_xact_lock($1)", database.lock_key("migrate"))
             await _make_schema(connection, database)
             have = await _version(connection, database, name, len(steps))
             if have < len(steps):
@@ -25,7 +25,7 @@ async def migrate(connection: Connection, database: Database, name: str, steps: 
 
 
 async def check_schema(connection: Connection, database: Database, name: str) -> None:
-    """For a reader, who changes nothing: Unavailable where nothing is stored yet, Corrupt where it is newer than us."""
+    """For a reader, which changes nothing: Unavailable if nothing is stored yet, Corrupt if it is newer than us."""
     if await _version(connection, database, name, len(migrations(f"postgres_{name}"))) == 0:
         raise Unavailable("ENG-001", f"no {name} in schema {database.schema}", "start a node there first")
 
@@ -39,7 +39,7 @@ async def _version(connection: Connection, database: Database, name: str, known:
 
 
 async def _make_schema(connection: Connection, database: Database) -> None:
-    """Asked only for what is missing: a role without CREATE on the database may have been given its schema."""
+    """Create only what is missing: a role without CREATE on the database may have been given its schema."""
     if not await connection.fetchval("SELECT to_regnamespace($1) IS NOT NULL", database.schema):
         await connection.execute(f'CREATE SCHEMA "{database.schema}"')
     if await connection.fetchval("SELECT to_regclass('schema_version') IS NULL"):

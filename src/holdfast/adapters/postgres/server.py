@@ -1,39 +1,39 @@
-"""Whether a server may be trusted with the truth: its version, its role in a cluster, its dangerous settings."""
+"""Checks that a server can hold a journal: its version, its role in a cluster, its unsafe settings."""
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from holdfast.adapters.postgres.connect import Connection, Database, hang_up
-from holdfast.core.refusal import Unavailable
+from holdfast.adapters.postgres.connect import Connection, Database, close_connection
+from holdfast.core.base.errors import Unavailable
 
 VERSION_MIN: Final = 14
-_DANGEROUS: Final = {
+_UNSAFE_WHEN_OFF: Final = {
     "fsync": "a crash of the server's machine can lose or tear what was confirmed",
     "full_page_writes": "a crash of the server's machine can leave torn pages",
     "synchronous_commit": "a crash of the server loses the newest confirmed batches",
 }
-"""Settings that break ENG-002 when they are off, and how."""
+"""Settings that break ENG-002 if they are off, and what then happens."""
 
 
-class Danger(NamedTuple):
+class UnsafeSetting(NamedTuple):
     """A setting with which a confirmed batch can be lost."""
 
     setting: str
     value: str
-    why: str
+    reason: str
 
 
-async def dangers(connection: Connection) -> list[Danger]:
-    """What of this session's settings breaks the promise of ENG-002; empty on an untuned server."""
+async def unsafe_settings(connection: Connection) -> list[UnsafeSetting]:
+    """The settings of this session that break ENG-002; none on a server with default settings."""
     rows = await connection.fetch(
-        "SELECT name, current_setting(name) FROM unnest($1::text[]) AS asked (name)", list(_DANGEROUS)
+        "SELECT name, current_setting(name) FROM unnest($1::text[]) AS setting (name)", list(_UNSAFE_WHEN_OFF)
     )
-    return [Danger(name, value, _DANGEROUS[name]) for name, value in rows if value == "off"]
+    return [UnsafeSetting(name, value, _UNSAFE_WHEN_OFF[name]) for name, value in rows if value == "off"]
 
 
 async def check_server(connection: Connection, *, allow_unsafe: bool) -> None:
-    """Unavailable unless the server can take a journal and keep it."""
+    """Unavailable unless the server can store a journal durably."""
     version, is_standby, is_read_only = await connection.fetchrow(
         "SELECT current_setting('server_version_num')::int / 10000, pg_is_in_recovery(),"
         " current_setting('transaction_read_only') = 'on'"
@@ -41,25 +41,25 @@ async def check_server(connection: Connection, *, allow_unsafe: bool) -> None:
     if version < VERSION_MIN:
         raise Unavailable("ENG-002", f"PostgreSQL {version} is too old", f"use version {VERSION_MIN} or newer")
     if is_standby:
-        raise Unavailable("ENG-002", "this PostgreSQL server is a standby", "name the primary in the DSN")
+        raise Unavailable("ENG-002", "this PostgreSQL server is a standby", "put the primary into the DSN")
     if is_read_only:
         raise Unavailable(
             "ENG-002", "this PostgreSQL session is read-only", "unset default_transaction_read_only for the role"
         )
-    if not allow_unsafe and (found := await dangers(connection)):
+    if not allow_unsafe and (unsafe := await unsafe_settings(connection)):
         raise Unavailable(
             "ENG-002",
-            "; ".join(f"PostgreSQL has {each.setting} = {each.value}: {each.why}" for each in found),
-            "switch it on, or say postgres.allow_unsafe = true where losing confirmed work is acceptable",
+            "; ".join(f"PostgreSQL has {each.setting} = {each.value}: {each.reason}" for each in unsafe),
+            "switch it on, or set postgres.allow_unsafe = true if losing confirmed work is acceptable",
         )
 
 
-async def examined(dsn: str, schema: str) -> tuple[str, list[Danger]]:
-    """The server's version and its dangers, for who only looks."""
+async def inspect_server(dsn: str, schema: str) -> tuple[str, list[UnsafeSetting]]:
+    """The server's version and its unsafe settings, without changing anything."""
     database = Database(dsn, schema)
     connection = await database.connect("doctor")
     try:
-        with database.named():
-            return await connection.fetchval("SHOW server_version"), await dangers(connection)
+        with database.translate_errors():
+            return await connection.fetchval("SHOW server_version"), await unsafe_settings(connection)
     finally:
-        await hang_up(connection)
+        await close_connection(connection)

@@ -1,4 +1,4 @@
-"""What an operator says about the server, and the one thing of it that is never shown."""
+"""The settings of a PostgreSQL store, and the DSN as a secret that is never shown."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Ms = Annotated[int, msgspec.Meta(ge=1, le=3_600_000)]
 
 
 class Secret:
-    """A DSN: it is used, and no message, log or traceback shows it (SEC-001)."""
+    """A DSN that no message, log or traceback shows (SEC-001)."""
 
     def __init__(self, dsn: str) -> None:
         self.reveal: Callable[[], str] = lambda: dsn
@@ -25,11 +25,11 @@ class Secret:
         return "Secret(…)"
 
     def __reduce__(self) -> tuple[type[Secret], tuple[str]]:
-        """A process that this one starts may have it, through the pipe between them."""
+        """A child process gets it through the pipe."""
         return Secret, (self.reveal(),)
 
-    def hidden_in(self, text: str) -> str:
-        """The text without the DSN or its password, in whatever form they got into it."""
+    def redact(self, text: str) -> str:
+        """The text without the DSN and its password, plain or percent-encoded."""
         dsn = self.reveal()
         try:
             password = urlsplit(dsn).password or ""
@@ -40,7 +40,7 @@ class Secret:
         return text
 
 
-class Postgres(msgspec.Struct, frozen=True, kw_only=True):
+class PostgresSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The server of the store `postgres`."""
 
     dsn: Secret | None = None
@@ -58,4 +58,4 @@ LEAVES: Final[Mapping[str, Any]] = {
     "connect_timeout_ms": _Ms,
     "command_timeout_ms": _Ms,
 }
-"""What can be set, by name; the DSN may stand in a file of its own."""
+"""The settings by name; the DSN may be in a file of its own."""

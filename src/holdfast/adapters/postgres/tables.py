@@ -1,4 +1,4 @@
-"""The projection on PostgreSQL: rows by COPY, claims in lots and the checkpoint in one transaction; rebuildable."""
+"""The projection on PostgreSQL: rows, sorted runs of claims and the checkpoint in one transaction; rebuildable."""
 
 from __future__ import annotations
 
@@ -8,34 +8,36 @@ from typing import Final
 
 import asyncpg
 
-from holdfast.adapters.postgres.connect import COMMAND_S, CONNECT_S, Connection, Database, Lines, hang_up
-from holdfast.adapters.postgres.copy import add_lot, all_lots, put_rows
-from holdfast.adapters.postgres.examine import dump, faults
+from holdfast.adapters.postgres.connect import COMMAND_S, CONNECT_S, Connection, Database, ReaderPool, close_connection
+from holdfast.adapters.postgres.copy import add_sorted_run, list_sorted_runs, put_rows
+from holdfast.adapters.postgres.integrity import dump, find_damage
 from holdfast.adapters.postgres.lock import take_lock
 from holdfast.adapters.postgres.migrate import check_schema, migrate
 from holdfast.adapters.postgres.settings import SCHEMA
-from holdfast.adapters.sql.lots import Lot, keys_of_all
-from holdfast.adapters.sql.shape import FILTERS, KEYS, where
-from holdfast.adapters.sql.statements import postgres_queries
-from holdfast.core.claim import Claim
-from holdfast.core.event import Tip
-from holdfast.core.refusal import Corrupt, Unavailable
-from holdfast.core.values import EventNo
-from holdfast.ports import Chunk, Page, Row
+from holdfast.adapters.sql.journal_rows import head_from_row, head_values
+from holdfast.adapters.sql.named_queries import postgres_queries
+from holdfast.adapters.sql.sorted_runs import SortedRun, iter_run_keys
+from holdfast.adapters.sql.table_schema import FILTERS, KEYS, where_clause
+from holdfast.core.base.errors import Corrupt, Unavailable
+from holdfast.core.base.event import JournalHead
+from holdfast.core.base.values import EventNo
+from holdfast.core.index.unique_ids import Claim
+from holdfast.ports import Chunk, FoundClaims, Row, RowPage
 
-PATIENCE_S: Final = 30.0
-"""How long `open` waits for the writer before us: its journal's lock is gone already, so it is about to end."""
+LOCK_WAIT_S: Final = 30.0
+"""How long `open` waits for the previous writer: it no longer holds the journal's lock, so it is about to end."""
 READERS: Final = 3
 _SQL: Final = postgres_queries("tables")
 _CHUNK: Final = 10_000
-_ALL: Final = (*KEYS, "claim", "lot", "checkpoint")
+HEAD_COLUMNS: Final = 5
+_ALL: Final = (*KEYS, "claim", "sorted_run", "checkpoint")
 
 
 class PostgresTables:
     """ENG-004 on PostgreSQL. A crash of the server may lose the newest rows, and the journal brings them back.
 
-    One session writes, and it has a lock as the journal's owner has: a writer that was cut off, or one that was
-    replaced and wakes up, can never put older rows over newer ones.
+    One session writes, under a lock like that of the journal's owner: a writer that was disconnected or replaced can
+    never overwrite newer rows with older ones.
     """
 
     def __init__(
@@ -45,39 +47,39 @@ class PostgresTables:
         *,
         connect_s: float = CONNECT_S,
         command_s: float = COMMAND_S,
-        patience_s: float = PATIENCE_S,
+        lock_wait_s: float = LOCK_WAIT_S,
     ) -> None:
         self._database = Database(dsn, schema, connect_s=connect_s, command_s=command_s)
-        self._patience_s = patience_s
+        self._lock_wait_s = lock_wait_s
         check = partial(check_schema, database=self._database, name="tables")
-        self._readers = Lines(self._database, "tables-reader", READERS, check)
+        self._readers = ReaderPool(self._database, "tables-reader", READERS, check)
         self._writer: Connection | None = None
-        self._known: Tip | None = None
-        """Where the tables stood when we last looked or wrote; None before `open`."""
+        self._last_checkpoint: JournalHead | None = None
+        """The checkpoint as it was last read or written; None before `open`."""
 
-    async def open(self) -> Tip:
-        self._known = await self._found()
-        return self._known
+    async def open(self) -> JournalHead:
+        self._last_checkpoint = await self._writer_checkpoint()
+        return self._last_checkpoint
 
-    async def checkpoint(self) -> Tip:
+    async def checkpoint(self) -> JournalHead:
         async with self._readers.use() as connection:
             return await _checkpoint(connection)
 
     async def write(
-        self, rows: Mapping[str, Sequence[Row]], claims: Sequence[tuple[bytes, Claim]], checkpoint: Tip
+        self, rows: Mapping[str, Sequence[Row]], claims: Sequence[tuple[bytes, Claim]], checkpoint: JournalHead
     ) -> None:
-        if not await self._is_written(checkpoint):
-            await self._writing(lambda connection: _write(connection, rows, claims, checkpoint))
-        self._known = checkpoint
+        if not await self._is_already_written(checkpoint):
+            await self._write_transaction(lambda connection: _write(connection, rows, claims, checkpoint))
+        self._last_checkpoint = checkpoint
 
     async def drop(self) -> None:
         try:
-            await self._writing(_empty)
+            await self._write_transaction(_truncate)
         except Corrupt:
-            await self._writing(self._make_anew)
-        self._known = Tip()
+            await self._write_transaction(self._recreate)
+        self._last_checkpoint = JournalHead()
 
-    async def _make_anew(self, connection: Connection) -> None:
+    async def _recreate(self, connection: Connection) -> None:
         for table in _ALL:
             await connection.execute(f"DROP TABLE IF EXISTS {table} CASCADE")
         await connection.execute("DELETE FROM schema_version WHERE name = 'tables'")
@@ -89,12 +91,12 @@ class PostgresTables:
             row = await connection.fetchrow(sql, key)
             return tuple(row) if row else None
 
-    async def page(self, table: str, match: Mapping[str, object], after: object, limit: int) -> Page:
+    async def page(self, table: str, match: Mapping[str, object], after: object, limit: int) -> RowPage:
         assert match.keys() <= FILTERS[table], "filters are columns of our own table"
         async with self._readers.use() as connection:
-            found = await connection.fetch(_page_sql(table, tuple(match)), after, limit, *match.values())
-        rows: list[Row] = [tuple(row)[1:] for row in found if row[1] is not None]
-        return rows, EventNo(found[0][0])
+            joined = await connection.fetch(_page_sql(table, tuple(match)), after, limit, *match.values())
+        rows: list[Row] = [tuple(row)[1:] for row in joined if row[1] is not None]
+        return rows, EventNo(joined[0][0])
 
     async def find(self, table: str, column: str, values: Sequence[object]) -> list[Row]:
         assert column in FILTERS[table], "filters are columns of our own table"
@@ -103,112 +105,112 @@ class PostgresTables:
             return [tuple(row) for row in await connection.fetch(sql, list(values))]
 
     def claim_keys(self) -> AsyncIterator[Sequence[bytes]]:
-        return keys_of_all(self._lots, self._claim_keys)
+        return iter_run_keys(self._list_runs, self._claim_keys)
 
-    async def _lots(self) -> list[Lot]:
+    async def _list_runs(self) -> list[SortedRun]:
         async with self._readers.use() as connection:
-            return await all_lots(connection)
+            return await list_sorted_runs(connection)
 
-    async def _claim_keys(self, lot: int, after: bytes) -> list[bytes]:
+    async def _claim_keys(self, run: int, after: bytes) -> list[bytes]:
         async with self._readers.use() as connection:
-            found: list[bytes] = await connection.fetchval(_SQL["claim_keys"], lot, after, _CHUNK)
-            return found
+            keys: list[bytes] = await connection.fetchval(_SQL["claim_keys"], run, after, _CHUNK)
+            return keys
 
-    async def find_claim(self, key: bytes) -> Claim | None:
+    async def find_claims(self, keys: Sequence[bytes]) -> FoundClaims:
         async with self._readers.use() as connection:
-            row = await connection.fetchrow(_SQL["find_claim"], key)
-            return Claim(EventNo(row[0]), row[1]) if row else None
+            joined = await connection.fetch(_SQL["find_claims"], list(keys))
+        claims = {row["key"]: Claim(EventNo(row["event"]), row["checksum"]) for row in joined if row["key"] is not None}
+        head = tuple(joined[0])[:HEAD_COLUMNS]
+        return FoundClaims(claims, head_from_row(head if head[0] is not None else None))
 
     async def dump(self) -> AsyncIterator[Chunk]:
         connection = await self._database.connect("dump")
         try:
-            with self._database.named():
+            with self._database.translate_errors():
                 await check_schema(connection, self._database, "tables")
                 async for chunk in dump(connection):
                     yield chunk
         finally:
-            await hang_up(connection)
+            await close_connection(connection)
 
     async def faults(self) -> list[str]:
         async with self._readers.use() as connection:
-            return await faults(connection, self._database.schema)
+            return await find_damage(connection, self._database.schema)
 
     async def close(self) -> None:
         if self._writer is not None:
             connection, self._writer = self._writer, None
-            await hang_up(connection)
+            await close_connection(connection)
         await self._readers.close()
 
     # ------------------------------------------------------------------------------------ the writer's session
 
-    async def _found(self) -> Tip:
-        """Where the tables stand, asked by the session that alone may write: nobody can change it meanwhile."""
+    async def _writer_checkpoint(self) -> JournalHead:
+        """The checkpoint, read by the only session that may write: it cannot change meanwhile."""
         if self._writer is None or self._writer.is_closed():
-            self._writer = await self._become_writer()
-        with self._database.named():
+            self._writer = await self._open_writer()
+        with self._database.translate_errors():
             return await _checkpoint(self._writer)
 
-    async def _become_writer(self) -> Connection:
+    async def _open_writer(self) -> Connection:
         connection = await self._database.connect("tables", synchronous_commit="off")
         try:
-            with self._database.named():
+            with self._database.translate_errors():
                 what = f"the tables in schema {self._database.schema}"
-                await take_lock(connection, self._database.key("tables"), self._patience_s, what)
+                await take_lock(connection, self._database.lock_key("tables"), self._lock_wait_s, what)
                 await migrate(connection, self._database, "tables")
         except BaseException:
             connection.terminate()
             raise
         return connection
 
-    async def _is_written(self, checkpoint: Tip) -> bool:
-        """Whether this was written by an attempt whose outcome was not known. A lot of claims must not come twice."""
-        if self._known is None:
+    async def _is_already_written(self, checkpoint: JournalHead) -> bool:
+        """Whether an attempt with an unknown outcome wrote this: a run of claims must not be added twice."""
+        if self._last_checkpoint is None:
             raise Unavailable("ENG-004", "the tables are not open")
         if self._writer is not None and not self._writer.is_closed():
             return False
-        found = await self._found()
-        if found not in (self._known, checkpoint):
+        stored = await self._writer_checkpoint()
+        if stored not in (self._last_checkpoint, checkpoint):
             raise Unavailable("ENG-004", "another node has written the tables", "it owns the journal now")
-        return found == checkpoint
+        return stored == checkpoint
 
-    async def _writing(self, work: Callable[[Connection], Awaitable[None]]) -> None:
-        """One transaction of the writer. After a fault its session is cut; the next one waits until it has ended."""
+    async def _write_transaction(self, work: Callable[[Connection], Awaitable[None]]) -> None:
+        """One transaction of the writer. After a fault its session is cut; the next one waits until that has ended."""
         if self._writer is None or self._writer.is_closed():
-            self._writer = await self._become_writer()
+            self._writer = await self._open_writer()
         connection = self._writer
         try:
-            with self._database.named():
+            with self._database.translate_errors():
                 transaction = connection.transaction()
                 await transaction.start()
                 await work(connection)
                 await transaction.commit()
-        except BaseException:  # no rollback: cutting the session is one, and cannot hide that we were cancelled
+        except BaseException:  # no ROLLBACK: cutting the session rolls back, and cannot hide a cancellation
             self._writer = None
             connection.terminate()
             raise
 
 
-async def _checkpoint(connection: Connection) -> Tip:
-    row = await connection.fetchrow(_SQL["checkpoint"])
-    return Tip(*row) if row else Tip()
+async def _checkpoint(connection: Connection) -> JournalHead:
+    return head_from_row(await connection.fetchrow(_SQL["checkpoint"]))
 
 
 async def _write(
     connection: Connection,
     rows: Mapping[str, Sequence[Row]],
     claims: Sequence[tuple[bytes, Claim]],
-    checkpoint: Tip,
+    checkpoint: JournalHead,
 ) -> None:
-    for table, lines in rows.items():
-        await put_rows(connection, table, lines)
+    for table, table_rows in rows.items():
+        await put_rows(connection, table, table_rows)
     if claims:
-        await add_lot(connection, claims)
-    tip = (checkpoint.number, checkpoint.epoch, checkpoint.last, checkpoint.time_ms, checkpoint.hash)
-    await connection.execute(_SQL["put_checkpoint"], *tip)
+        await add_sorted_run(connection, claims)
+    await connection.execute(_SQL["put_checkpoint"], *head_values(checkpoint))
 
 
-async def _empty(connection: Connection) -> None:
-    """At once where nobody reads, row by row beside somebody who keeps a snapshot open."""
+async def _truncate(connection: Connection) -> None:
+    """TRUNCATE if there is no reader, DELETE beside a reader that keeps a snapshot open."""
     try:
         async with connection.transaction():
             await connection.execute("SET LOCAL lock_timeout = '1s'")
@@ -219,8 +221,8 @@ async def _empty(connection: Connection) -> None:
 
 
 def _page_sql(table: str, filters: tuple[str, ...]) -> str:
-    """Rows and checkpoint in one statement, so of one moment; a row of nulls where no row is found."""
+    """Rows and checkpoint in one statement, so of one moment; one row of nulls if there are no rows."""
     key = KEYS[table]
-    rows = f"SELECT * FROM {table} WHERE {key} > $1{where(filters, '$', 3)} ORDER BY {key} LIMIT $2"  # noqa: S608
-    at = "SELECT coalesce(max(last_event), 0) AS last_event FROM checkpoint"
-    return f"SELECT at.last_event, row.* FROM ({at}) AS at LEFT JOIN ({rows}) AS row ON true ORDER BY row.{key}"  # noqa: S608
+    rows = f"SELECT * FROM {table} WHERE {key} > $1{where_clause(filters, '$', 3)} ORDER BY {key} LIMIT $2"  # noqa: S608
+    as_of = "SELECT coalesce(max(last_event), 0) AS last_event FROM checkpoint"
+    return f"SELECT at.last_event, row.* FROM ({as_of}) AS at LEFT JOIN ({rows}) AS row ON true ORDER BY row.{key}"  # noqa: S608

@@ -1,1 +1,1 @@
-"""The SQL, apart from the code: every query has a name and a sentence, every change of schema a numbered file."""
+"""The SQL, apart from the code: every query has a name and a comment, every schema change a numbered file."""

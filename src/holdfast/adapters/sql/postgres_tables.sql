@@ -1,28 +1,39 @@
--- What PostgreSQL says differently of the projection's statements; the others are those of tables.sql.
+-- The projection's statements that differ on PostgreSQL; the others are those of tables.sql.
 
 -- name: put_checkpoint
--- Move the checkpoint, in the transaction of the rows it speaks of.
-INSERT INTO checkpoint (one, number, epoch, last_event, time_ms, hash) VALUES (1, $1, $2, $3, $4, $5)
+-- Move the checkpoint, in the transaction of the rows it covers.
+INSERT INTO checkpoint (one, number, term, last_event, time_ms, hash) VALUES (1, $1, $2, $3, $4, $5)
 ON CONFLICT (one) DO UPDATE SET
     number = excluded.number,
-    epoch = excluded.epoch,
+    term = excluded.term,
     last_event = excluded.last_event,
     time_ms = excluded.time_ms,
     hash = excluded.hash;
 
--- name: merge_lot
--- Copy several lots into one, in key order, so that the new pages are written front to back.
-INSERT INTO claim (lot, key, event, checksum)
-SELECT $1::bigint, key, event, checksum FROM claim WHERE lot = ANY ($2::bigint[]) ORDER BY key;
+-- name: merge_runs
+-- Copy several runs into one, in key order, so that the new pages are written front to back.
+INSERT INTO claim (run, key, event, checksum)
+SELECT $1::bigint, key, event, checksum FROM claim WHERE run = ANY ($2::bigint[]) ORDER BY key;
 
--- name: drop_lot_claims
--- Remove the claims of lots that were merged.
-DELETE FROM claim WHERE lot = ANY ($1::bigint[]);
+-- name: delete_run_claims
+-- Delete the claims of runs that were merged.
+DELETE FROM claim WHERE run = ANY ($1::bigint[]);
 
--- name: drop_lot
--- Remove lots that were merged.
-DELETE FROM lot WHERE number = ANY ($1::bigint[]);
+-- name: delete_run
+-- Delete the records of runs that were merged.
+DELETE FROM sorted_run WHERE number = ANY ($1::bigint[]);
 
 -- name: claim_keys
--- Keys of one lot after a key, as one array: a start reads millions, and a row for each takes thrice as long.
-SELECT ARRAY(SELECT key FROM claim WHERE lot = $1 AND key > $2 ORDER BY key LIMIT $3);
+-- Keys of one run after a key, as one array: a start reads millions, and one row a key takes three times as long.
+SELECT ARRAY(SELECT key FROM claim WHERE run = $1 AND key > $2 ORDER BY key LIMIT $3);
+
+-- name: find_claims
+-- Some claims, in whichever run each is, and the checkpoint, in one statement: both are of one moment.
+SELECT checkpoint.number, checkpoint.term, checkpoint.last_event, checkpoint.time_ms, checkpoint.hash,
+    found.key, found.event, found.checksum
+FROM (SELECT 1 AS one) AS always
+LEFT JOIN checkpoint ON checkpoint.one = always.one
+LEFT JOIN (
+    SELECT claim.key, claim.event, claim.checksum
+    FROM sorted_run JOIN claim ON claim.run = sorted_run.number AND claim.key = ANY ($1::bytea[])
+) AS found ON true;

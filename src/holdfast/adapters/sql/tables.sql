@@ -1,50 +1,50 @@
 -- The projection's statements.
 
 -- name: checkpoint
--- Up to where the tables are complete.
-SELECT number, epoch, last_event, time_ms, hash FROM checkpoint WHERE one = 1;
+-- The batch up to which the tables are complete.
+SELECT number, term, last_event, time_ms, hash FROM checkpoint WHERE one = 1;
 
 -- name: put_checkpoint
--- Move the checkpoint, in the transaction of the rows it speaks of.
-INSERT OR REPLACE INTO checkpoint (one, number, epoch, last_event, time_ms, hash) VALUES (1, ?1, ?2, ?3, ?4, ?5);
+-- Move the checkpoint, in the transaction of the rows it covers.
+INSERT OR REPLACE INTO checkpoint (one, number, term, last_event, time_ms, hash) VALUES (1, ?1, ?2, ?3, ?4, ?5);
 
--- name: put_claim
--- Add a claim to a lot.
-INSERT INTO claim (lot, key, event, checksum) VALUES (?1, ?2, ?3, ?4);
+-- name: add_claim
+-- Add a claim to a run.
+INSERT INTO claim (run, key, event, checksum) VALUES (?1, ?2, ?3, ?4);
 
--- name: put_lot
--- Name a lot and its size.
-INSERT INTO lot (number, size) VALUES (?1, ?2);
+-- name: add_run
+-- Record a run and its size; claims count only once their run is recorded.
+INSERT INTO sorted_run (number, size) VALUES (?1, ?2);
 
--- name: lots
--- All lots, smallest first.
-SELECT number, size FROM lot ORDER BY size, number;
+-- name: list_runs
+-- All runs, smallest first.
+SELECT number, size FROM sorted_run ORDER BY size, number;
 
--- name: next_lot
--- A number no lot has.
-SELECT coalesce(max(number), 0) + 1 FROM lot;
+-- name: next_run
+-- A number that no run has.
+SELECT coalesce(max(number), 0) + 1 FROM sorted_run;
 
 -- name: find_claim
--- A claim in whichever lot it is; few lots exist, so this is a handful of seeks.
-SELECT event, checksum FROM lot JOIN claim ON claim.lot = lot.number AND claim.key = ?1;
+-- A claim in whichever run it is; there are few runs, so this is a handful of seeks.
+SELECT event, checksum FROM sorted_run JOIN claim ON claim.run = sorted_run.number AND claim.key = ?1;
 
--- name: merge_lot
--- Copy several lots into one, in key order, so that the new pages are written front to back.
-INSERT INTO claim (lot, key, event, checksum)
-SELECT ?1, key, event, checksum FROM claim WHERE lot IN (SELECT value FROM json_each(?2)) ORDER BY key;
+-- name: merge_runs
+-- Copy several runs into one, in key order, so that the new pages are written front to back.
+INSERT INTO claim (run, key, event, checksum)
+SELECT ?1, key, event, checksum FROM claim WHERE run IN (SELECT value FROM json_each(?2)) ORDER BY key;
 
--- name: drop_lot_claims
--- Remove the claims of a lot that was merged.
-DELETE FROM claim WHERE lot = ?1;
+-- name: delete_run_claims
+-- Delete the claims of a run that was merged.
+DELETE FROM claim WHERE run = ?1;
 
--- name: drop_lot
--- Remove a lot that was merged.
-DELETE FROM lot WHERE number = ?1;
+-- name: delete_run
+-- Delete the record of a run that was merged.
+DELETE FROM sorted_run WHERE number = ?1;
 
 -- name: claim_keys
--- Keys of one lot after a key.
-SELECT key FROM claim WHERE lot = ?1 AND key > ?2 ORDER BY key LIMIT ?3;
+-- Keys of one run after a key.
+SELECT key FROM claim WHERE run = ?1 AND key > ?2 ORDER BY key LIMIT ?3;
 
 -- name: claims
--- All claims as they can be found: those of lots that are named.
-SELECT claim.key, claim.event, claim.checksum FROM lot JOIN claim ON claim.lot = lot.number;
+-- All claims of the recorded runs.
+SELECT claim.key, claim.event, claim.checksum FROM sorted_run JOIN claim ON claim.run = sorted_run.number;

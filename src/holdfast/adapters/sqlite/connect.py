@@ -1,4 +1,4 @@
-"""Opens a SQLite file as the house wants it, and brings its schema up to date."""
+"""Opens a SQLite file with the project's settings, and brings its schema up to date."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Literal
 
 import apsw
 
-from holdfast.adapters.sql.statements import check_version, migrations
-from holdfast.core.refusal import Corrupt
+from holdfast.adapters.sql.named_queries import check_version, migrations
+from holdfast.core.base.errors import Corrupt
 
 BUSY_MS = 5_000
 WAL_PAGES = 4_000
-"""16 MiB of log before it is copied into the file: a commit rarely has to pay for it."""
+"""16 MiB of WAL before it is copied into the file: few commits pay for the copy."""
 
 
 def connect(path: Path, synchronous: Literal["FULL", "NORMAL"]) -> apsw.Connection:
-    """A connection in write-ahead mode, made for one thread; the file is private to its user."""
+    """A connection in WAL mode for one thread; only the file's user can read it."""
     if not path.exists():
         path.touch(mode=0o600)
     connection = apsw.Connection(str(path))
@@ -35,7 +35,7 @@ def connect_to_read(path: Path) -> apsw.Connection:
 
 
 def migrate(connection: apsw.Connection, schema: str, steps: tuple[str, ...] | None = None) -> None:
-    """Apply the migrations that are missing, each in a transaction with its number, so that a cut one starts again."""
+    """Apply the missing migrations, each in a transaction with its number: one that is interrupted starts again."""
     steps = migrations(schema) if steps is None else steps
     _check_kind(connection, schema)
     connection.execute(
@@ -50,21 +50,21 @@ def migrate(connection: apsw.Connection, schema: str, steps: tuple[str, ...] | N
 
 
 def version_of(connection: apsw.Connection, schema: str) -> int:
-    """How many migrations of this schema the file has seen."""
+    """How many migrations of this schema were applied to the file."""
     have = connection.execute("SELECT number FROM schema_version WHERE name = ?", (schema,)).get or 0
     if type(have) is not int or have < 0:
-        raise apsw.CorruptError(f"{have!r:.20} is no version of a schema")
+        raise apsw.CorruptError(f"{have!r:.20} is not a schema version")
     return have
 
 
-def is_made(connection: apsw.Connection, schema: str) -> bool:
-    """Whether anything of the schema is there: another process may be just making it."""
+def is_initialized(connection: apsw.Connection, schema: str) -> bool:
+    """Whether the first migration was applied: another process may be creating the file."""
     has_versions = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'schema_version'").get
     return bool(has_versions) and version_of(connection, schema) > 0
 
 
 def _check_kind(connection: apsw.Connection, schema: str) -> None:
-    """Corrupt where the file holds something else: a schema is put only into a new file or into one of its own."""
+    """Corrupt if the file holds something else: a schema goes only into a new file or into its own."""
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
     if "schema_version" not in tables:
         is_new = not tables and connection.execute("PRAGMA page_count").get <= 1
@@ -74,5 +74,5 @@ def _check_kind(connection: apsw.Connection, schema: str) -> None:
         raise Corrupt(
             "ENG-003",
             f"{connection.filename} is damaged or is not the '{schema}' it should be",
-            "were two files exchanged? put them back, or restore them from a backup",
+            "were two files swapped? swap them back, or restore them from a backup",
         )

@@ -14,31 +14,32 @@ from typing import Final, TypeVar
 
 import apsw
 
-from holdfast.adapters.sql.statements import queries
-from holdfast.adapters.sqlite.connect import connect, connect_to_read, is_made, migrate
-from holdfast.adapters.sqlite.examine import as_stored, examine
-from holdfast.adapters.sqlite.wal import check_log
-from holdfast.adapters.sqlite.worker import Worker
-from holdfast.core.event import Attachment, Batch, Tip
-from holdfast.core.refusal import Corrupt, Fenced, Unavailable
-from holdfast.core.values import BatchNo, Digest, EventNo
-from holdfast.ports import Lying
+from holdfast.adapters.sql.journal_rows import batch_from_row, batch_values, head_from_row
+from holdfast.adapters.sql.named_queries import queries
+from holdfast.adapters.sqlite.connect import connect, connect_to_read, is_initialized, migrate
+from holdfast.adapters.sqlite.connection_thread import ConnectionThread
+from holdfast.adapters.sqlite.integrity import check_row_types, find_damage
+from holdfast.adapters.sqlite.wal import check_wal
+from holdfast.core.base.errors import Corrupt, Fenced, Unavailable
+from holdfast.core.base.event import Attachment, Batch, JournalHead
+from holdfast.core.base.values import BatchNo, Digest, EventNo
+from holdfast.ports import StoredPayload
 
 T = TypeVar("T")
 _SQL: Final = queries("journal")
 _PAGE: Final = 256
-_LOOK_AGAIN_S: Final = 0.02
-"""SQLite tells nobody when another process commits: a follower looks again."""
-_LOOKS: Final = 10
-"""How often the lock is asked for before somebody else is said to own it."""
+_POLL_S: Final = 0.02
+"""SQLite does not notify other processes of a commit: a follower polls."""
+_LOCK_ATTEMPTS: Final = 10
+"""How often the lock is tried before the journal counts as owned by another process."""
 _NUMBER_MAX: Final = 2**63 - 1
 _TRIM_STEP: Final = 256
-"""Batches that one transaction lets go: an owner who wants to append meanwhile waits for no more."""
-_TIP: Final = (int, int, int, int, bytes)
-_BATCH: Final = (int, int, int, int, int, bytes, bytes, bytes)
-_ATTACHMENT: Final = (bytes, bytes)
-_LYING: Final = (int, bytes, int)
-_IF_DAMAGED: Final = "stop the node and restore a backup; holdfast db check names all that is wrong"
+"""Batches deleted in one transaction: an owner that appends meanwhile waits for no more than these."""
+_HEAD_TYPES: Final = (int, int, int, int, bytes)
+_BATCH_TYPES: Final = (int, int, int, int, int, bytes, bytes, bytes)
+_ATTACHMENT_TYPES: Final = (bytes, bytes)
+_STORED_PAYLOAD_TYPES: Final = (int, bytes, int)
+_IF_DAMAGED: Final = "stop the node and restore a backup; holdfast db check lists all damage"
 
 
 class SqliteJournal:
@@ -47,32 +48,32 @@ class SqliteJournal:
     def __init__(self, folder: Path) -> None:
         self._path = folder / "journal.db"
         self._lock = OwnerLock(folder / "owner.lock")
-        self._writer = Worker("journal-writer", self._path, _IF_DAMAGED)
-        self._reader = Worker("journal-reader", self._path, _IF_DAMAGED)
-        self._to_write: apsw.Connection | None = None
-        self._to_read: apsw.Connection | None = None
+        self._writer = ConnectionThread("journal-writer", self._path, _IF_DAMAGED)
+        self._reader = ConnectionThread("journal-reader", self._path, _IF_DAMAGED)
+        self._write_db: apsw.Connection | None = None
+        self._read_db: apsw.Connection | None = None
 
-    async def own(self) -> Tip:
-        return await self._writer.do(self._own)
+    async def acquire(self) -> JournalHead:
+        return await self._writer.run(self._acquire)
 
     async def append(self, batch: Batch, attachments: Sequence[Attachment]) -> None:
-        await self._writer.do(lambda: self._append(batch, attachments))
+        await self._writer.run(lambda: self._append(batch, attachments))
 
-    async def wait_free(self) -> None:
-        while not await asyncio.to_thread(self._lock.is_free):  # noqa: ASYNC110 - nobody would set an event
-            await asyncio.sleep(_LOOK_AGAIN_S)
+    async def wait_until_unowned(self) -> None:
+        while not await asyncio.to_thread(self._lock.is_free):  # noqa: ASYNC110 - another process owns it
+            await asyncio.sleep(_POLL_S)
 
-    async def tip(self) -> Tip:
-        return await self._reading(_tip)
+    async def tip(self) -> JournalHead:
+        return await self._run_read(_read_head)
 
-    async def wait_beyond(self, number: BatchNo) -> None:
+    async def wait_after(self, number: BatchNo) -> None:
         while (await self.tip()).number <= number:  # noqa: ASYNC110
-            await asyncio.sleep(_LOOK_AGAIN_S)
+            await asyncio.sleep(_POLL_S)
 
     async def read(self, after: BatchNo, until: BatchNo | None = None) -> AsyncIterator[Batch]:
         last = _NUMBER_MAX if until is None else until
         while True:
-            page = await self._reading(partial(_page, after, last))
+            page = await self._run_read(partial(_page, after, last))
             for batch in page:
                 yield batch
             if len(page) < _PAGE:
@@ -80,147 +81,145 @@ class SqliteJournal:
             after = page[-1].number
 
     async def batch_of(self, event: EventNo) -> BatchNo | None:
-        return await self._reading(lambda db: db.execute(_SQL["batch_of"], (event,)).get)
+        return await self._run_read(lambda db: db.execute(_SQL["batch_of"], (event,)).get)
 
     async def attachment(self, batch: BatchNo, digest: Digest) -> bytes | None:
-        return await self._reading(lambda db: db.execute(_SQL["attachment"], (batch, digest)).get)
+        return await self._run_read(lambda db: db.execute(_SQL["attachment"], (batch, digest)).get)
 
     async def attachments(self, batch: BatchNo) -> list[Attachment]:
-        return await self._reading(
-            lambda db: [Attachment(*as_stored(_ATTACHMENT, row)) for row in db.execute(_SQL["attachments"], (batch,))]
+        return await self._run_read(
+            lambda db: [
+                Attachment(*check_row_types(_ATTACHMENT_TYPES, row))
+                for row in db.execute(_SQL["attachments"], (batch,))
+            ]
         )
 
-    async def attached(self, after: EventNo, until: EventNo) -> list[Lying]:
-        return await self._reading(
-            lambda db: [as_stored(_LYING, row) for row in db.execute(_SQL["attached"], (after, until))]
+    async def stored_payloads(self, after: EventNo, until: EventNo) -> list[StoredPayload]:
+        return await self._run_read(
+            lambda db: [
+                check_row_types(_STORED_PAYLOAD_TYPES, row)
+                for row in db.execute(_SQL["stored_payloads"], (after, until))
+            ]
         )
 
-    async def let_go(self, payloads: Sequence[tuple[BatchNo, Digest]]) -> None:
-        await self._writer.do(partial(self._let_go, payloads))
+    async def delete_payloads(self, payloads: Sequence[tuple[BatchNo, Digest]]) -> None:
+        await self._writer.run(partial(self._delete_payloads, payloads))
 
-    async def floor(self) -> BatchNo:
-        return await self._reading(lambda db: BatchNo(db.execute(_SQL["floor"]).get))
+    async def trimmed_until(self) -> BatchNo:
+        return await self._run_read(lambda db: BatchNo(db.execute(_SQL["trimmed_until"]).get))
 
     async def trim(self, until: BatchNo) -> None:
-        floor = await self.floor()
-        while floor < (goal := min(until, (await self.tip()).number - 1)):
-            step = BatchNo(min(goal, floor + _TRIM_STEP))
-            begun = time.monotonic()
-            await self._writer.do(partial(self._trim, step))
-            floor = step
-            await asyncio.sleep(time.monotonic() - begun)  # as long as others had to wait, they may go first
+        trimmed = await self.trimmed_until()
+        while trimmed < (goal := min(until, (await self.tip()).number - 1)):
+            step = BatchNo(min(goal, trimmed + _TRIM_STEP))
+            started = time.monotonic()
+            await self._writer.run(partial(self._trim, step))
+            trimmed = step
+            await asyncio.sleep(time.monotonic() - started)  # appends get as much time as the deletion took
 
     async def faults(self) -> list[str]:
-        return await examine(
+        return await find_damage(
             self._path, "journal", _IF_DAMAGED, has_writer=not await asyncio.to_thread(self._lock.is_free)
         )
 
     async def close(self) -> None:
-        await self._reader.do(self._close_reader)
-        await self._writer.do(self._close_writer)  # last: who can write copies the log into the file
+        await self._reader.run(self._close_reader)
+        await self._writer.run(self._close_writer)  # last: a connection that can write copies the WAL into the file
         await self._writer.close()
         await self._reader.close()
 
     # ------------------------------------------------------------------------------------ in the writer's thread
 
-    def _own(self) -> Tip:
-        self._lock.take()
-        if self._to_write is not None:
-            self._to_write.close()  # after a failed sync its view of the file is not to be trusted
-            self._to_write = None
-        check_log(self._path)  # before SQLite silently makes the best of it
+    def _acquire(self) -> JournalHead:
+        self._lock.acquire()
+        if self._write_db is not None:
+            self._write_db.close()  # after a failed sync its view of the file cannot be trusted
+            self._write_db = None
+        check_wal(self._path)  # before SQLite silently discards damaged frames
         db = connect(self._path, "FULL")
-        # Copies every logged page into the file and syncs that: what a failed sync left only in the page cache
-        # becomes durable here or the node does not start.
+        # Copy every page of the WAL into the file and sync it: what a failed sync left only in the page cache becomes
+        # durable here, or the node does not start.
         db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         migrate(db, "journal")
-        self._to_write = db
-        tip = _tip(db)
-        if db.execute(_SQL["end"]).get != tip.number:
+        self._write_db = db
+        head = _read_head(db)
+        if db.execute(_SQL["last_by_index"]).get != head.number:
             raise Corrupt("ENG-003", f"{self._path} is damaged: its last batches cannot be found", _IF_DAMAGED)
-        return tip
+        return head
 
-    def _owned(self) -> apsw.Connection:
-        if self._to_write is None:
+    def _owner_connection(self) -> apsw.Connection:
+        if self._write_db is None:
             raise Unavailable("ENG-001", "the journal is not owned")
-        return self._to_write
+        return self._write_db
 
     def _trim(self, until: BatchNo) -> None:
-        with self._beside() as db:
+        with self._write_transaction() as db:
             db.execute(_SQL["trim_batches"], (until,))
             db.execute(_SQL["trim_attachments"])
 
-    def _let_go(self, payloads: Sequence[tuple[BatchNo, Digest]]) -> None:
-        with self._beside() as db:
-            db.executemany(_SQL["let_go"], payloads)
+    def _delete_payloads(self, payloads: Sequence[tuple[BatchNo, Digest]]) -> None:
+        with self._write_transaction() as db:
+            db.executemany(_SQL["delete_payload"], payloads)
 
     @contextmanager
-    def _beside(self) -> Iterator[apsw.Connection]:
-        """One transaction, with the owner's connection or, beside another owner, with one of its own."""
-        db = self._to_write or connect(self._path, "FULL")
+    def _write_transaction(self) -> Iterator[apsw.Connection]:
+        """One transaction on the owner's connection, or on a new one if another process owns the journal."""
+        db = self._write_db or connect(self._path, "FULL")
         try:
             with db:
                 yield db
         finally:
-            if db is not self._to_write:
+            if db is not self._write_db:
                 db.close()
 
     def _append(self, batch: Batch, attachments: Sequence[Attachment]) -> None:
-        db = self._owned()
-        values = (
-            batch.number,
-            batch.epoch,
-            batch.first,
-            batch.last,
-            batch.time_ms,
-            batch.parent,
-            batch.hash,
-            batch.body,
-        )
+        db = self._owner_connection()
         if not attachments:
-            db.execute(_SQL["append"], values)
+            db.execute(_SQL["append"], batch_values(batch))
             _check_appended(db, batch)
             return
         with db:
-            db.execute(_SQL["append"], values)
+            db.execute(_SQL["append"], batch_values(batch))
             _check_appended(db, batch)
             db.executemany(_SQL["attach"], [(batch.number, each.digest, each.raw) for each in attachments])
 
     def _close_writer(self) -> None:
-        if self._to_write is not None:
-            self._to_write.close()
-            self._to_write = None
+        if self._write_db is not None:
+            self._write_db.close()
+            self._write_db = None
         self._lock.release()
 
     # ------------------------------------------------------------------------------------ in the reader's thread
 
-    async def _reading(self, work: Callable[[apsw.Connection], T]) -> T:
-        return await self._reader.do(lambda: work(self._reader_db()))
+    async def _run_read(self, work: Callable[[apsw.Connection], T]) -> T:
+        return await self._reader.run(lambda: work(self._reader_connection()))
 
-    def _reader_db(self) -> apsw.Connection:
-        if self._to_read is None:
+    def _reader_connection(self) -> apsw.Connection:
+        if self._read_db is None:
             if not self._path.exists():
                 raise Unavailable("ENG-001", f"no journal at {self._path}", "start a node there first")
             db = connect_to_read(self._path)
-            if not is_made(db, "journal") and not self._lock.is_free():
+            if not is_initialized(db, "journal") and not self._lock.is_free():
                 db.close()
-                raise Unavailable("ENG-001", f"{self._path} is just being made", "ask again in a moment")
-            self._to_read = db
-        return self._to_read
+                raise Unavailable("ENG-001", f"{self._path} is being created", "try again in a moment")
+            self._read_db = db
+        return self._read_db
 
     def _close_reader(self) -> None:
-        if self._to_read is not None:
-            self._to_read.close()
-            self._to_read = None
+        if self._read_db is not None:
+            self._read_db.close()
+            self._read_db = None
 
 
-def _tip(db: apsw.Connection) -> Tip:
-    row = db.execute(_SQL["tip"]).fetchone()
-    return Tip(*as_stored(_TIP, row)) if row else Tip()
+def _read_head(db: apsw.Connection) -> JournalHead:
+    row = db.execute(_SQL["head"]).fetchone()
+    return head_from_row(check_row_types(_HEAD_TYPES, row) if row else None)
 
 
 def _page(after: BatchNo, last: int, db: apsw.Connection) -> list[Batch]:
-    return [Batch(*as_stored(_BATCH, row)) for row in db.execute(_SQL["read"], (after, last, _PAGE))]
+    return [
+        batch_from_row(check_row_types(_BATCH_TYPES, row)) for row in db.execute(_SQL["read"], (after, last, _PAGE))
+    ]
 
 
 def _check_appended(db: apsw.Connection, batch: Batch) -> None:
@@ -232,29 +231,29 @@ def _check_appended(db: apsw.Connection, batch: Batch) -> None:
         )
 
 
-def _lock_soon(file: int) -> None:
-    """Whoever only looks whether it is free holds it for a moment (`is_free`): that is no owner yet."""
-    for _ in range(_LOOKS - 1):
+def _lock_with_retries(file: int) -> None:
+    """Take the lock. `is_free` of another process holds it for a moment: that is not an owner yet."""
+    for _ in range(_LOCK_ATTEMPTS - 1):
         with suppress(BlockingIOError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
-        time.sleep(_LOOK_AGAIN_S / _LOOKS)
+        time.sleep(_POLL_S / _LOCK_ATTEMPTS)
     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 class OwnerLock:
-    """An exclusive lock on a file that lasts as long as the process, with the owner's process id for humans."""
+    """An exclusive lock on a file that ends with the process; the file shows the owner's process id."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file: int | None = None
 
-    def take(self) -> None:
+    def acquire(self) -> None:
         if self._file is not None:
             return
         file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            _lock_soon(file)
+            _lock_with_retries(file)
         except BlockingIOError:
             holder = os.pread(file, 32, 0).decode(errors="replace").strip()
             os.close(file)
@@ -264,12 +263,12 @@ class OwnerLock:
                 "stop that node first, or use another folder",
             ) from None
         self._file = file
-        with suppress(OSError):  # on a full disk: the lock counts, the number is for humans
+        with suppress(OSError):  # on a full disk: the lock counts, the process id is only shown to people
             os.ftruncate(file, 0)
             os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
 
     def is_free(self) -> bool:
-        """Whether nobody holds it at this moment."""
+        """Whether no other process holds it at this moment."""
         if self._file is not None or not self._path.exists():
             return True
         file = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)

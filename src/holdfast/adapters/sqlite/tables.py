@@ -12,21 +12,22 @@ from typing import Final, TypeVar
 
 import apsw
 
-from holdfast.adapters.sql.lots import keys_of_all, lots_to_merge
-from holdfast.adapters.sql.shape import COLUMNS, FILTERS, KEYS, replacing, where
-from holdfast.adapters.sql.statements import queries
-from holdfast.adapters.sqlite.connect import connect, connect_to_read, is_made, migrate
-from holdfast.adapters.sqlite.examine import as_stored, examine
-from holdfast.adapters.sqlite.worker import Worker
-from holdfast.core.claim import Claim
-from holdfast.core.event import Tip
-from holdfast.core.refusal import Unavailable
-from holdfast.ports import CLAIMS, Chunk, Page, Row, is_gone
+from holdfast.adapters.sql.journal_rows import head_from_row, head_values
+from holdfast.adapters.sql.named_queries import queries
+from holdfast.adapters.sql.sorted_runs import iter_run_keys, runs_to_merge
+from holdfast.adapters.sql.table_schema import COLUMNS, FILTERS, KEYS, upsert_clause, where_clause
+from holdfast.adapters.sqlite.connect import connect, connect_to_read, is_initialized, migrate
+from holdfast.adapters.sqlite.connection_thread import ConnectionThread
+from holdfast.adapters.sqlite.integrity import check_row_types, find_damage
+from holdfast.core.base.errors import Unavailable
+from holdfast.core.base.event import JournalHead
+from holdfast.core.index.unique_ids import Claim
+from holdfast.ports import CLAIMS, Chunk, FoundClaims, Row, RowPage, is_row_deleted
 
 T = TypeVar("T")
 _SQL: Final = queries("tables")
 _CHUNK: Final = 10_000
-_TIP: Final = (int, int, int, int, bytes)
+_HEAD_TYPES: Final = (int, int, int, int, bytes)
 _IF_DAMAGED: Final = "nothing is lost: stop the node and run holdfast db rebuild"
 
 
@@ -35,119 +36,120 @@ class SqliteTables:
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "tables.db"
-        self._writer = Worker("tables-writer", self._path, _IF_DAMAGED)
-        self._reader = Worker("tables-reader", self._path, _IF_DAMAGED)
-        self._to_write: apsw.Connection | None = None
-        self._to_read: apsw.Connection | None = None
+        self._writer = ConnectionThread("tables-writer", self._path, _IF_DAMAGED)
+        self._reader = ConnectionThread("tables-reader", self._path, _IF_DAMAGED)
+        self._write_db: apsw.Connection | None = None
+        self._read_db: apsw.Connection | None = None
 
-    async def open(self) -> Tip:
-        return await self._writer.do(self._open)
+    async def open(self) -> JournalHead:
+        return await self._writer.run(self._open)
 
-    async def checkpoint(self) -> Tip:
-        return await self._reading(_checkpoint)
+    async def checkpoint(self) -> JournalHead:
+        return await self._run_read(_checkpoint)
 
     async def write(
-        self, rows: Mapping[str, Sequence[Row]], claims: Sequence[tuple[bytes, Claim]], checkpoint: Tip
+        self, rows: Mapping[str, Sequence[Row]], claims: Sequence[tuple[bytes, Claim]], checkpoint: JournalHead
     ) -> None:
-        await self._writer.do(lambda: self._write(rows, claims, checkpoint))
+        await self._writer.run(lambda: self._write(rows, claims, checkpoint))
 
     async def drop(self) -> None:
-        if self._path.exists() and await self.faults():  # what is emptied stays damaged: another file takes its place
-            await self._reader.do(self._close_reader)
-            await self._writer.do(self._replace)
+        if self._path.exists() and await self.faults():  # an emptied file stays damaged: a new one replaces it
+            await self._reader.run(self._close_reader)
+            await self._writer.run(self._replace)
         else:
-            await self._writer.do(self._drop)
+            await self._writer.run(self._drop)
 
     async def get(self, table: str, key: object) -> Row | None:
         sql = f"SELECT * FROM {table} WHERE {KEYS[table]} = ?"  # noqa: S608 - names from our own table
-        return await self._reading(lambda db: db.execute(sql, (key,)).fetchone())
+        return await self._run_read(lambda db: db.execute(sql, (key,)).fetchone())
 
-    async def page(self, table: str, match: Mapping[str, object], after: object, limit: int) -> Page:
+    async def page(self, table: str, match: Mapping[str, object], after: object, limit: int) -> RowPage:
         assert match.keys() <= FILTERS[table], "filters are columns of our own table"
         key = KEYS[table]
-        sql = f"SELECT * FROM {table} WHERE {key} > ?{where(tuple(match), '?')} ORDER BY {key} LIMIT ?"  # noqa: S608
+        sql = f"SELECT * FROM {table} WHERE {key} > ?{where_clause(tuple(match), '?')} ORDER BY {key} LIMIT ?"  # noqa: S608
 
-        def read(db: apsw.Connection) -> Page:
+        def read(db: apsw.Connection) -> RowPage:
             with db:  # rows and checkpoint of one moment
                 rows: list[Row] = db.execute(sql, (after, *match.values(), limit)).fetchall()
                 as_of = _checkpoint(db).last
             return rows, as_of
 
-        return await self._reading(read)
+        return await self._run_read(read)
 
     async def find(self, table: str, column: str, values: Sequence[object]) -> list[Row]:
         assert column in FILTERS[table], "filters are columns of our own table"
         sql = f"SELECT * FROM {table} WHERE {column} = ?"  # noqa: S608 - names from our own table
-        return await self._reading(lambda db: [row for value in values for row in db.execute(sql, (value,))])
+        return await self._run_read(lambda db: [row for value in values for row in db.execute(sql, (value,))])
 
     def claim_keys(self) -> AsyncIterator[Sequence[bytes]]:
-        return keys_of_all(
-            lambda: self._reading(_lots), lambda lot, after: self._reading(partial(_claim_keys, lot, after))
+        return iter_run_keys(
+            lambda: self._run_read(_list_runs), lambda run, after: self._run_read(partial(_claim_keys, run, after))
         )
 
-    async def find_claim(self, key: bytes) -> Claim | None:
-        return await self._reading(partial(_claim, key))
+    async def find_claims(self, keys: Sequence[bytes]) -> FoundClaims:
+        return await self._run_read(partial(_find_claims, keys))
 
     async def dump(self) -> AsyncIterator[Chunk]:
-        worker = Worker("tables-dump", self._path, _IF_DAMAGED)  # its own connection: others read the newest meanwhile
+        # A connection of its own: other readers see the newest rows meanwhile.
+        worker = ConnectionThread("tables-dump", self._path, _IF_DAMAGED)
         db: apsw.Connection | None = None
         try:
-            await worker.do(self._check_there)
-            db = await worker.do(partial(connect_to_read, self._path))
-            await worker.do(partial(db.execute, "BEGIN"))
-            at = await worker.do(partial(_checkpoint, db))
-            yield at, CLAIMS, []
+            await worker.run(self._check_exists)
+            db = await worker.run(partial(connect_to_read, self._path))
+            await worker.run(partial(db.execute, "BEGIN"))
+            checkpoint = await worker.run(partial(_checkpoint, db))
+            yield checkpoint, CLAIMS, []
             for table in (*KEYS, CLAIMS):
                 sql = _SQL["claims"] if table == CLAIMS else f"SELECT * FROM {table}"  # noqa: S608 - our own names
-                rows = await worker.do(partial(db.execute, sql))
-                while chunk := await worker.do(partial(_some, rows)):
-                    yield at, table, chunk
+                rows = await worker.run(partial(db.execute, sql))
+                while chunk := await worker.run(partial(_next_chunk, rows)):
+                    yield checkpoint, table, chunk
         finally:
             if db is not None:
-                await worker.do(db.close)
+                await worker.run(db.close)
             await worker.close()
 
     async def faults(self) -> list[str]:
         if not self._path.exists():
             return []
-        return await examine(
-            self._path, "tables", _IF_DAMAGED, has_writer=True
-        )  # a log of tables may end early: they catch up
+        # The WAL is not checked: it may end early, since the tables catch up with the journal.
+        return await find_damage(self._path, "tables", _IF_DAMAGED, has_writer=True)
 
     async def close(self) -> None:
-        await self._reader.do(self._close_reader)
-        await self._writer.do(self._close_writer)  # last: who can write copies the log into the file
+        await self._reader.run(self._close_reader)
+        await self._writer.run(self._close_writer)  # last: a connection that can write copies the WAL into the file
         await self._writer.close()
         await self._reader.close()
 
     # ------------------------------------------------------------------------------------ in the writer's thread
 
-    def _open(self) -> Tip:
-        if self._to_write is None:
+    def _open(self) -> JournalHead:
+        if self._write_db is None:
             db = connect(self._path, "NORMAL")
             migrate(db, "tables")
-            self._to_write = db
-        return _checkpoint(self._to_write)
+            self._write_db = db
+        return _checkpoint(self._write_db)
 
-    def _write(self, rows: Mapping[str, Sequence[Row]], claims: Sequence[tuple[bytes, Claim]], checkpoint: Tip) -> None:
-        db = self._writer_db()
+    def _write(
+        self, rows: Mapping[str, Sequence[Row]], claims: Sequence[tuple[bytes, Claim]], checkpoint: JournalHead
+    ) -> None:
+        db = self._writer_connection()
         with db:
-            for table, lines in rows.items():
-                _put_rows(db, table, lines)
+            for table, table_rows in rows.items():
+                _put_rows(db, table, table_rows)
             if claims:
-                _add_lot(db, claims)
-            tip = (checkpoint.number, checkpoint.epoch, checkpoint.last, checkpoint.time_ms, checkpoint.hash)
-            db.execute(_SQL["put_checkpoint"], tip)
+                _add_sorted_run(db, claims)
+            db.execute(_SQL["put_checkpoint"], head_values(checkpoint))
 
     def _drop(self) -> None:
         self._open()
-        db = self._writer_db()
+        db = self._writer_connection()
         with db:
-            for table in (*KEYS, "claim", "lot", "checkpoint"):
+            for table in (*KEYS, "claim", "sorted_run", "checkpoint"):
                 db.execute(f"DELETE FROM {table}")  # noqa: S608 - names from our own table
 
     def _replace(self) -> None:
-        """The damaged file stays beside the new one: it may be something that only lies in the wrong place."""
+        """The damaged file is kept beside the new one: it may be another file in the wrong place."""
         self._close_writer()
         for suffix in ("", "-wal", "-shm"):
             path = self._path.with_name(self._path.name + suffix)
@@ -155,94 +157,98 @@ class SqliteTables:
                 path.replace(self._path.with_name(f"tables.damaged.db{suffix}"))
         self._open()
 
-    def _writer_db(self) -> apsw.Connection:
-        if self._to_write is None:
+    def _writer_connection(self) -> apsw.Connection:
+        if self._write_db is None:
             raise Unavailable("ENG-004", "the tables are not open")
-        return self._to_write
+        return self._write_db
 
     def _close_writer(self) -> None:
-        if self._to_write is not None:
-            self._to_write.close()
-            self._to_write = None
+        if self._write_db is not None:
+            self._write_db.close()
+            self._write_db = None
 
     # ------------------------------------------------------------------------------------ in the reader's thread
 
-    async def _reading(self, work: Callable[[apsw.Connection], T]) -> T:
-        return await self._reader.do(lambda: work(self._reader_db()))
+    async def _run_read(self, work: Callable[[apsw.Connection], T]) -> T:
+        return await self._reader.run(lambda: work(self._reader_connection()))
 
-    def _reader_db(self) -> apsw.Connection:
-        if self._to_read is None:
-            self._check_there()
+    def _reader_connection(self) -> apsw.Connection:
+        if self._read_db is None:
+            self._check_exists()
             db = connect_to_read(self._path)
-            if not is_made(db, "tables"):
+            if not is_initialized(db, "tables"):
                 db.close()
-                raise self._not_there()
-            self._to_read = db
-        return self._to_read
+                raise self._missing()
+            self._read_db = db
+        return self._read_db
 
-    def _check_there(self) -> None:
+    def _check_exists(self) -> None:
         if not self._path.exists():
-            raise self._not_there()
+            raise self._missing()
 
-    def _not_there(self) -> Unavailable:
-        return Unavailable("ENG-004", f"there are no tables at {self._path} yet", "the next start makes them")
+    def _missing(self) -> Unavailable:
+        return Unavailable("ENG-004", f"there are no tables at {self._path} yet", "the next start creates them")
 
     def _close_reader(self) -> None:
-        if self._to_read is not None:
-            self._to_read.close()
-            self._to_read = None
+        if self._read_db is not None:
+            self._read_db.close()
+            self._read_db = None
 
 
 def _put_rows(db: apsw.Connection, table: str, rows: Sequence[Row]) -> None:
     latest = {row[0]: row for row in rows}.values()
-    db.executemany(_put_sql(table), [row for row in latest if not is_gone(row)])
-    if dead := [row for row in latest if is_gone(row)]:
-        db.executemany(f"DELETE FROM {table} WHERE {KEYS[table]} = ?", dead)  # noqa: S608 - our own names
+    db.executemany(_put_sql(table), [row for row in latest if not is_row_deleted(row)])
+    if deleted := [row for row in latest if is_row_deleted(row)]:
+        db.executemany(f"DELETE FROM {table} WHERE {KEYS[table]} = ?", deleted)  # noqa: S608 - our own names
 
 
 @cache
 def _put_sql(table: str) -> str:
-    places = ", ".join("?" * len(COLUMNS[table]))
-    return f"INSERT INTO {table} VALUES ({places}) {replacing(table)}"  # noqa: S608 - our own names
+    placeholders = ", ".join("?" * len(COLUMNS[table]))
+    return f"INSERT INTO {table} VALUES ({placeholders}) {upsert_clause(table)}"  # noqa: S608 - our own names
 
 
-def _checkpoint(db: apsw.Connection) -> Tip:
+def _checkpoint(db: apsw.Connection) -> JournalHead:
     row = db.execute(_SQL["checkpoint"]).fetchone()
-    return Tip(*as_stored(_TIP, row)) if row else Tip()
+    return head_from_row(check_row_types(_HEAD_TYPES, row) if row else None)
 
 
-def _some(rows: apsw.Cursor) -> list[Row]:
+def _next_chunk(rows: apsw.Cursor) -> list[Row]:
     return list(islice(rows, _CHUNK))
 
 
-def _claim(key: bytes, db: apsw.Connection) -> Claim | None:
-    row = db.execute(_SQL["find_claim"], (key,)).fetchone()
-    return Claim(*as_stored((int, int), row)) if row else None
+def _find_claims(keys: Sequence[bytes], db: apsw.Connection) -> FoundClaims:
+    with db:  # claims and checkpoint of one moment
+        rows = {key: db.execute(_SQL["find_claim"], (key,)).fetchone() for key in keys}
+        checkpoint = _checkpoint(db)
+    claims = {key: Claim(*check_row_types((int, int), row)) for key, row in rows.items() if row}
+    return FoundClaims(claims, checkpoint)
 
 
-def _lots(db: apsw.Connection) -> list[tuple[int, int]]:
-    return [as_stored((int, int), row) for row in db.execute(_SQL["lots"])]
+def _list_runs(db: apsw.Connection) -> list[tuple[int, int]]:
+    return [check_row_types((int, int), row) for row in db.execute(_SQL["list_runs"])]
 
 
-def _claim_keys(lot: int, after: bytes, db: apsw.Connection) -> list[bytes]:
-    keys: list[bytes] = [key for (key,) in db.execute(_SQL["claim_keys"], (lot, after, _CHUNK))]
-    if set(map(type, keys)) - {bytes}:  # looked at together: a start reads millions
+def _claim_keys(run: int, after: bytes, db: apsw.Connection) -> list[bytes]:
+    keys: list[bytes] = [key for (key,) in db.execute(_SQL["claim_keys"], (run, after, _CHUNK))]
+    if set(map(type, keys)) - {bytes}:  # checked together: a start reads millions
         for key in keys:
-            as_stored((bytes,), (key,))
+            check_row_types((bytes,), (key,))
     return keys
 
 
-def _add_lot(db: apsw.Connection, claims: Sequence[tuple[bytes, Claim]]) -> None:
-    """Write one sorted lot; where that makes too many lots of about one size, join them."""
-    number = db.execute(_SQL["next_lot"]).get
+def _add_sorted_run(db: apsw.Connection, claims: Sequence[tuple[bytes, Claim]]) -> None:
+    """Write one sorted run; merge runs of about one size when there are too many of them."""
+    number = db.execute(_SQL["next_run"]).get
     db.executemany(
-        _SQL["put_claim"], [(number, key, each.event, each.checksum) for key, each in sorted(claims, key=itemgetter(0))]
+        _SQL["add_claim"],
+        [(number, key, claim.event, claim.checksum) for key, claim in sorted(claims, key=itemgetter(0))],
     )
-    db.execute(_SQL["put_lot"], (number, len(claims)))
-    while alike := lots_to_merge(_lots(db)):
+    db.execute(_SQL["add_run"], (number, len(claims)))
+    while alike := runs_to_merge(_list_runs(db)):
         number += 1
-        db.execute(_SQL["merge_lot"], (number, json.dumps([lot for lot, _ in alike])))
-        db.execute(_SQL["put_lot"], (number, sum(size for _, size in alike)))
-        for lot, _ in alike:
-            db.execute(_SQL["drop_lot_claims"], (lot,))
-            db.execute(_SQL["drop_lot"], (lot,))
+        db.execute(_SQL["merge_runs"], (number, json.dumps([run for run, _ in alike])))
+        db.execute(_SQL["add_run"], (number, sum(size for _, size in alike)))
+        for run, _ in alike:
+            db.execute(_SQL["delete_run_claims"], (run,))
+            db.execute(_SQL["delete_run"], (run,))

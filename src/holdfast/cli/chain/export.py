@@ -1,4 +1,4 @@
-"""`holdfast chain export`: all headers of a node's chain into a folder that anybody can verify."""
+"""`holdfast chain export`: write all headers of a node's chain into a folder that anybody can verify."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from typing import Annotated, Final
 
 import typer
 
-from holdfast.adapters.files import Folder
-from holdfast.adapters.keys.signing import verify
-from holdfast.cli.asking import Asked, Ca, Data, Place, TokenFile, Url, run
-from holdfast.cli.chain.look import counted
-from holdfast.cli.chain.reading import ChainReader, Heights
-from holdfast.cli.speak import given
-from holdfast.core.refusal import Corrupt, Refused
-from holdfast.engine import headerfiles
-from holdfast.engine.headers import Untrue
+from holdfast.adapters.files import AtomicFolder
+from holdfast.adapters.keys.signing import verify as check_signature
+from holdfast.cli.chain.reader import ChainReader
+from holdfast.cli.terminal.node_client import NodeAddress, NodeSession, run_on_node
+from holdfast.cli.terminal.options import Ca, Data, TokenFile, Url
+from holdfast.cli.terminal.progress import ProgressLine
+from holdfast.cli.terminal.reporting import value_or_exit
+from holdfast.cli.terminal.tables import pluralize
+from holdfast.core.base.errors import Corrupt, Refused
+from holdfast.lightclient import header_export
+from holdfast.lightclient.headers import VerificationFailed
 
 TRIES: Final = 3
 
@@ -29,33 +31,36 @@ def export(
 ) -> None:
     """Write the headers of the active chain into a folder, for `holdfast chain verify DIR` on any machine.
 
-    Made again into the same folder, it adds only what is new, and takes out what a rollback took back. Headers are
-    public: --url exports those of a node that is not yours.
+    Repeated into the same folder, it adds new headers and removes those that were rolled back. Headers are public:
+    --url exports those of a node that is not yours.
     """
-    progress, folder = Heights("exporting"), Folder(to)
+    progress, folder = ProgressLine("exporting"), AtomicFolder(to)
 
-    async def work(node: Asked) -> headerfiles.Manifest | Refused:
-        with folder.alone():
-            return await _patiently(node, folder, progress)
+    async def export_headers(node: NodeSession) -> header_export.HeaderManifest | Refused:
+        with folder.exclusive():
+            return await _export_with_retries(node, folder, progress)
 
-    done = given(run(Place(data, url, token_file, ca), work))
+    manifest = value_or_exit(run_on_node(NodeAddress(data, url, token_file, ca), export_headers))
     progress.end()
-    print(f"{counted(done.blocks, 'header')} of chain {done.chain_id} in {to}, the last is {done.head}")
-    for key, first in done.proposers.items():
+    print(f"{pluralize(manifest.blocks, 'header')} of chain {manifest.chain_id} in {to}, the last is {manifest.head}")
+    for key, first in manifest.proposers.items():
         print(f"signed by {key} from block {first} on")
     print(f"check them anywhere with: holdfast chain verify {to}")
 
 
-async def _patiently(node: Asked, folder: Folder, progress: Heights) -> headerfiles.Manifest | Refused:
-    """A rollback may come while we read: what does not fit is read again from where both agree, and then believed."""
+async def _export_with_retries(
+    node: NodeSession, folder: AtomicFolder, progress: ProgressLine
+) -> header_export.HeaderManifest | Refused:
+    """A rollback may happen while the chain is read. Then it is read again, before the node is blamed."""
     for left in reversed(range(TRIES)):
-        reader = await ChainReader.of(node)
+        reader = await ChainReader.open(node)
         try:
-            return await headerfiles.export(folder, reader.source(), verify, progress)
-        except Untrue as fault:
+            return await header_export.export(folder, reader.source(), check_signature, progress.show_height)
+        except VerificationFailed as fault:
             if not left:
-                raise Corrupt("CHN-001", f"the node shows a chain that is none: {fault}", _DOUBT) from fault
-    raise AssertionError("every try ends")
+                message = f"the node returned an inconsistent chain: {fault}"
+                raise Corrupt("CHN-001", message, _INCONSISTENT_HINT) from fault
+    raise AssertionError("every try returns or raises")
 
 
-_DOUBT: Final = "holdfast chain replay says whether its journal gives another one"
+_INCONSISTENT_HINT: Final = "holdfast chain replay shows whether the journal gives another one"

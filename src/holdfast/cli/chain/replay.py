@@ -1,41 +1,43 @@
-"""`holdfast chain replay`: every header computed once more from the node's journal."""
+"""`holdfast chain replay`: compute every header again from the node's journal."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 
-from holdfast.adapters.keys.signing import verify
-from holdfast.cli.chain.look import counted
-from holdfast.cli.db.opened import Data, File, Progress, opened
-from holdfast.cli.speak import configured, given, told
-from holdfast.core.refusal import Refused
-from holdfast.engine.replay import Replayed
-from holdfast.engine.replay import replay as replay_all
+from holdfast.adapters.keys.signing import verify as check_signature
+from holdfast.cli.db.stores import open_stores
+from holdfast.cli.terminal.options import ConfigFile, Data
+from holdfast.cli.terminal.progress import ProgressLine
+from holdfast.cli.terminal.reporting import load_settings, report_errors, value_or_exit
+from holdfast.cli.terminal.tables import pluralize
+from holdfast.core.base.errors import Refused
+from holdfast.history import replay as history_replay
 
 
-def replay(data: Data = None, config: File = None) -> None:
+def replay(data: Data = None, config: ConfigFile = None) -> None:
     """Fold the journal from genesis and compute every header again: roots, beacon, hash, signature.
 
-    Blocks that were taken back are computed, too. It reads beside a running node or without one, from either store and
-    from the archive; the first block that is not what its events give is named, with exit code 74.
+    Blocks that were rolled back are computed, too. It works with a running node or a stopped one, with either store
+    and with archived batches. The first block that its events do not give is named, with exit code 74.
     """
-    settings = configured(config, {"data": data}, with_stores=True)
-    progress, began = Progress("replaying"), time.monotonic()
+    settings = load_settings(config, {"data": data}, with_stores=True)
+    progress, start_s = ProgressLine("replaying"), time.monotonic()
 
-    async def work() -> Replayed | Refused:
-        async with opened(settings) as db:
-            return await replay_all(db.journal, db.policy, verify, progress)
+    async def replay_journal() -> history_replay.ReplayReport | Refused:
+        async with open_stores(settings) as stores:
+            return await history_replay.replay(stores.journal, stores.policy, check_signature, progress.show_batch)
 
-    with told():
+    with report_errors():
         try:
-            done = given(asyncio.run(work()))
+            report = value_or_exit(asyncio.run(replay_journal()))
         finally:
             progress.end()
-        took_s = time.monotonic() - began
-        print(f"the journal gives the chain: {counted(done.blocks, 'block')} computed again, {done.orphaned} orphaned")
-        print(f"head    {done.height}, {done.hash.hex()}")
-        print(f"on it   {counted(done.transactions, 'transaction')}")
-        print(f"folded  {done.events} events in {done.batches} batches, {took_s:.1f} s")
-        for proposer in sorted(done.proposers):
+        took_s = time.monotonic() - start_s
+        blocks = pluralize(report.blocks, "block")
+        print(f"the journal gives the chain: {blocks} computed again, {report.orphaned} orphaned")
+        print(f"head    {report.height}, {report.hash.hex()}")
+        print(f"on it   {pluralize(report.transactions, 'transaction')}")
+        print(f"folded  {report.events} events in {report.batches} batches, {took_s:.1f} s")
+        for proposer in sorted(report.proposers):
             print(f"signed  {proposer.hex()}")

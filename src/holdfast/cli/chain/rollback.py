@@ -1,4 +1,4 @@
-"""`holdfast chain rollback`: take blocks back, on a development network, and see what that undid (CHN-003, CHN-004)."""
+"""`holdfast chain rollback`: roll back blocks on a development network, and report the effects (CHN-003, CHN-004)."""
 
 from __future__ import annotations
 
@@ -9,29 +9,35 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
-from holdfast.cli.asking import Asked, Data, Json, Place, run
-from holdfast.cli.chain.look import counted
-from holdfast.cli.columns import print_json
-from holdfast.cli.speak import refuse
-from holdfast.core import law
-from holdfast.core.refusal import Refused
+from holdfast.cli.terminal.node_client import NodeAddress, NodeSession, run_on_node
+from holdfast.cli.terminal.options import Data, Json
+from holdfast.cli.terminal.reporting import refuse
+from holdfast.cli.terminal.tables import pluralize, print_json
+from holdfast.client import Client
+from holdfast.core.base.errors import Refused
+from holdfast.core.chain.messages import BlockRolledBack, BlockSealed, TransactionsReincluded
+from holdfast.core.transactions import TRANSACTIONS
 
 SETTLEMENTS: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
-    "Charged": lambda event: f"{event['charged']} for {event['payee']} from hold {event['id']}: reserved again",
-    "Refunded": lambda event: f"the refund of hold {event['id']}: reserved again",
+    "charged": lambda event: f"{event['charged']} for {event['payee']} from reservation {event['id']}: reserved again",
+    "refunded": lambda event: f"the refund of reservation {event['id']}: reserved again",
     **dict.fromkeys(
-        ("JobCancelled", "JobExpired", "JobFailed"),
-        lambda event: f"the refund of job {event['id']}: done again in the open block",
+        ("jobCancelled", "jobExpired", "jobFailed"),
+        lambda event: f"the refund of job {event['id']}: applied again in the open block",
     ),
-    "ResultConsumed": lambda event: f"the use of result {event['task_id']}: counts again where it can be read by then",
-    "ProofAccepted": lambda event: f"the result and the pay of job {event['task_id']}: done again in the open block",
+    "cap.resultConsumed": lambda event: (
+        f"the use of result {event['task_id']}: applied again if it is readable by then"
+    ),
+    "jobCompleted": lambda event: (
+        f"the result and the payment of job {event['task_id']}: applied again in the open block"
+    ),
 }
-"""What moves money in a block, and what became of it."""
-TRANSACTIONS: Final = frozenset(kind.__name__ for kind in law.TRANSACTIONS)
-"""What comes into another block by itself (CHN-004)."""
+"""Events that settle something in a block, each with what a rollback does to it."""
+TRANSACTION_NAMES: Final = frozenset(kind.public_name for kind in TRANSACTIONS)
+"""Events that are included again in a later block (CHN-004)."""
 
 
-class Undone(msgspec.Struct):
+class RollbackReport(msgspec.Struct, kw_only=True):
     """What a rollback did."""
 
     event: int
@@ -48,25 +54,27 @@ def rollback(
     height: Annotated[
         int | None, typer.Argument(metavar="HEIGHT", min=0, help="The block that becomes the head again.")
     ] = None,
-    blocks: Annotated[int | None, typer.Option(min=1, help="Instead: take so many of the newest back.")] = None,
+    blocks: Annotated[
+        int | None, typer.Option(min=1, help="Instead: roll back this many of the newest blocks.")
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Take back all blocks above a height. Only development networks allow it, and never below what is final.
+    """Roll back all blocks above a height. Only development networks allow it, and never final blocks.
 
-    Jobs, leases and evidence stay; the transactions of the blocks wait in the open block and come into the next one in
-    their old order. Charges and refunds of the blocks are taken back.
+    Jobs, leases and evidence stay. The transactions of the blocks go into the open block in their old order. Charges
+    and refunds of the blocks are rolled back.
     """
     if (height is None) == (blocks is None):
-        refuse(Refused("CHN-003", "say a height, or --blocks", "holdfast chain list shows them", "InvalidParams"))
-    place = Place(data)
-    top = run(place, lambda node: node.call("chain.head"))["block"]["height"]
+        refuse(Refused("CHN-003", "pass HEIGHT or --blocks", "holdfast chain list shows the blocks", "InvalidParams"))
+    address = NodeAddress(data)
+    top = run_on_node(address, lambda node: node.call("chain.getHead"))["block"]["height"]
     to = max(0, top - (blocks or 0)) if height is None else height
-    if not yes and to < top and not _confirmed(f"Take back {counted(top - to, 'block')}, {to + 1} to {top}?"):
-        refuse(Refused("CHN-003", "nothing was taken back", "say --yes to do it without a question"))
-    done = run(place, lambda node: _roll_back(node, to))
-    print_json(done) if as_json else _print(done)
+    if not yes and to < top and not _confirmed(f"Roll back {pluralize(top - to, 'block')}, {to + 1} to {top}?"):
+        refuse(Refused("CHN-003", "nothing was rolled back", "pass --yes to roll back without a question"))
+    report = run_on_node(address, lambda node: _roll_back(node, to))
+    print_json(report) if as_json else _print(report)
 
 
 def _confirmed(question: str) -> bool:
@@ -75,44 +83,56 @@ def _confirmed(question: str) -> bool:
     return typer.confirm(question)
 
 
-async def _roll_back(node: Asked, height: int) -> Undone:
-    below = await node.call("chain.show", height=height) if height else None
-    done = await node.call("chain.rollBack", height=height)
-    # What was sealed meanwhile is gone, too: the events say what was undone, not what we saw before.
+async def _roll_back(node: NodeSession, height: int) -> RollbackReport:
+    below = await node.call("chain.getBlock", height=height) if height else None
+    answer = await node.call("chain.rollBack", height=height)
+    # Blocks sealed since the question are rolled back, too: the events say which ones.
     first = below["block"]["last_event"] + 1 if below else 1
-    events = await _until_reincluded(node, first, done["event"])
+    events = await _until_reincluded(node, first, answer["event"])
     if not events:
-        return Undone(done["event"], height, height, [], [], done["transactions"])
-    earlier = [event for event in events if event["number"] < done["event"]]
-    gone = [event["event"] for event in events[len(earlier) :] if event["event"].get("hash")]
-    blocks = _blocks(gone[::-1], earlier, first)[::-1]
-    top = gone[0]["height"]
-    return Undone(done["event"], top, height, blocks, list(_money(earlier, height + 1)), events[-1]["event"]["count"])
+        return RollbackReport(
+            event=answer["event"],
+            from_height=height,
+            to_height=height,
+            blocks=[],
+            money=[],
+            waiting=answer["transactions"],
+        )
+    earlier = [event for event in events if event["number"] < answer["event"]]
+    rolled_back = [event["event"] for event in events[len(earlier) :] if event["event"].get("hash")]
+    return RollbackReport(
+        event=answer["event"],
+        from_height=rolled_back[0]["height"],
+        to_height=height,
+        blocks=_blocks(rolled_back[::-1], earlier, first)[::-1],
+        money=list(_money(earlier, height + 1)),
+        waiting=events[-1]["event"]["count"],
+    )
 
 
-async def _until_reincluded(node: Asked, first: int, done: int) -> list[dict[str, Any]]:
-    """All events from the first one of the lowest block to the end of the rollback; none where there was none."""
-    assert node.local is not None
-    seen = []
-    async for event in node.local.follow(first - 1):
-        seen.append(event)
-        if event["number"] == done and event["type"] != "BlockUndone":
+async def _until_reincluded(node: NodeSession, first: int, start: int) -> list[dict[str, Any]]:
+    """All events from the first one of the lowest block to the end of the rollback; empty if it changed nothing."""
+    assert isinstance(node, Client), "only the local socket streams events"
+    events = []
+    async for event in node.follow(first - 1):
+        events.append(event)
+        if event["number"] == start and event["type"] != BlockRolledBack.public_name:
             return []
-        if event["number"] > done and event["type"] == "Reincluded":
+        if event["number"] > start and event["type"] == TransactionsReincluded.public_name:
             break
-    return seen
+    return events
 
 
-def _blocks(gone: list[dict[str, Any]], events: list[dict[str, Any]], first: int) -> list[dict[str, Any]]:
-    """The blocks that were undone, lowest first, each with its transactions: it begins where the one below ends."""
-    sealed = {event["event"]["hash"]: event["number"] for event in events if event["type"] == "BlockSealed"}
+def _blocks(rolled_back: list[dict[str, Any]], events: list[dict[str, Any]], first: int) -> list[dict[str, Any]]:
+    """The blocks that were rolled back, lowest first, with their transactions. A block begins where its parent ends."""
+    sealed = {event["event"]["hash"]: event["number"] for event in events if event["type"] == BlockSealed.public_name}
     blocks = []
-    for block in gone:
+    for block in rolled_back:
         last = sealed[block["hash"]] - 1
         transactions = [
             {"event": event["number"], "type": event["type"], "id": _subject(event["event"])}
             for event in events
-            if first <= event["number"] <= last and event["type"] in TRANSACTIONS
+            if first <= event["number"] <= last and event["type"] in TRANSACTION_NAMES
         ]
         blocks.append({"height": block["height"], "hash": block["hash"], "transactions": transactions})
         first = last + 1
@@ -124,33 +144,34 @@ def _subject(event: dict[str, Any]) -> str:
 
 
 def _money(events: list[dict[str, Any]], open_height: int) -> Iterator[str]:
-    """What the blocks had settled when they were taken back; what an earlier rollback took back is not told twice."""
+    """What the blocks had settled when they were rolled back; what an earlier rollback undid is not listed again."""
     settled: dict[str, tuple[int, dict[str, Any]]] = {}
     for each in events:
         kind, event = each["type"], each["event"]
         if kind in SETTLEMENTS:
             settled[_subject(event)] = open_height, each
-        elif kind == "BlockSealed":
+        elif kind == BlockSealed.public_name:
             open_height = event["height"] + 1
-        elif kind == "BlockUndone":
-            settled = {id_: found for id_, found in settled.items() if _stays(*found, event["height"])}
-            open_height = event["height"]
-    for _, each in settled.values():
-        yield SETTLEMENTS[each["type"]](each["event"])
+        elif kind == BlockRolledBack.public_name:
+            height = event["height"]
+            settled = {id_: entry for id_, entry in settled.items() if _is_still_settled(*entry, rolled_back=height)}
+            open_height = height
+    for _, settlement in settled.values():
+        yield SETTLEMENTS[settlement["type"]](settlement["event"])
 
 
-def _stays(height: int, settlement: dict[str, Any], undone: int) -> bool:
-    return height != undone or settlement["type"] in TRANSACTIONS
+def _is_still_settled(height: int, settlement: dict[str, Any], *, rolled_back: int) -> bool:
+    return height != rolled_back or settlement["type"] in TRANSACTION_NAMES
 
 
-def _print(done: Undone) -> None:
-    if not done.blocks:
-        print(f"nothing to take back: block {done.to_height} is the head")
+def _print(report: RollbackReport) -> None:
+    if not report.blocks:
+        print(f"nothing to roll back: block {report.to_height} is the head")
         return
-    for block in done.blocks:
-        print(f"undone  block {block['height']}, {block['hash']}")
+    for block in report.blocks:
+        print(f"rolled back  block {block['height']}, {block['hash']}")
         for each in block["transactions"]:
-            print(f"          back in the open block: {each['type']} {each['id']} (event {each['event']})")
-    for line in done.money:
-        print(f"money   taken back: {line}")
-    print(f"head    {done.to_height}; in the open block: {counted(done.waiting, 'transaction')}")
+            print(f"             in the open block again: {each['type']} {each['id']} (event {each['event']})")
+    for line in report.money:
+        print(f"money        rolled back: {line}")
+    print(f"head         {report.to_height}; in the open block: {pluralize(report.waiting, 'transaction')}")

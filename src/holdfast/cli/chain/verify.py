@@ -1,4 +1,4 @@
-"""`holdfast chain verify`: headers and proofs checked on any machine, without a node and without trust in one."""
+"""`holdfast chain verify`: check headers and proofs on any machine, without a node and without trust in one."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from typing import Annotated
 
 import typer
 
-from holdfast.adapters.files import Folder
-from holdfast.adapters.keys.signing import verify as check
-from holdfast.cli.asking import Asked, Ca, Data, Place, TokenFile, Url, run
-from holdfast.cli.chain.look import counted
-from holdfast.cli.chain.reading import ChainReader, Heights
-from holdfast.cli.columns import when
-from holdfast.cli.papers import Unreadable, json_of
-from holdfast.core.refusal import Corrupt, Unavailable
-from holdfast.engine import consistency, headerfiles
-from holdfast.engine.headers import Links, Proved, Untrue, check_proof, read_proof
+from holdfast.adapters.files import AtomicFolder
+from holdfast.adapters.keys.signing import verify as check_signature
+from holdfast.cli.chain.reader import ChainReader
+from holdfast.cli.terminal.input_files import UnreadableInput, read_json
+from holdfast.cli.terminal.node_client import NodeAddress, NodeSession, run_on_node
+from holdfast.cli.terminal.options import Ca, Data, TokenFile, Url
+from holdfast.cli.terminal.progress import ProgressLine
+from holdfast.cli.terminal.tables import format_time, pluralize
+from holdfast.core.base.errors import Corrupt, Unavailable
+from holdfast.lightclient import header_export, log_proof
+from holdfast.lightclient.headers import HeaderChain, VerificationFailed
+from holdfast.lightclient.tx_proof import ProvedTransaction, check_tx_proof, parse_tx_proof
 
-FALSE, UNREADABLE = 1, 2
+EXIT_FALSE, EXIT_UNREADABLE = 1, 2
 
 
 def verify(
@@ -29,93 +31,96 @@ def verify(
         typer.Argument(metavar="DIR|FILE", help="A folder of headers or a proof. [default: the running node's chain]"),
     ] = None,
     key: Annotated[
-        list[str] | None, typer.Option(help="Only this proposer may have signed, in hex; several are allowed.")
+        list[str] | None, typer.Option(help="Trust only this proposer's signature, in hex; may be repeated.")
     ] = None,
     data: Data = None,
     url: Url = None,
     token_file: TokenFile = None,
     ca: Ca = None,
 ) -> None:
-    """Check headers link by link, or a proof of `holdfast chain prove`; a folder or a file needs no node.
+    """Check headers link by link, or a proof from `holdfast chain prove`. A folder or a file needs no node.
 
-    Each header must name the one before it, carry the hash of its own fields, the beacon of the signature before it,
-    and a good signature. Who may sign is yours to say, with --key; without it you are told who did.
+    Each header must name its parent and have the hash of its own fields, the beacon of its parent's signature and a
+    valid signature. --key says which proposers you trust; without it, the proposers are printed.
 
-    Exit code 0: whole. 1: false, with the first block that is and why. 2: cannot be read.
+    Exit code 0: valid. 1: false, with the first block that failed and why. 2: cannot be read.
     """
     try:
-        _verify(what, headerfiles.keys_of(key or []), Place(data, url, token_file, ca))
-    except Untrue as fault:
-        _end(f"false: {fault}", FALSE)
+        _verify(what, header_export.parse_keys(key or []), NodeAddress(data, url, token_file, ca))
+    except VerificationFailed as fault:
+        _exit(f"false: {fault}", EXIT_FALSE)
     except (Corrupt, Unavailable) as fault:
-        _end(f"holdfast: {fault}", UNREADABLE)
+        _exit(f"holdfast: {fault}", EXIT_UNREADABLE)
 
 
-def _verify(what: Path | None, keys: frozenset[bytes], place: Place) -> None:
+def _verify(what: Path | None, keys: frozenset[bytes], address: NodeAddress) -> None:
     if what is not None and what.is_file():
         _check_file(what, keys)
         return
-    progress = Heights("verifying")
+    progress = ProgressLine("verifying")
     try:
         if what is None:
-            links = run(place, lambda node: _live(node, keys, progress))
+            chain = run_on_node(address, lambda node: _verify_live(node, keys, progress))
         else:
-            links = asyncio.run(headerfiles.verify(Folder(what), check, keys, progress))
+            folder = AtomicFolder(what)
+            chain = asyncio.run(header_export.verify(folder, check_signature, keys, progress.show_height))
     finally:
         progress.end()
-    _say_whole(links, keys)
+    _print_chain(chain, keys)
 
 
-async def _live(node: Asked, keys: frozenset[bytes], progress: Heights) -> Links:
-    reader = await ChainReader.of(node)
-    links = Links(reader.chain_id, check, keys)
-    async for signed in reader.after(links.head.header.height):
-        links.take(signed)
-        progress(signed.header.height)
-    return links
+async def _verify_live(node: NodeSession, keys: frozenset[bytes], progress: ProgressLine) -> HeaderChain:
+    reader = await ChainReader.open(node)
+    chain = HeaderChain(reader.chain_id, check_signature, keys)
+    async for signed in reader.blocks_after(chain.head.header.height):
+        chain.append(signed)
+        progress.show_height(signed.header.height)
+    return chain
 
 
 def _check_file(file: Path, keys: frozenset[bytes]) -> None:
-    """A proof of an admission, or one that the log of results only grew."""
-    values = _values(file)
+    """A proof of an admission, or a consistency proof of the log of results."""
+    values = _read_json(file)
     if isinstance(values, dict) and "second" in values:
-        first, second, path = consistency.read_shown(values, str(file))
-        consistency.check(first, second, path, check, keys)
+        first, second, path = log_proof.parse(values, str(file))
+        log_proof.check(first, second, path, check_signature, keys)
         old, new = first.header, second.header
         print(f"true: {old.log_size} results by block {old.height} begin the {new.log_size} by block {new.height}")
-        print(f"signed  {new.proposer.hex()}{_trust(keys)}")
+        print(f"signed  {new.proposer.hex()}{_trust_hint(keys)}")
         return
-    _say_proved(check_proof(*read_proof(values, str(file)), check, keys), keys)
+    _print_proved(check_tx_proof(*parse_tx_proof(values, str(file)), check_signature, keys), keys)
 
 
-def _values(file: Path) -> object:
+def _read_json(file: Path) -> object:
     try:
-        return json_of(file)
-    except Unreadable as fault:
-        raise Corrupt("CHN-001", f"{file} cannot be read: {fault}", "a proof is what `chain prove` prints") from fault
+        return read_json(file)
+    except UnreadableInput as fault:
+        raise Corrupt(
+            "CHN-001", f"{file} cannot be read: {fault}", "a proof is the output of `holdfast chain prove`"
+        ) from fault
 
 
-def _say_whole(links: Links, keys: frozenset[bytes]) -> None:
-    header = links.head.header
-    said = f"{counted(header.height, 'block')} of chain {header.chain_id}, {counted(links.transactions, 'transaction')}"
-    print(f"whole: {said}, every link and signature is good")
+def _print_chain(chain: HeaderChain, keys: frozenset[bytes]) -> None:
+    header = chain.head.header
+    blocks, transactions = pluralize(header.height, "block"), pluralize(chain.transactions, "transaction")
+    print(f"valid: {blocks} of chain {header.chain_id}, {transactions}, every link and signature is valid")
     if header.height:
-        print(f"head    {links.head.hash.hex()}, {when(header.time_ms)}")
-    for key, first in links.proposers.items():
-        print(f"signed  {key.hex()} from block {first} on{_trust(keys)}")
+        print(f"head    {chain.head.hash.hex()}, {format_time(header.time_ms)}")
+    for key, first in chain.proposers.items():
+        print(f"signed  {key.hex()} from block {first} on{_trust_hint(keys)}")
 
 
-def _say_proved(proved: Proved, keys: frozenset[bytes]) -> None:
+def _print_proved(proved: ProvedTransaction, keys: frozenset[bytes]) -> None:
     header = proved.signed.header
     print(f"true: {proved.kind} of {proved.subject.hex()} is event {proved.event} of chain {header.chain_id}")
-    print(f"block   {header.height}, {proved.signed.hash.hex()}, {when(header.time_ms)}")
-    print(f"signed  {header.proposer.hex()}{_trust(keys)}")
+    print(f"block   {header.height}, {proved.signed.hash.hex()}, {format_time(header.time_ms)}")
+    print(f"signed  {header.proposer.hex()}{_trust_hint(keys)}")
 
 
-def _trust(keys: frozenset[bytes]) -> str:
-    return ", as named" if keys else "; is that the proposer you know? name it with --key"
+def _trust_hint(keys: frozenset[bytes]) -> str:
+    return ", which you trust" if keys else "; is that the proposer you trust? pass it with --key"
 
 
-def _end(says: str, code: int) -> None:
-    print(says, file=sys.stderr)
+def _exit(message: str, code: int) -> None:
+    print(message, file=sys.stderr)
     raise typer.Exit(code)

@@ -1,106 +1,112 @@
-"""`holdfast db archive`: old batches out of the store into chapters, a list of those, and their end."""
+"""`holdfast db archive`: move old batches from the store into archive segments, list the segments, delete them."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
-from holdfast.cli import verb
-from holdfast.cli.db.opened import Data, File, Progress, opened
-from holdfast.cli.speak import configured, refuse, told
-from holdfast.core.refusal import Refused
-from holdfast.core.values import BatchNo
-from holdfast.engine.archive import bound
-from holdfast.engine.chapters import Book, Name
+from holdfast.cli import make_app
+from holdfast.cli.db.stores import open_stores
+from holdfast.cli.terminal.options import ConfigFile, Data
+from holdfast.cli.terminal.progress import ProgressLine
+from holdfast.cli.terminal.reporting import load_settings, refuse, report_errors
+from holdfast.cli.terminal.tables import pluralize
+from holdfast.core.base.errors import Refused
+from holdfast.core.base.values import BatchNo
+from holdfast.history.archive_segments import SegmentFolder, SegmentName
+from holdfast.history.trim import trim_bound
 
-app = verb()
-KEEP_BATCHES = 1_000
+app = make_app()
+KEEP_BATCHES: Final = 1_000
+_CONSEQUENCES: Final = "their events and payloads will be gone, tables cannot be rebuilt, no new export can begin"
 
 
 @app.callback(invoke_without_command=True)
 def archive(
     context: typer.Context,
-    keep_batches: Annotated[int, typer.Option(min=1, help="So many of the newest stay in the store.")] = KEEP_BATCHES,
+    keep_batches: Annotated[
+        int, typer.Option(min=1, help="How many of the newest batches stay in the store.")
+    ] = KEEP_BATCHES,
     data: Data = None,
-    config: File = None,
+    config: ConfigFile = None,
 ) -> None:
     """Move old batches from the store into compressed, hash-chained files in DATA/archive.
 
-    A running node does not notice: the batches go in small steps, and whoever reads history finds them in the archive.
-    A batch leaves the store only when its chapter was written, synced and read back. What a start needs stays: the
-    batches after the older of the two kept snapshots, so that a node starts even if the archive is lost. The store's
-    file does not shrink; its space is used again.
+    A running node is not disturbed: batches are moved in small steps, and readers of history find them in the archive.
+    A batch is deleted from the store only when its segment was written, synced and read back. The batches after the
+    older of the two kept snapshots stay, so that a node can start even if the archive is lost. The store's file does
+    not shrink; its space is reused.
     """
     if context.invoked_subcommand is not None:
         return
-    settings = configured(config, {"data": data}, with_stores=True)
-    progress = Progress("archiving")
+    settings = load_settings(config, {"data": data}, with_stores=True)
+    progress = ProgressLine("archiving")
 
-    async def move() -> str:
-        async with opened(settings) as db:
-            await db.journal.tip()  # before the folder is made: there may be no journal
-            with db.archive.alone():
-                found = await bound(db.journal, db.tables, db.snapshots, db.policy, keep_batches, progress)
-                floor = await db.journal.store.floor()
-                if found.until > floor:
-                    await db.journal.trim(found.until, progress)
-                    return f"moved batches {floor + 1} to {found.until} ({found.because})"
-                return f"nothing to move: {floor} batches are in the archive already ({found.because})"
+    async def move_batches() -> str:
+        async with open_stores(settings) as stores:
+            await stores.journal.tip()  # fails if there is no journal, before the archive's folder is created
+            with stores.archive.exclusive():
+                bound = await trim_bound(
+                    stores.journal, stores.tables, stores.snapshots, stores.policy, keep_batches, progress.show_batch
+                )
+                archived = await stores.journal.store.trimmed_until()
+                if bound.until > archived:
+                    await stores.journal.trim(bound.until, progress.show_batch)
+                    return f"moved batches {archived + 1} to {bound.until} ({bound.reason})"
+                return f"nothing to move: {archived} batches are in the archive already ({bound.reason})"
 
-    with told():
-        says = asyncio.run(move())
+    with report_errors():
+        message = asyncio.run(move_batches())
         progress.end()
-        print(says)
+        print(message)
 
 
 @app.command("list")
-def list_(data: Data = None, config: File = None) -> None:
-    """The chapters there are, with the batches and events they hold."""
-    names = asyncio.run(_names(data, config))
-    for name in names:
-        print(f"batches {name.first}-{name.last}  events {name.first_event}-{name.last_event}  {name}")
-    print(f"{len(names)} chapters")
+def list_(data: Data = None, config: ConfigFile = None) -> None:
+    """List the archive segments with their batches and events."""
+    segments = asyncio.run(_list_segments(data, config))
+    for segment in segments:
+        print(f"batches {segment.first}-{segment.last}  events {segment.first_event}-{segment.last_event}  {segment}")
+    print(pluralize(len(segments), "segment"))
 
 
 @app.command()
 def delete(
-    until: Annotated[int, typer.Option(metavar="BATCH", min=1, help="Chapters that end at or before this batch.")],
+    until: Annotated[int, typer.Option(metavar="BATCH", min=1, help="Segments that end at or before this batch.")],
     yes: Annotated[bool, typer.Option("--yes", help="Really delete them.")] = False,
     data: Data = None,
-    config: File = None,
+    config: ConfigFile = None,
 ) -> None:
-    """Delete the oldest chapters for ever. Holdfast itself never does that.
+    """Delete the oldest archive segments for ever. Holdfast itself never does that.
 
-    Afterwards the events in them cannot be read any more, nor the large payloads; the tables cannot be rebuilt, only
-    kept; a new export cannot begin, only one that has these batches go on; and a check begins at a snapshot. The node
-    itself runs and starts without them.
+    Afterwards their events and large payloads cannot be read. The tables can be kept but not rebuilt. An export that
+    has these batches can be continued, but no new one can begin. A check begins at a snapshot. The node runs and starts
+    without them.
     """
-    names = asyncio.run(_names(data, config))
-    gone = [name for name in names if name.last <= until]
-    if not gone:
-        refuse(Refused("ENG-004", f"no chapter ends at or before batch {until}", "holdfast db archive list shows them"))
-    says = f"{len(gone)} chapters with batches {gone[0].first} to {gone[-1].last}, events up to {gone[-1].last_event}"
+    doomed = [segment for segment in asyncio.run(_list_segments(data, config)) if segment.last <= until]
+    if not doomed:
+        refuse(Refused("ENG-004", f"no segment ends at or before batch {until}", "holdfast db archive list shows them"))
+    batches = f"batches {doomed[0].first} to {doomed[-1].last}, events up to {doomed[-1].last_event}"
+    summary = f"{pluralize(len(doomed), 'segment')} with {batches}"
     if not yes:
-        refuse(Refused("ENG-004", f"this would delete {says}: {_LOSS}", "say --yes if an export or nobody needs them"))
-    settings = configured(config, {"data": data}, with_stores=True)
+        message = f"this would delete {summary}: {_CONSEQUENCES}"
+        refuse(Refused("ENG-004", message, "pass --yes if an export has them or they are not needed"))
+    settings = load_settings(config, {"data": data}, with_stores=True)
 
-    async def drop() -> None:
-        async with opened(settings) as db:
-            with db.archive.alone():
-                await Book(db.archive).delete_until(BatchNo(until))
+    async def delete_segments() -> None:
+        async with open_stores(settings) as stores:
+            with stores.archive.exclusive():
+                await SegmentFolder(stores.archive).delete_until(BatchNo(until))
 
-    with told():
-        asyncio.run(drop())
-        print(f"deleted {says}")
-
-
-_LOSS = "their events and payloads are gone, tables cannot be rebuilt, no new export can begin"
+    with report_errors():
+        asyncio.run(delete_segments())
+        print(f"deleted {summary}")
 
 
-async def _names(data: Data, config: File) -> list[Name]:
-    settings = configured(config, {"data": data}, with_stores=True)
-    with told():
-        async with opened(settings) as db:
-            return await Book(db.archive).names()
+async def _list_segments(data: Data, config: ConfigFile) -> list[SegmentName]:
+    settings = load_settings(config, {"data": data}, with_stores=True)
+    with report_errors():
+        async with open_stores(settings) as stores:
+            return await SegmentFolder(stores.archive).names()

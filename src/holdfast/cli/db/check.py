@@ -1,4 +1,4 @@
-"""`holdfast db check`: everything stored held against everything else, and what to do about what is wrong."""
+"""`holdfast db check`: compare everything that is stored with everything else, and say how to repair what is wrong."""
 
 from __future__ import annotations
 
@@ -6,40 +6,44 @@ import asyncio
 
 import typer
 
-from holdfast.cli.db.opened import Data, File, Progress, opened
-from holdfast.cli.speak import configured, finding, told
-from holdfast.doors.answers import ANSWERS
-from holdfast.engine.check import TRUTH, Finding
-from holdfast.engine.check import check as check_all
+from holdfast.api.error_codes import ERROR_CODES
+from holdfast.cli.db.stores import open_stores
+from holdfast.cli.terminal.options import ConfigFile, Data
+from holdfast.cli.terminal.progress import ProgressLine
+from holdfast.cli.terminal.reporting import format_finding, load_settings, report_errors
+from holdfast.history import check as history_check
+from holdfast.history.check import IRREPLACEABLE, CheckResult
 
 
-def check(data: Data = None, config: File = None) -> None:
-    """Look for damage in all that is stored. A running node does not notice.
+def check(data: Data = None, config: ConfigFile = None) -> None:
+    """Look for damage in everything that is stored. A running node is not disturbed.
 
-    Folds the whole history once: the hash chain of journal and archive, every event, every large payload, the ledger's
-    laws, every snapshot against the fold, the tables row by row and every claimed id. It needs about 200 bytes of
-    memory for each row.
+    Folds the whole history once and checks the hash chain of journal and archive, every event, every large payload, the
+    ledger's invariants, every snapshot, the tables row by row, and every claimed id. It needs about 200 bytes of memory
+    per row.
 
-    Exit code 0: all is well. 1: something is wrong that can be made again (tables, snapshots). 74: history itself is
-    damaged. 75: the store cannot be had.
+    Exit code 0: no damage. 1: damage that can be rebuilt (tables, snapshots). 74: history itself is damaged. 75: the
+    store is not available.
     """
-    settings = configured(config, {"data": data}, with_stores=True)
-    progress = Progress("checking")
+    settings = load_settings(config, {"data": data}, with_stores=True)
+    progress = ProgressLine("checking")
 
-    async def look() -> list[Finding]:
-        async with opened(settings) as db:
-            return await check_all(db.journal, db.tables, db.snapshots, db.policy, progress)
+    async def check_stores() -> list[CheckResult]:
+        async with open_stores(settings) as stores:
+            return await history_check.check(
+                stores.journal, stores.tables, stores.snapshots, stores.policy, progress.show_batch
+            )
 
-    with told():
-        findings = asyncio.run(look())
+    with report_errors():
+        results = asyncio.run(check_stores())
         progress.end()
-        for found in findings:
-            print(finding(found.is_good, found.name, found.says, found.hint))
-        raise typer.Exit(code_of(findings))
+        for result in results:
+            print(format_finding(result.is_good, result.name, result.message, result.hint))
+        raise typer.Exit(exit_code_of(results))
 
 
-def code_of(findings: list[Finding]) -> int:
-    bad = {found.name for found in findings if not found.is_good}
-    if bad & TRUTH:
-        return ANSWERS["Corrupt"].exit
-    return ANSWERS["Refused"].exit if bad else 0
+def exit_code_of(results: list[CheckResult]) -> int:
+    damaged = {result.name for result in results if not result.is_good}
+    if damaged & IRREPLACEABLE:
+        return ERROR_CODES["Corrupt"].exit
+    return ERROR_CODES["Refused"].exit if damaged else 0

@@ -1,33 +1,37 @@
-"""`holdfast db rebuild`: the tables made anew from the journal."""
+"""`holdfast db rebuild`: rebuild the tables from the journal."""
 
 from __future__ import annotations
 
 import asyncio
 
-from holdfast.cli.db.opened import Data, File, Progress, opened
-from holdfast.cli.speak import configured, given, told
-from holdfast.core.event import Tip
-from holdfast.core.refusal import Refused
-from holdfast.engine.rebuild import rebuild as rebuild_all
+from holdfast.cli.db.stores import open_stores
+from holdfast.cli.terminal.options import ConfigFile, Data
+from holdfast.cli.terminal.progress import ProgressLine
+from holdfast.cli.terminal.reporting import load_settings, report_errors, value_or_exit
+from holdfast.core.base.errors import Refused
+from holdfast.core.base.event import JournalHead
+from holdfast.history import rebuild as history_rebuild
 
 
-def rebuild(data: Data = None, config: File = None) -> None:
-    """Empty the tables and make them anew from the journal. The node must be stopped.
+def rebuild(data: Data = None, config: ConfigFile = None) -> None:
+    """Empty the tables and rebuild them from the journal. The node must be stopped.
 
-    Nothing can be lost by it: tables only repeat what the journal says. All of history is read first, and the tables
-    are emptied only if all of it is there, in journal and archive. If it is interrupted, the next start (or the next
-    rebuild) goes on.
+    Nothing can be lost: tables only repeat what the journal says. The whole history is read first, and the tables are
+    emptied only if journal and archive are complete. If it is interrupted, the next start or the next rebuild
+    continues.
     """
-    settings = configured(config, {"data": data}, with_stores=True)
-    progress = Progress("reading")
+    settings = load_settings(config, {"data": data}, with_stores=True)
+    progress = ProgressLine("reading")
 
-    async def work() -> Tip | Refused:
-        async with opened(settings) as db:
-            await db.journal.tip()  # owning would make a journal where there is none
-            return await rebuild_all(db.journal, db.tables, db.snapshots, db.policy, progress)
+    async def rebuild_tables() -> JournalHead | Refused:
+        async with open_stores(settings) as stores:
+            await stores.journal.tip()  # fails if there is no journal; acquiring it would create one
+            return await history_rebuild.rebuild(
+                stores.journal, stores.tables, stores.snapshots, stores.policy, progress.show_batch
+            )
 
-    with told():
-        done = asyncio.run(work())
+    with report_errors():
+        answer = asyncio.run(rebuild_tables())
         progress.end()
-        tip = given(done)
-        print(f"tables rebuilt up to batch {tip.number}, event {tip.last}")
+        head = value_or_exit(answer)
+        print(f"tables rebuilt up to batch {head.number}, event {head.last}")

@@ -1,31 +1,32 @@
-"""`holdfast db snapshot`: the state folded into a file, so that the next start is fast."""
+"""`holdfast db snapshot`: write the state into a file, so that the next start is fast."""
 
 from __future__ import annotations
 
 import asyncio
 
-from holdfast.cli.db.opened import Data, File, Progress, opened
-from holdfast.cli.speak import configured, told
-from holdfast.core.event import Tip
-from holdfast.engine import snapshot as snapshots
+from holdfast.cli.db.stores import open_stores
+from holdfast.cli.terminal.options import ConfigFile, Data
+from holdfast.cli.terminal.progress import ProgressLine
+from holdfast.cli.terminal.reporting import load_settings, report_errors
+from holdfast.core.base.event import JournalHead
+from holdfast.engine import snapshot as engine_snapshot
 
 
-def snapshot(data: Data = None, config: File = None) -> None:
-    """Fold the journal into a snapshot, so that the next start is fast. A running node does not notice.
+def snapshot(data: Data = None, config: ConfigFile = None) -> None:
+    """Fold the journal into a snapshot, so that the next start is fast. A running node is not disturbed.
 
-    The node loads the newest snapshot that its tables have reached, and folds the journal after it. The two newest
-    are kept.
+    The node loads the newest snapshot that its tables have reached, and folds the journal from there. The two newest
+    snapshots are kept.
     """
-    settings = configured(config, {"data": data}, with_stores=True)
-    progress = Progress("folding")
+    settings = load_settings(config, {"data": data}, with_stores=True)
+    progress = ProgressLine("folding")
 
-    async def make() -> Tip:
-        async with opened(settings) as db:
-            return await snapshots.make(db.snapshots, db.journal, db.policy, progress)
+    async def make_snapshot() -> JournalHead:
+        async with open_stores(settings) as stores:
+            return await engine_snapshot.make(stores.snapshots, stores.journal, stores.policy, progress.show_batch)
 
-    with told():
-        tip = asyncio.run(make())
+    with report_errors():
+        head = asyncio.run(make_snapshot())
         progress.end()
-        print(
-            f"snapshot at batch {tip.number}, event {tip.last}: {settings.data / 'snapshots' / snapshots.name_of(tip)}"
-        )
+        file = settings.data / "snapshots" / engine_snapshot.file_name(head)
+        print(f"snapshot at batch {head.number}, event {head.last}: {file}")

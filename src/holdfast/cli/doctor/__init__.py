@@ -1,125 +1,134 @@
-"""`holdfast doctor`: looks at what a node stands on and names what is dangerous, each finding with a hint."""
+"""`holdfast doctor`: check a node's environment and report what is dangerous, each finding with a hint."""
 
 from __future__ import annotations
 
 import asyncio
-import time
-from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
-from holdfast.cli import Command, verb
-from holdfast.cli.doctor.doors import doors
-from holdfast.cli.doctor.finding import Finding
-from holdfast.cli.doctor.ground import folder, keys, socket
-from holdfast.cli.speak import configured, finding
-from holdfast.client import SOCKET, Client, NodeRefused, NodeUnreachable
+from holdfast.cli import VerbCommand, make_app
+from holdfast.cli.doctor.endpoints import check_endpoints
+from holdfast.cli.doctor.finding import HostFinding
+from holdfast.cli.doctor.host_checks import check_folder, check_keys, check_socket
+from holdfast.cli.terminal.clock import now_ms
+from holdfast.cli.terminal.options import ConfigFile, Data
+from holdfast.cli.terminal.reporting import format_finding, load_settings
+from holdfast.client import SOCKET_NAME, Client, NodeRefused, NodeUnreachable
 from holdfast.config import Config, Store
+from holdfast.core.base.errors import Corrupt, Unavailable
 from holdfast.core.policy import ChainPolicy
-from holdfast.core.refusal import Corrupt, Unavailable
 
-app = verb()
+app = make_app()
 CLOCK_BEHIND_MS: Final = 1_000
 BLOCK_LATE_MS: Final = 30_000
-"""A block this much later than it should be is no accident of the machine."""
+"""A block this much later than it should be is not explained by a busy machine."""
 
 
-@app.command(cls=Command)
+@app.command(cls=VerbCommand)
 def doctor(
-    data: Annotated[Path | None, typer.Option(help="The node's folder. [default: ./holdfast-data]")] = None,
-    config: Annotated[Path | None, typer.Option(help="TOML file. [default: ./holdfast.toml if it exists]")] = None,
+    data: Data = None,
+    config: ConfigFile = None,
     store: Annotated[str | None, typer.Option(help="sqlite or postgres. [default: sqlite]")] = None,
 ) -> None:
-    """Check folder, keys, disk, clock, store, doors and node; change nothing. Exit code 1: something needs a hand."""
-    settings = configured(config, {"data": data, "store": store}, with_stores=True)
-    findings = [*folder(settings.data), *socket(settings.data), *keys(settings.data), *asyncio.run(_store(settings))]
-    is_up, about_node = asyncio.run(_node(settings))
-    findings += [*about_node, *doors(settings, is_up)]
+    """Check folder, keys, disk, clock, store, network APIs and node; nothing is changed.
+
+    Exit code 0: all is well. 1: something needs attention.
+    """
+    settings = load_settings(config, {"data": data, "store": store}, with_stores=True)
+    findings = [
+        *check_folder(settings.data),
+        *check_socket(settings.data),
+        *check_keys(settings.data),
+        *asyncio.run(_check_store(settings)),
+    ]
+    is_up, node_findings = asyncio.run(_check_node(settings))
+    findings += [*node_findings, *check_endpoints(settings, is_up)]
     for each in findings:
-        print(finding(*each))
+        print(format_finding(*each))
     bad = sum(not each.is_good for each in findings)
-    print(f"\n{'all well' if not bad else f'{bad} of {len(findings)} need a hand'}")
+    print(f"\n{'all is well' if not bad else f'{bad} of {len(findings)} need attention'}")
     raise typer.Exit(1 if bad else 0)
 
 
 # ------------------------------------------------------------------------------------------------ the store
 
 
-async def _store(settings: Config) -> list[Finding]:
-    from holdfast.app import stores  # noqa: PLC0415 - only now is a store needed
+async def _check_store(settings: Config) -> list[HostFinding]:
+    from holdfast.app.stores import make_stores  # noqa: PLC0415 - only here a store is needed
 
-    findings = [] if settings.store is Store.SQLITE else await _server(settings)
+    findings = [] if settings.store is Store.SQLITE else await _check_server(settings)
     if settings.store is Store.SQLITE and not (settings.data / "journal.db").exists():
-        return [Finding(True, "journal", "there is none yet", "the first start makes it")]
-    journal, tables = stores(settings)
+        return [HostFinding(True, "journal", "there is none yet", "the first start creates it")]
+    journal, tables = make_stores(settings)
     try:
         tip, faults = await journal.tip(), [*await journal.faults(), *await tables.faults()]
         findings += [
-            Finding(True, "journal", f"ends at batch {tip.number}, event {tip.last}, epoch {tip.epoch}"),
-            clock(tip.time_ms - _now_ms(), "the last batch"),
-            *(Finding(False, "store", fault, "holdfast db check says more") for fault in faults),
+            HostFinding(True, "journal", f"ends at batch {tip.number}, event {tip.last}, term {tip.term}"),
+            check_clock(tip.time_ms - now_ms(), "the last batch"),
+            *(HostFinding(False, "store", fault, "holdfast db check shows more") for fault in faults),
         ]
     except (Unavailable, Corrupt) as fault:
-        findings.append(Finding(False, "journal", str(fault)))
+        findings.append(HostFinding(False, "journal", str(fault)))
     finally:
         await tables.close()
         await journal.close()
     return findings
 
 
-def clock(behind_ms: int, what: str) -> Finding:
-    """The machine's clock against what the node has written down."""
+def check_clock(behind_ms: int, what: str) -> HostFinding:
+    """The machine's clock against the time of what the node has recorded."""
     good = behind_ms <= CLOCK_BEHIND_MS
-    says = f"not behind {what}" if good else f"{behind_ms // 1000} s behind {what}"
-    return Finding(good, "clock", says, "" if good else "set the clock; until then the node's time stands still")
+    message = f"not behind {what}" if good else f"{behind_ms // 1000} s behind {what}"
+    return HostFinding(good, "clock", message, "" if good else _SET_CLOCK)
 
 
-async def _server(settings: Config) -> list[Finding]:
-    """PostgreSQL's settings that could lose what was confirmed."""
-    from holdfast.adapters.postgres.server import examined  # noqa: PLC0415 - an extra: not everybody has it
+_SET_CLOCK: Final = "set the clock; until it has caught up, the node's time does not advance"
 
-    told = settings.postgres
-    assert told.dsn is not None
+
+async def _check_server(settings: Config) -> list[HostFinding]:
+    """Settings of PostgreSQL that could lose what was confirmed."""
+    from holdfast.adapters.postgres.server import inspect_server  # noqa: PLC0415 - an optional dependency
+
+    postgres = settings.postgres
+    assert postgres.dsn is not None
     try:
-        version, found = await examined(told.dsn.reveal(), told.schema)
+        version, unsafe = await inspect_server(postgres.dsn.reveal(), postgres.schema)
     except Unavailable as fault:
-        return [Finding(False, "server", str(fault))]
-    said = [Finding(True, "server", f"PostgreSQL {version} answers")]
-    hint = "switch it on" + ("; accepted by postgres.allow_unsafe" if told.allow_unsafe else ": the node refuses it")
-    return said + [Finding(False, each.setting, f"{each.value}: {each.why}", hint) for each in found]
+        return [HostFinding(False, "server", str(fault))]
+    accepted = "; accepted by postgres.allow_unsafe" if postgres.allow_unsafe else ": the node refuses it"
+    return [
+        HostFinding(True, "server", f"PostgreSQL {version} answers"),
+        *(HostFinding(False, each.setting, f"{each.value}: {each.reason}", f"turn it on{accepted}") for each in unsafe),
+    ]
 
 
 # ------------------------------------------------------------------------------------------------ the node
 
 
-async def _node(settings: Config) -> tuple[bool, list[Finding]]:
-    """Whether it is up, and how it is."""
-    if not (settings.data / SOCKET).exists():
-        return False, [Finding(True, "node", "not running")]
+async def _check_node(settings: Config) -> tuple[bool, list[HostFinding]]:
+    """Whether it is up, and what it reports."""
+    if not (settings.data / SOCKET_NAME).exists():
+        return False, [HostFinding(True, "node", "not running")]
     try:
-        async with Client(settings.data, patience_s=2.0, answer_within_s=2.0) as node:
-            status, head = await node.status(), await node.call("chain.head")
+        async with Client(settings.data, total_timeout_s=2.0, answer_timeout_s=2.0) as node:
+            status, head = await node.status(), await node.call("chain.getHead")
     except (NodeUnreachable, NodeRefused) as fault:
-        return False, [Finding(False, "node", str(fault), "it was killed, or it hangs: start or restart it")]
-    found = Finding(True, "node", f"{status['role']}, {status['phase']}, event {status['event']}")
-    return True, [found, chain(head, settings.policy.chain, _now_ms())]
+        return False, [HostFinding(False, "node", str(fault), "it was killed or hangs: start it again")]
+    finding = HostFinding(True, "node", f"{status['role']}, {status['phase']}, event {status['event']}")
+    return True, [finding, check_chain(head, settings.policy.chain, now_ms())]
 
 
-def chain(head: dict[str, Any], policy: ChainPolicy, now_ms: int) -> Finding:
-    """CHN-002: whether blocks come in time; the clock is held against the newest one."""
+def check_chain(head: dict[str, Any], policy: ChainPolicy, at_ms: int) -> HostFinding:
+    """CHN-002: whether blocks come in time, and whether the clock is behind the newest one."""
     block, open_ = head["block"], head["open_transactions"]
-    age_ms = now_ms - block["time_ms"]
+    age_ms = at_ms - block["time_ms"]
     if block["height"] == 0:
-        return Finding(True, "chain", "no block yet", "the first one is sealed within a minute")
+        return HostFinding(True, "chain", "no block yet", "the first one is sealed within a minute")
     if age_ms < -CLOCK_BEHIND_MS:
-        hint = "set the clock; until then the node's time stands still"
-        return Finding(False, "chain", f"block {block['height']} is {-age_ms // 1000} s ahead of the clock", hint)
+        message = f"block {block['height']} is {-age_ms // 1000} s ahead of the clock"
+        return HostFinding(False, "chain", message, _SET_CLOCK)
     late_ms = age_ms - (policy.block_ms if open_ else policy.idle_block_ms)
     good = late_ms <= BLOCK_LATE_MS
-    says = f"block {block['height']} is {max(0, age_ms) // 1000} s old, {head['finalized']} final"
-    return Finding(good, "chain", says, "" if good else "the node seals no blocks: its log says why")
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+    message = f"block {block['height']} is {max(0, age_ms) // 1000} s old, {head['finalized']} final"
+    return HostFinding(good, "chain", message, "" if good else "the node seals no blocks: its log says why")

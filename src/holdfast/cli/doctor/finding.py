@@ -1,14 +1,14 @@
-"""One thing that was looked at: whether it is as it should be, and what to do if not."""
+"""The outcome of one check of `holdfast doctor`."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 
-class Finding(NamedTuple):
-    """One thing looked at."""
+class HostFinding(NamedTuple):
+    """What was checked, whether it is good, and how to repair it if not."""
 
     is_good: bool
     what: str
-    says: str
+    message: str
     hint: str = ""

@@ -1,15 +1,15 @@
-"""`holdfast evidence`: what agents have told, how far each session has come, and records that were refused for good."""
+"""`holdfast evidence`: the evidence that agents delivered, how far each session is, and records that were rejected."""
 
 from __future__ import annotations
 
-from holdfast.cli import verb
-from holdfast.cli.evidence import carry, letters, look, owners
+from holdfast.cli import make_app
+from holdfast.cli.evidence import dead_letter, export, ownership, show
 
-app = verb(no_args_is_help=True, help="What agents have told, and records that were refused for good.")
-app.command("ls")(look.ls)
-app.command("show")(look.show)
-app.command("export")(carry.export)
-app.command("asrun")(carry.asrun)
-app.command("seal")(owners.seal)
-app.command("assign")(owners.assign)
-app.add_typer(letters.app, name="dead-letter")
+app = make_app(no_args_is_help=True, help="Show the evidence that agents delivered, and records that were rejected.")
+app.command("list")(show.list_)
+app.command("show")(show.show)
+app.command("export")(export.export)
+app.command("asrun")(export.asrun)
+app.command("seal")(ownership.seal)
+app.command("set-owner")(ownership.set_owner)
+app.add_typer(dead_letter.app, name="dead-letter")

@@ -1,6 +1,6 @@
-"""The settings file that `holdfast init` writes: what is set, and beside it every default one may want to change.
+"""The settings file that `holdfast init` writes: the chosen settings, and the defaults that are worth changing.
 
-A line that begins with `#name = ` is a default, taken from the code that uses it: without its `#` it says the same.
+A line that begins with `#name = ` is a default, taken from the code that uses it. Without the `#` it means the same.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from holdfast.api.grpc.settings import GrpcSettings
+from holdfast.api.http.settings import HttpSettings
 from holdfast.config import Config, Store
+from holdfast.core.base.values import Network
 from holdfast.core.policy import Policy
-from holdfast.core.values import Network
-from holdfast.doors.grpc.settings import GrpcSettings
-from holdfast.doors.http.settings import HttpSettings
 
 TLS_FILES: Final = {"certificate": "keys/server.pem", "key": "keys/server.key"}
 
 
-class Wanted(NamedTuple):
-    """What somebody decided when they made the node."""
+class InitOptions(NamedTuple):
+    """What the user chose for the new node."""
 
     data: Path
     network: Network
@@ -32,216 +32,230 @@ class Wanted(NamedTuple):
     tls: bool
 
 
-class Leaf(NamedTuple):
-    """One setting and what it means."""
+class SettingLine(NamedTuple):
+    """One setting and its comment."""
 
     name: str
-    says: str = ""
+    comment: str = ""
 
 
 class Section(NamedTuple):
     """A table of the file."""
 
     name: str
-    says: tuple[str, ...]
-    leaves: tuple[Leaf, ...]
+    comment: tuple[str, ...]
+    settings: tuple[SettingLine, ...]
 
 
-_DOOR: Final = (
-    Leaf("enabled"),
-    Leaf("host", "0.0.0.0 lets other machines in; that needs a certificate"),
-    Leaf("port"),
-    Leaf("certificate", "PEM, with its key"),
-    Leaf("key"),
+_LISTENER: Final = (
+    SettingLine("enabled"),
+    SettingLine("host", "0.0.0.0 accepts other machines; that requires a certificate"),
+    SettingLine("port"),
+    SettingLine("certificate", "PEM, with its key"),
+    SettingLine("key"),
 )
-_MTLS: Final = "client_ca = FILE lets nobody in without a certificate that it has signed."
+_MTLS: Final = "client_ca = FILE requires clients to present a certificate that it has signed."
 
 SECTIONS: Final = (
     Section(
         "",
         (),
         (
-            Leaf("data", "where the node keeps everything; for its user alone"),
-            Leaf("network", "development: money can be minted, blocks can be taken back; or production"),
-            Leaf("chain_id", "never changed once blocks are sealed"),
-            Leaf("store", "sqlite: files in the data folder; postgres: a server"),
-            Leaf("node", "this node's name in the journal"),
-            Leaf("standby", "follow another node on the same store, and take over when it dies"),
+            SettingLine("data", "the node's files; readable by its user alone"),
+            SettingLine("network", "development: money can be minted, blocks rolled back; or production"),
+            SettingLine("chain_id", "cannot be changed once blocks are sealed"),
+            SettingLine("store", "sqlite: files in the data folder; postgres: a server"),
+            SettingLine("node", "this node's name in the journal"),
+            SettingLine("standby", "follow another node on the same store, and take over when it fails"),
         ),
     ),
     Section(
         "log",
-        ("What goes to standard error.",),
-        (Leaf("level", "debug, info, warning, error"), Leaf("format", "text or json")),
+        ("Logging to standard error.",),
+        (SettingLine("level", "debug, info, warning, error"), SettingLine("format", "text or json")),
     ),
     Section(
         "http",
         ("JSON-RPC at /rpc and /ws, events at /events, /metrics, /healthz, /readyz.", _MTLS),
         (
-            *_DOOR,
-            Leaf("public_reads", "blocks and jobs can be read without a key"),
-            Leaf("public_events", "events can be followed without a key"),
-            Leaf("public_metrics"),
-            Leaf("body_bytes_max"),
-            Leaf("connections_max"),
-            Leaf("key_per_s", "requests a second with one key"),
-            Leaf("address_per_s", "and from one address without a key"),
+            *_LISTENER,
+            SettingLine("public_reads", "blocks and jobs can be read without a key"),
+            SettingLine("public_events", "events can be followed without a key"),
+            SettingLine("public_metrics"),
+            SettingLine("body_bytes_max"),
+            SettingLine("connections_max"),
+            SettingLine("key_per_s", "requests a second with one key"),
+            SettingLine("address_per_s", "requests a second from one address without a key"),
         ),
     ),
     Section(
         "grpc",
-        ("The same network over gRPC.", _MTLS),
+        ("gRPC, for agents and other programs.", _MTLS),
         (
-            *_DOOR,
-            Leaf("message_bytes_max"),
-            Leaf("connections_max"),
-            Leaf("legacy_evidence", "evidence of v0.1 senders, which have no keys: off, mtls or open"),
+            *_LISTENER,
+            SettingLine("message_bytes_max"),
+            SettingLine("connections_max"),
+            SettingLine("legacy_evidence", "evidence of v0.1 senders, which have no keys: off, mtls or open"),
         ),
     ),
     Section(
         "verifiers",
-        ("How proofs are looked at that take computing: each in a process with limits.",),
+        ("Proofs that take computing are checked in processes with limits.",),
         (
-            Leaf("processes"),
-            Leaf("seconds_max", "one that takes longer is killed"),
-            Leaf("memory_mib_max"),
-            Leaf("recompute_ppm", "so many of a million results are computed again"),
-            Leaf("traps_right_ppm", "this share of a circuit's traps must be right"),
+            SettingLine("processes"),
+            SettingLine("seconds_max", "one that takes longer is killed"),
+            SettingLine("memory_mib_max"),
+            SettingLine("recompute_ppm", "parts per million of results that are computed again"),
+            SettingLine("traps_right_ppm", "parts per million of a circuit's traps that must be right"),
         ),
     ),
     Section(
         "postgres",
         (
             'For store = "postgres". The DSN is a secret: set HOLDFAST_POSTGRES__DSN in the environment,',
-            "or name a file that holds nothing else: dsn_file = FILE",
+            "or pass a file that contains nothing else: dsn_file = FILE",
         ),
         (
-            Leaf("schema", "several networks share a database"),
-            Leaf("allow_unsafe", "accept a server that can lose confirmed work"),
+            SettingLine("schema", "several networks can share a database"),
+            SettingLine("allow_unsafe", "accept a server that can lose confirmed work"),
         ),
     ),
     Section(
         "policy.chain",
         ("When blocks are sealed, and when they are final.",),
         (
-            Leaf("block_ms", "while something waits"),
-            Leaf("idle_block_ms", "while nothing does"),
-            Leaf("finality_depth", "so many blocks can be taken back"),
+            SettingLine("block_ms", "while transactions wait"),
+            SettingLine("idle_block_ms", "while none wait"),
+            SettingLine("finality_depth", "how many blocks can be rolled back"),
         ),
     ),
     Section(
         "policy.admission",
-        ("What the queue takes in.",),
+        ("What the queue admits.",),
         (
-            Leaf("payload_bytes_max"),
-            Leaf("queue_depth_max"),
-            Leaf("in_flight_per_requester_max"),
-            Leaf("back_pressure_ppm", "from this fill on, ever fewer jobs per requester"),
-            Leaf("idempotency_ms", "how long a retry is recognised"),
+            SettingLine("payload_bytes_max"),
+            SettingLine("queue_depth_max"),
+            SettingLine("in_flight_per_requester_max"),
+            SettingLine("back_pressure_ppm", "from this depth on, requesters may have fewer jobs"),
+            SettingLine("idempotency_ms", "how long a retry is recognised"),
         ),
     ),
-    Section("policy.ttl", ("When a job that nobody finishes ends by itself.",), (Leaf("ai_ms"), Leaf("quantum_ms"))),
+    Section(
+        "policy.ttl",
+        ("When a job that no provider finishes expires.",),
+        (SettingLine("ai_ms"), SettingLine("quantum_ms")),
+    ),
     Section(
         "policy.match",
         ("Who gets which job.",),
         (
-            Leaf("order", "shuffle: the first who fits; spread: the emptiest; scored: the highest stake times health"),
-            Leaf("interleave_every", "every so many leases one goes to the oldest job; 0: never"),
-            Leaf("requester_window_ms", "in such a window a requester is given"),
-            Leaf("requester_window_jobs_max", "so many jobs at most; both 0: as many as there are"),
+            SettingLine(
+                "order",
+                "shuffle: the first that fits; spread: the least loaded; scored: the highest stake times health",
+            ),
+            SettingLine("interleave_every", "every n-th lease goes to the oldest job; 0: never"),
+            SettingLine("requester_window_ms", "in a window of this length a requester is assigned"),
+            SettingLine("requester_window_jobs_max", "at most this many jobs; both 0: no limit"),
         ),
     ),
     Section(
         "policy.provider",
         ("What providers put at stake, and what they lose.",),
         (
-            Leaf("stake_ai_min"),
-            Leaf("stake_quantum_min"),
-            Leaf("heartbeat_ms", "how often one is expected"),
-            Leaf("heartbeat_grace_ms", "so late, it was missed"),
-            Leaf("offence_window_ms", "another invalid proof within it is a major offence"),
-            Leaf("unstake_lock_blocks", "stake comes back after so many blocks"),
-            Leaf("unstake_cooldown_ms", "and so long"),
-            Leaf("quorum_minority_decay_ppm", "what another answer costs in health, where n of m agree"),
-            Leaf("quorum_minority_slashes", "and whether it costs a part of the stake, too"),
+            SettingLine("stake_ai_min"),
+            SettingLine("stake_quantum_min"),
+            SettingLine("heartbeat_ms", "how often a heartbeat is expected"),
+            SettingLine("heartbeat_grace_ms", "how late a heartbeat may be"),
+            SettingLine("offence_window_ms", "another invalid proof within this time is a major offence"),
+            SettingLine("unstake_lock_blocks", "unstaked money is locked for this many blocks"),
+            SettingLine("unstake_cooldown_ms", "and for this long"),
+            SettingLine(
+                "quorum_minority_decay_ppm", "how much health a provider in the minority loses, where n of m must agree"
+            ),
+            SettingLine("quorum_minority_slashes", "and whether it also loses a part of its stake"),
         ),
     ),
     Section(
         "policy.evidence",
-        ("What is kept of evidence: retain_days = N lets go of finished sessions after so many days.",),
-        (Leaf("retain_days"), Leaf("dead_letters_per_channel_max", "so many may wait for you")),
+        ("How long evidence is kept: retain_days = N prunes finished sessions after N days.",),
+        (SettingLine("retain_days"), SettingLine("dead_letters_per_channel_max", "how many may wait for an operator")),
     ),
     Section(
         "policy.result",
-        ("Where results' bytes rest, and for how long.",),
+        ("Where results' bytes are stored, and for how long.",),
         (
-            Leaf("max_inline_bytes", "so many are kept in the store, too; larger ones are pinned"),
-            Leaf("retain_hot_blocks", "in the store"),
-            Leaf("retain_warm_days", "on the disk, at least"),
-            Leaf("retain_cold_days", "the record"),
-            Leaf("may_lose_unarchived", "delete from the disk what no archive has"),
-            Leaf("collect_interval_ms", "how often it is looked at what can go"),
-            Leaf("stray_hours", "so long a file may lie on the disk that no result and no completion needs"),
+            SettingLine(
+                "max_inline_bytes", "results up to this size are also in the store; larger ones get a DA commitment"
+            ),
+            SettingLine("retain_hot_blocks", "in the store"),
+            SettingLine("retain_warm_days", "on the disk, at least"),
+            SettingLine("retain_cold_days", "the record"),
+            SettingLine("may_lose_unarchived", "also delete from the disk what is not in an archive"),
+            SettingLine("gc_interval_ms", "how often retention runs"),
+            SettingLine("orphan_grace_hours", "how long a file that nothing needs stays on the disk"),
         ),
     ),
     Section(
         "policy.engine",
-        ("How the journal is kept.",),
-        (Leaf("snapshot_every_events", "a snapshot, for fast starts, after so many"), Leaf("batch_events_max")),
+        ("How the journal is written.",),
+        (
+            SettingLine("snapshot_every_events", "how often a snapshot is written, for fast starts"),
+            SettingLine("batch_events_max"),
+        ),
     ),
 )
 
-HEAD: Final = """\
-# Settings of a Holdfast node. The environment is above this file (HOLDFAST_HTTP__PORT=8451), flags are above both.
-# A line that begins with # and a name is a default: take the # away to change it. docs/operate.md has
-# more. Whatever is wrong here is said at the start, with the name of the setting.
+HEADER: Final = """\
+# Settings of a Holdfast node. The environment overrides this file (HOLDFAST_HTTP__PORT=8451), options override both.
+# A line that begins with # and a name is a default: remove the # to change it. docs/operate.md explains
+# more. Every fault in here is reported at the start, with the name of the setting.
 """
 
 
-def text_of(wanted: Wanted) -> str:
+def render_settings(options: InitOptions) -> str:
     """The whole file."""
-    defaults, chosen = _defaults(wanted.network), _chosen(wanted)
-    return HEAD + "".join("\n".join(["", *_section(each, defaults, chosen), ""]) for each in SECTIONS)
+    defaults, chosen = _defaults(options.network), _chosen(options)
+    return HEADER + "".join("\n".join(["", *_section(each, defaults, chosen), ""]) for each in SECTIONS)
 
 
 def _section(section: Section, defaults: Mapping[str, object], chosen: Mapping[str, object]) -> Iterator[str]:
-    yield from (f"# {line}" for line in section.says)
+    yield from (f"# {line}" for line in section.comment)
     if section.name:
         yield f"[{section.name}]"
-    for leaf in section.leaves:
-        path = f"{section.name}.{leaf.name}".removeprefix(".")
+    for setting in section.settings:
+        path = f"{section.name}.{setting.name}".removeprefix(".")
         if path in chosen:
-            yield _line("", leaf, chosen[path])
+            yield _line("", setting, chosen[path])
         elif defaults[path] is not None:
-            yield _line("#", leaf, defaults[path])
+            yield _line("#", setting, defaults[path])
 
 
-def _line(mark: str, leaf: Leaf, value: object) -> str:
-    line = f"{mark}{leaf.name} = {_toml(value)}"
-    return f"{line:<40}  # {leaf.says}" if leaf.says else line
+def _line(prefix: str, setting: SettingLine, value: object) -> str:
+    line = f"{prefix}{setting.name} = {_toml(value)}"
+    return f"{line:<40}  # {setting.comment}" if setting.comment else line
 
 
 def _toml(value: object) -> str:
     return json.dumps(str(value) if isinstance(value, Path) else value, ensure_ascii=False)
 
 
-def _chosen(wanted: Wanted) -> dict[str, object]:
+def _chosen(options: InitOptions) -> dict[str, object]:
     chosen: dict[str, object] = {
-        "data": wanted.data,
-        "network": wanted.network,
-        "chain_id": wanted.chain_id,
-        "store": wanted.store,
+        "data": options.data,
+        "network": options.network,
+        "chain_id": options.chain_id,
+        "store": options.store,
         "http.enabled": True,
-        "http.port": wanted.http_port,
+        "http.port": options.http_port,
         "grpc.enabled": True,
-        "grpc.port": wanted.grpc_port,
+        "grpc.port": options.grpc_port,
     }
-    files = {name: wanted.data / file for name, file in TLS_FILES.items()} if wanted.tls else {}
-    return chosen | {f"{door}.{name}": file for door in ("http", "grpc") for name, file in files.items()}
+    files = {name: options.data / file for name, file in TLS_FILES.items()} if options.tls else {}
+    return chosen | {f"{api}.{name}": file for api in ("http", "grpc") for name, file in files.items()}
 
 
 def _defaults(network: Network) -> dict[str, object]:
-    """What each setting is where nobody sets it, asked of the code that has it."""
+    """The default of every setting, read from the code that uses it."""
     roots = {
         "": Config(),
         "log": Config().log,
@@ -251,18 +265,18 @@ def _defaults(network: Network) -> dict[str, object]:
         "postgres": Config().postgres,
         "policy": Policy.for_network(network),
     }
-    found: dict[str, object] = {}
+    defaults: dict[str, object] = {}
     for section in SECTIONS:
         root, _, rest = section.name.partition(".")
-        for leaf in section.leaves:
-            path = f"{section.name}.{leaf.name}".removeprefix(".")
-            found[path] = (
-                _KNOWN[leaf.name]
-                if leaf.name in _KNOWN
-                else attrgetter(f"{rest}.{leaf.name}".removeprefix("."))(roots[root])
+        for setting in section.settings:
+            path = f"{section.name}.{setting.name}".removeprefix(".")
+            defaults[path] = (
+                _EXTRA_DEFAULTS[setting.name]
+                if setting.name in _EXTRA_DEFAULTS
+                else attrgetter(f"{rest}.{setting.name}".removeprefix("."))(roots[root])
             )
-    return found
+    return defaults
 
 
-_KNOWN: Final = {"enabled": False, "network": Network.DEVELOPMENT, "chain_id": Policy().chain_id}
-"""Not a field of the settings themselves."""
+_EXTRA_DEFAULTS: Final = {"enabled": False, "network": Network.DEVELOPMENT, "chain_id": Policy().chain_id}
+"""Defaults of settings that are not fields of the settings records."""

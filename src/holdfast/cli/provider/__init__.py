@@ -1,25 +1,25 @@
-"""`holdfast provider`: who does the work, what they have at stake, and what an operator does about them."""
+"""`holdfast provider`: providers, their stake, and what an operator does about them."""
 
 from __future__ import annotations
 
-from holdfast.cli import verb
-from holdfast.cli.provider import lists, look, moves, register, stake
+from holdfast.cli import make_app
+from holdfast.cli.provider import operator_actions, register, rules, show, stake
 
-app = verb(no_args_is_help=True, help="Who does the work, what they have at stake, and what to do about them.")
+app = make_app(no_args_is_help=True, help="Show providers and their stake, and change their status.")
 app.command("register")(register.register)
-app.command("list")(look.list_)
-app.command("show")(look.show)
-app.command("why-not")(look.why_not)
+app.command("list")(show.list_)
+app.command("show")(show.show)
+app.command("explain")(show.explain)
 app.command("stake")(stake.stake)
 app.command("unstake")(stake.unstake)
-app.command("drain")(moves.drain)
-app.command("undrain")(moves.undrain)
-app.command("retire")(moves.retire)
-app.command("jail")(moves.jail)
-app.command("unjail")(moves.unjail)
-app.command("suspend")(moves.suspend)
-app.command("recover")(moves.recover)
-app.command("allow")(lists.allow)
-app.command("deny")(lists.deny)
-app.command("unlist")(lists.unlist)
-app.command("lists")(lists.lists)
+app.command("drain")(operator_actions.drain)
+app.command("undrain")(operator_actions.undrain)
+app.command("retire")(operator_actions.retire)
+app.command("jail")(operator_actions.jail)
+app.command("unjail")(operator_actions.unjail)
+app.command("suspend")(operator_actions.suspend)
+app.command("recover")(operator_actions.recover)
+app.command("allow")(rules.allow)
+app.command("deny")(rules.deny)
+app.command("unset-rule")(rules.unset_rule)
+app.command("rules")(rules.rules)

@@ -1,4 +1,4 @@
-"""`holdfast provider stake | unstake`: what a provider has to lose, more of it and less of it."""
+"""`holdfast provider stake | unstake`: add to a provider's stake, or withdraw from it."""
 
 from __future__ import annotations
 
@@ -7,58 +7,65 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli.asking import Asked, Ca, Data, Place, TokenFile, Url, run
-from holdfast.cli.columns import when
-from holdfast.cli.provider.look import Id
+from holdfast.cli.provider.show import ProviderArgument
+from holdfast.cli.terminal.node_client import NodeAddress, NodeSession, run_on_node
+from holdfast.cli.terminal.options import Ca, Data, TokenFile, Url
+from holdfast.cli.terminal.tables import format_time
 
-Money = Annotated[int, typer.Argument(metavar="AMOUNT", min=1, help="In the smallest unit.")]
+AmountArgument = Annotated[int, typer.Argument(metavar="AMOUNT", min=1, help="In the smallest unit.")]
 
 
 def stake(
-    provider: Id,
-    amount: Money,
+    provider: ProviderArgument,
+    amount: AmountArgument,
     mint: Annotated[
-        bool, typer.Option("--mint", help="Make the money first, on a development network, for the provider's account.")
+        bool, typer.Option("--mint", help="Mint the money first for the provider's account, on a development network.")
     ] = False,
     data: Data = None,
     url: Url = None,
     token_file: TokenFile = None,
     ca: Ca = None,
 ) -> None:
-    """Put money of the provider's account at stake; enough of it, and a heartbeat, make it active."""
-    request, minted = secrets.token_hex(32), secrets.token_hex(32)
+    """Stake money of the provider's account. With the minimum stake and a heartbeat the provider becomes active."""
+    request, mint_request = secrets.token_hex(32), secrets.token_hex(32)
 
-    async def work(node: Asked) -> Any:
+    async def stake_and_read(node: NodeSession) -> Any:
         if mint:
             account = (await node.call("aicf.getProvider", provider_id=provider))["provider"]["account"]
-            await node.call("account.mint", id=minted, owner=account, amount=amount)
+            await node.call("account.mint", id=mint_request, owner=account, amount=amount)
         await node.call("provider.stake", provider_id=provider, amount=amount, request=request)
         return await node.call("aicf.getProvider", provider_id=provider)
 
-    found = run(Place(data, url, token_file, ca), work)
-    one = found["provider"]
-    print(f"{one['name']} has {one['stake']} at stake, of {found['stake_min']} that it needs; it is {one['status']}")
+    view = run_on_node(NodeAddress(data, url, token_file, ca), stake_and_read)
+    print(_format_stake(view))
 
 
 def unstake(
-    provider: Id,
-    amount: Money,
+    provider: ProviderArgument,
+    amount: AmountArgument,
     data: Data = None,
     url: Url = None,
     token_file: TokenFile = None,
     ca: Ca = None,
 ) -> None:
-    """Take money back from the stake. It counts no more at once and comes back when its lock is over.
+    """Withdraw money from the stake. It stops counting at once and is paid out when its lock ends.
 
-    Below the minimum the provider gets no more work; while it holds leases, drain it first.
+    Below the minimum stake the provider gets no jobs. While it has leases, drain it first.
     """
     request = secrets.token_hex(32)
 
-    async def work(node: Asked) -> Any:
+    async def unstake_and_read(node: NodeSession) -> Any:
         await node.call("provider.unstake", provider_id=provider, amount=amount, request=request)
         return await node.call("aicf.getProvider", provider_id=provider)
 
-    found = run(Place(data, url, token_file, ca), work)
-    one = found["provider"]
-    print(f"{one['name']} has {one['stake']} at stake, of {found['stake_min']} that it needs; it is {one['status']}")
-    print(f"{one['unstaking']} comes back from block {one['unstake_height']} and {when(one['unstake_ms'])} on")
+    view = run_on_node(NodeAddress(data, url, token_file, ca), unstake_and_read)
+    provider_view = view["provider"]
+    print(_format_stake(view))
+    lock = f"block {provider_view['unstake_height']} and {format_time(provider_view['unstake_ms'])}"
+    print(f"{provider_view['unstaking']} is locked until {lock}")
+
+
+def _format_stake(view: dict[str, Any]) -> str:
+    provider = view["provider"]
+    needed = f"of {view['stake_min']} that it needs"
+    return f"{provider['name']} has {provider['stake']} at stake, {needed}; it is {provider['status']}"

@@ -1,16 +1,16 @@
-"""`holdfast spool`: look at spools, check and repair them, beside a running agent or without one."""
+"""`holdfast spool`: inspect, check and repair spools, with a running agent or a stopped one."""
 
 from __future__ import annotations
 
-from holdfast.cli import verb
-from holdfast.cli.spool import check, keep, look
+from holdfast.cli import make_app
+from holdfast.cli.spool import check, maintain, show
 
-app = verb(no_args_is_help=True, help="Look after spools: the durable outboxes of evidence.")
-app.command("ls")(look.ls)
-app.command("show")(look.show)
+app = make_app(no_args_is_help=True, help="Inspect and repair spools: the durable outboxes of evidence.")
+app.command("list")(show.list_)
+app.command("show")(show.show)
 app.command("verify")(check.verify)
 app.command("repair")(check.repair)
-app.command("replay")(look.replay)
-app.command("compact")(keep.compact)
-app.command("seal")(keep.seal)
-app.command("tail")(look.tail)
+app.command("replay")(show.replay)
+app.command("compact")(maintain.compact)
+app.command("seal")(maintain.seal)
+app.command("tail")(show.tail)

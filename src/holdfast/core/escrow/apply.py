@@ -1,33 +1,42 @@
-"""What an event does to the books: postings that sum to zero, then the reservation's own step."""
+"""What an event does to the ledger: postings that sum to zero, then the reservation's own transition."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from holdfast.core.escrow.acts import (
+from holdfast.core.base.errors import Corrupt
+from holdfast.core.base.event import Event
+from holdfast.core.base.fsm import next_state, why_not_transition
+from holdfast.core.base.values import AccountId, Amount, Height, ReservationId
+from holdfast.core.escrow.messages import (
     Charged,
     Finalized,
     Minted,
     Refunded,
     Reserved,
-    Undone,
-    hold_key,
+    SettlementsRolledBack,
     mint_key,
+    reservation_key,
     settlement_key,
 )
-from holdfast.core.escrow.books import HOLD_LIFE, MINT, NO_ROW, Account, Books, Hold, HoldAct, Ledger
-from holdfast.core.event import Event
-from holdfast.core.machine import step, why_not_step
-from holdfast.core.refusal import Corrupt
-from holdfast.core.values import AccountId, Amount, Height, HoldId
+from holdfast.core.escrow.model import (
+    MINT,
+    NO_ROW,
+    RESERVATION_TRANSITIONS,
+    Account,
+    HasLedger,
+    Ledger,
+    Reservation,
+    ReservationTransition,
+)
 
 Posting = tuple[AccountId, int, int, int]
 """Account and what is added to its available, held and pending; the postings of one event sum to zero (ESC-001)."""
 
 
 def postings(ledger: Ledger, event: Event) -> list[Posting]:
-    """What `event` moves, asked before it is applied."""
+    """The postings of `event`, computed before it is applied."""
     rule = _POSTINGS.get(type(event))
     return list(rule(ledger, event)) if rule else []
 
@@ -41,20 +50,24 @@ def _reserved(_: Ledger, event: Reserved) -> Iterable[Posting]:
 
 
 def _charged(ledger: Ledger, event: Charged) -> Iterable[Posting]:
-    return _settlement(ledger.holds[event.id], event.payee, event.charged)
+    return _settlement(ledger.reservations[event.id], event.payee, event.charged)
 
 
 def _refunded(ledger: Ledger, event: Refunded) -> Iterable[Posting]:
-    return _settlement(ledger.holds[event.id], None, 0)
+    return _settlement(ledger.reservations[event.id], None, 0)
 
 
 def _finalized(ledger: Ledger, event: Finalized) -> Iterable[Posting]:
-    return [p for hold in _settled_until(ledger, event.height) for p in _release(hold)]
+    return [p for reservation in _settled_until(ledger, event.height) for p in _final_postings(reservation)]
 
 
-def _undone(ledger: Ledger, event: Undone) -> Iterable[Posting]:
-    undone = [ledger.holds[id_] for id_ in reversed(ledger.settled[event.height])]
-    return [(who, -a, -h, -p) for hold in undone for who, a, h, p in _settlement(hold, hold.payee, hold.charged)]
+def _settlements_rolled_back(ledger: Ledger, event: SettlementsRolledBack) -> Iterable[Posting]:
+    rolled_back = [ledger.reservations[id_] for id_ in reversed(ledger.settled_by_height[event.height])]
+    return [
+        (owner, -available, -held, -pending)
+        for reservation in rolled_back
+        for owner, available, held, pending in _settlement(reservation, reservation.payee, reservation.charged)
+    ]
 
 
 _POSTINGS: Final[dict[type[Event], Callable[[Ledger, Any], Iterable[Posting]]]] = {
@@ -63,26 +76,27 @@ _POSTINGS: Final[dict[type[Event], Callable[[Ledger, Any], Iterable[Posting]]]] 
     Charged: _charged,
     Refunded: _refunded,
     Finalized: _finalized,
-    Undone: _undone,
+    SettlementsRolledBack: _settlements_rolled_back,
 }
 
 
-def _settlement(hold: Hold, payee: AccountId | None, charged: int) -> tuple[Posting, ...]:
-    back = (hold.owner, 0, -hold.amount, hold.amount - charged)
-    return (back,) if payee is None else (back, (payee, 0, 0, charged))
+def _settlement(reservation: Reservation, payee: AccountId | None, charged: int) -> tuple[Posting, ...]:
+    refund = (reservation.owner, 0, -reservation.amount, reservation.amount - charged)
+    return (refund,) if payee is None else (refund, (payee, 0, 0, charged))
 
 
-def _release(hold: Hold) -> Iterable[Posting]:
-    for who, n in ((hold.owner, hold.amount - hold.charged), (hold.payee, hold.charged)):
-        if who is not None and n:
-            yield who, n, 0, -n
+def _final_postings(reservation: Reservation) -> Iterable[Posting]:
+    refunded = reservation.amount - reservation.charged
+    for owner, amount in ((reservation.owner, refunded), (reservation.payee, reservation.charged)):
+        if owner is not None and amount:
+            yield owner, amount, 0, -amount
 
 
-def _settled_until(ledger: Ledger, height: Height) -> list[Hold]:
-    return [ledger.holds[id_] for h, ids in ledger.settled.items() if h <= height for id_ in ids]
+def _settled_until(ledger: Ledger, height: Height) -> list[Reservation]:
+    return [ledger.reservations[id_] for h, ids in ledger.settled_by_height.items() if h <= height for id_ in ids]
 
 
-def _post(state: Books, moves: Iterable[Posting]) -> None:
+def _post(state: HasLedger, moves: Iterable[Posting]) -> None:
     accounts, touched = state.ledger.accounts, state.touched["account"]
     for owner, available, held, pending in moves:
         account = accounts.get(owner)
@@ -101,158 +115,179 @@ def _overdrawn(account: Account, event: int) -> Corrupt:
     return Corrupt("ESC-001", f"{account.owner}.{bucket} would be {getattr(account, bucket)} after event {event}")
 
 
-def apply_minted(state: Books, event: Minted) -> None:
+def apply_minted(state: HasLedger, event: Minted) -> None:
     _post(state, _minted(state.ledger, event))
     state.claims.add(mint_key(event), state.last_event, event)
 
 
-def apply_reserved(state: Books, event: Reserved) -> None:
+def apply_reserved(state: HasLedger, event: Reserved) -> None:
     ledger, number, memo = state.ledger, state.last_event, event.memo
     _post(state, _reserved(ledger, event))
-    hold = Hold(number, event.id, event.owner, event.amount)
+    reservation = Reservation(number, event.id, event.owner, event.amount)
     if memo is not None:
-        hold.memo_size, hold.memo_digest = memo.size, memo.digest
-    ledger.holds[event.id] = state.touched["hold"][number] = hold
+        reservation.memo_size, reservation.memo_digest = memo.size, memo.digest
+    ledger.reservations[event.id] = state.touched["reservation"][number] = reservation
     ledger.reserved_total += event.amount
-    state.claims.add(hold_key(event), state.last_event, event)
+    state.claims.add(reservation_key(event), state.last_event, event)
 
 
-def hold_for(state: Books, id_: HoldId, owner: AccountId, amount: Amount) -> None:
-    """Reserve a job's fee. The job's own row tells of it, so this hold has no row, no event and no claim of its own."""
+def reserve_for(state: HasLedger, id_: ReservationId, owner: AccountId, amount: Amount) -> None:
+    """Reserve a job's fee. It is part of the job's row, so this reservation has no row, event or claim of its own."""
     _post(state, ((owner, -amount, amount, 0),))
-    state.ledger.holds[id_] = Hold(NO_ROW, id_, owner, amount)
+    state.ledger.reservations[id_] = Reservation(NO_ROW, id_, owner, amount)
     state.ledger.reserved_total += amount
 
 
-def raise_hold(state: Books, id_: HoldId, more: int) -> None:
-    """Add to what is reserved for a job."""
-    hold = state.ledger.holds[id_]
-    _post(state, ((hold.owner, -more, more, 0),))
-    hold.amount = Amount(hold.amount + more)
+def raise_reservation(state: HasLedger, id_: ReservationId, more: int) -> None:
+    """Reserve more for a job."""
+    reservation = state.ledger.reservations[id_]
+    _post(state, ((reservation.owner, -more, more, 0),))
+    reservation.amount = Amount(reservation.amount + more)
     state.ledger.reserved_total += more
 
 
-def lower_hold(state: Books, id_: HoldId, less: int) -> None:
-    """Give a part of a reservation back that no block decides on; one that is empty is gone."""
-    hold = state.ledger.holds[id_]
-    _post(state, ((hold.owner, less, -less, 0),))
+def lower_reservation(state: HasLedger, id_: ReservationId, less: int) -> None:
+    """Return a part of a reservation that no block decides on; an empty reservation is deleted."""
+    reservation = state.ledger.reservations[id_]
+    _post(state, ((reservation.owner, less, -less, 0),))
     state.ledger.refunded_total += less
-    _lessen(state.ledger, hold, less)
+    _reduce(state.ledger, reservation, less)
 
 
-def split_hold(state: Books, id_: HoldId, part: HoldId, amount: int) -> None:
-    """Make a part of a reservation one of its own; no money moves."""
-    hold = state.ledger.holds[id_]
-    state.ledger.holds[part] = Hold(NO_ROW, part, hold.owner, Amount(amount))
-    _lessen(state.ledger, hold, amount)
+def split_reservation(state: HasLedger, id_: ReservationId, part: ReservationId, amount: int) -> None:
+    """Make a part of a reservation a separate one; no money moves."""
+    reservation = state.ledger.reservations[id_]
+    state.ledger.reservations[part] = Reservation(NO_ROW, part, reservation.owner, Amount(amount))
+    _reduce(state.ledger, reservation, amount)
 
 
-def _lessen(ledger: Ledger, hold: Hold, less: int) -> None:
-    hold.amount = Amount(hold.amount - less)
-    if not hold.amount:
-        del ledger.holds[hold.id]
+def _reduce(ledger: Ledger, reservation: Reservation, less: int) -> None:
+    reservation.amount = Amount(reservation.amount - less)
+    if not reservation.amount:
+        del ledger.reservations[reservation.id]
 
 
-def settle_for(
-    state: Books, id_: HoldId, act: HoldAct, height: Height, payee: AccountId | None, charged: Amount
+def settle_reservation(
+    state: HasLedger,
+    id_: ReservationId,
+    transition: ReservationTransition,
+    height: Height,
+    payee: AccountId | None,
+    charged: Amount,
 ) -> None:
     """Charge or refund a job's fee in the block of this height."""
-    _post(state, _settlement(state.ledger.holds[id_], payee, charged))
-    _settle(state, id_, act, height, payee, charged)
+    _post(state, _settlement(state.ledger.reservations[id_], payee, charged))
+    _settle(state, id_, transition, height, payee, charged)
 
 
-def apply_charged(state: Books, event: Charged) -> None:
+def apply_charged(state: HasLedger, event: Charged) -> None:
     _post(state, _charged(state.ledger, event))
-    _settle(state, event.id, HoldAct.CHARGE, event.height, event.payee, event.charged)
+    _settle(state, event.id, ReservationTransition.CHARGE, event.height, event.payee, event.charged)
 
 
-def apply_refunded(state: Books, event: Refunded) -> None:
+def apply_refunded(state: HasLedger, event: Refunded) -> None:
     _post(state, _refunded(state.ledger, event))
-    _settle(state, event.id, HoldAct.REFUND, event.height, None, 0)
+    _settle(state, event.id, ReservationTransition.REFUND, event.height, None, 0)
 
 
-def apply_finalized(state: Books, event: Finalized) -> None:
+def apply_finalized(state: HasLedger, event: Finalized) -> None:
     ledger = state.ledger
     _make_final(state, _settled_until(ledger, event.height))
-    for height in [h for h in ledger.settled if h <= event.height]:
-        del ledger.settled[height]
-    ledger.finalized = event.height
+    for height in [h for h in ledger.settled_by_height if h <= event.height]:
+        del ledger.settled_by_height[height]
+    ledger.finalized_height = event.height
 
 
-def release(state: Books, count: int, final: Height) -> list[HoldId]:
-    """ESC-002: so many settlements of final blocks become available, the oldest first."""
-    ledger, taken = state.ledger, list[HoldId]()
-    for height in [h for h in ledger.settled if h <= final]:
-        ids, room = ledger.settled[height], count - len(taken)
-        taken += ids[:room]
+def make_available(state: HasLedger, count: int, final: Height) -> list[ReservationId]:
+    """ESC-002: the next settlements of final blocks become available, the oldest first."""
+    ledger, final_ids = state.ledger, list[ReservationId]()
+    for height in [h for h in ledger.settled_by_height if h <= final]:
+        ids, room = ledger.settled_by_height[height], count - len(final_ids)
+        final_ids += ids[:room]
         if len(ids) <= room:
-            del ledger.settled[height]
+            del ledger.settled_by_height[height]
         else:
-            ledger.settled[height] = ids[room:]
-        if len(taken) >= count:
+            ledger.settled_by_height[height] = ids[room:]
+        if len(final_ids) >= count:
             break
-    _make_final(state, [ledger.holds[id_] for id_ in taken])
-    return taken
+    _make_final(state, [ledger.reservations[id_] for id_ in final_ids])
+    return final_ids
 
 
-def _make_final(state: Books, settled: list[Hold]) -> None:
+def _make_final(state: HasLedger, settled: list[Reservation]) -> None:
     ledger = state.ledger
-    _post(state, (posting for hold in settled for posting in _release(hold)))
-    for hold in settled:
-        _move(hold, HoldAct.FINALIZE)
-        if hold.event != NO_ROW:
-            _claim_settlement(state, hold)
-        _touch(state, hold)
-        del ledger.holds[hold.id]
+    _post(state, (posting for reservation in settled for posting in _final_postings(reservation)))
+    for reservation in settled:
+        _transition(reservation, ReservationTransition.FINALIZE)
+        if reservation.event != NO_ROW:
+            _claim_settlement(state, reservation)
+        _touch(state, reservation)
+        del ledger.reservations[reservation.id]
 
 
-def _claim_settlement(state: Books, hold: Hold) -> None:
-    """From now on for ever: who asks for this settlement again is answered as the first time."""
-    assert hold.settled is not None
-    assert hold.height is not None
+def _claim_settlement(state: HasLedger, reservation: Reservation) -> None:
+    """ENG-005: the same settlement, requested again at any later time, gets the first answer."""
+    assert reservation.settled is not None
+    assert reservation.height is not None
     event: Charged | Refunded
-    if hold.payee is None:
-        event = Refunded(hold.id, hold.height)
+    if reservation.payee is None:
+        event = Refunded(reservation.id, reservation.height)
     else:
-        event = Charged(hold.id, hold.height, hold.payee, Amount(hold.charged))
-    state.claims.add(settlement_key(event), hold.settled, event)
+        event = Charged(reservation.id, reservation.height, reservation.payee, Amount(reservation.charged))
+    state.claims.add(settlement_key(event), reservation.settled, event)
 
 
-def undo(state: Books, height: Height) -> None:
-    """Take back what a block settled, if it settled anything."""
-    if height in state.ledger.settled:
-        apply_undone(state, Undone(height))
+def roll_back_settlements(state: HasLedger, height: Height) -> None:
+    """Undo what a block settled, if it settled anything."""
+    if height in state.ledger.settled_by_height:
+        apply_settlements_rolled_back(state, SettlementsRolledBack(height))
 
 
-def apply_undone(state: Books, event: Undone) -> None:
+def apply_settlements_rolled_back(state: HasLedger, event: SettlementsRolledBack) -> None:
     ledger = state.ledger
-    _post(state, _undone(ledger, event))
-    for id_ in reversed(ledger.settled.pop(event.height)):
-        hold = ledger.holds[id_]
-        ledger.charged_total -= hold.charged
-        ledger.refunded_total -= hold.amount - hold.charged
-        _move(hold, HoldAct.UNDO)
-        hold.charged, hold.payee, hold.height, hold.settled = 0, None, None, None
-        _touch(state, hold)
+    _post(state, _settlements_rolled_back(ledger, event))
+    for id_ in reversed(ledger.settled_by_height.pop(event.height)):
+        reservation = ledger.reservations[id_]
+        ledger.charged_total -= reservation.charged
+        ledger.refunded_total -= reservation.amount - reservation.charged
+        _transition(reservation, ReservationTransition.ROLL_BACK)
+        reservation.charged, reservation.payee, reservation.height, reservation.settled = 0, None, None, None
+        _touch(state, reservation)
 
 
-def _settle(state: Books, id_: HoldId, act: HoldAct, height: Height, payee: AccountId | None, charged: int) -> None:
-    ledger, hold = state.ledger, state.ledger.holds[id_]
-    _move(hold, act)
-    hold.charged, hold.payee, hold.height, hold.settled = charged, payee, height, state.last_event
+def _settle(
+    state: HasLedger,
+    id_: ReservationId,
+    transition: ReservationTransition,
+    height: Height,
+    payee: AccountId | None,
+    charged: int,
+) -> None:
+    ledger, reservation = state.ledger, state.ledger.reservations[id_]
+    _transition(reservation, transition)
+    reservation.charged, reservation.payee, reservation.height, reservation.settled = (
+        charged,
+        payee,
+        height,
+        state.last_event,
+    )
     ledger.charged_total += charged
-    ledger.refunded_total += hold.amount - charged
-    ledger.settled.setdefault(height, []).append(id_)
-    _touch(state, hold)
+    ledger.refunded_total += reservation.amount - charged
+    ledger.settled_by_height.setdefault(height, []).append(id_)
+    _touch(state, reservation)
 
 
-def _touch(state: Books, hold: Hold) -> None:
-    if hold.event != NO_ROW:
-        state.touched["hold"][hold.event] = hold
+def _touch(state: HasLedger, reservation: Reservation) -> None:
+    if reservation.event != NO_ROW:
+        state.touched["reservation"][reservation.event] = reservation
 
 
-def _move(hold: Hold, act: HoldAct) -> None:
-    after = step(HOLD_LIFE, hold.status, act)
+def _transition(reservation: Reservation, transition: ReservationTransition) -> None:
+    after = next_state(RESERVATION_TRANSITIONS, reservation.status, transition)
     if after is None:
-        raise Corrupt("ESC-001", f"hold {hold.id.hex()}: {why_not_step(HOLD_LIFE, hold.status, act)}")
-    hold.status = after
+        raise Corrupt(
+            "ESC-001",
+            f"reservation {reservation.id.hex()}: "
+            f"{why_not_transition(RESERVATION_TRANSITIONS, reservation.status, transition)}",
+        )
+    reservation.status = after

@@ -1,12 +1,14 @@
-"""Whether money may move: each command against the books, to events or a named refusal."""
+"""Whether money may move: each command is checked against the ledger and gives events or a refusal."""
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
-from holdfast.core import claim
-from holdfast.core.escrow.acts import (
+from holdfast.core.base.errors import Refused
+from holdfast.core.base.event import Attachment, Decided, PayloadRef, make_payload
+from holdfast.core.base.fsm import why_not_transition
+from holdfast.core.base.values import ACCOUNT_NAME, I64_MAX, AccountId, Height, Network
+from holdfast.core.escrow.messages import (
     Charge,
     Charged,
     Finalize,
@@ -17,168 +19,176 @@ from holdfast.core.escrow.acts import (
     Refunded,
     Reserve,
     Reserved,
-    RollBack,
-    Undone,
-    hold_key,
+    RollBackSettlements,
+    SettlementsRolledBack,
     mint_key,
+    reservation_key,
     settlement_key,
 )
-from holdfast.core.escrow.books import (
+from holdfast.core.escrow.model import (
     AMOUNT_MAX,
-    HOLD_LIFE,
     MINT,
     NO_ROW,
+    RESERVATION_TRANSITIONS,
     Account,
-    Books,
-    Hold,
-    HoldAct,
-    HoldStatus,
+    HasLedger,
     Ledger,
+    Reservation,
+    ReservationStatus,
+    ReservationTransition,
 )
-from holdfast.core.event import Attachment, Decided, Payload, enclose
-from holdfast.core.machine import why_not_step
-from holdfast.core.refusal import Refused
-from holdfast.core.values import AccountId, Height, Network
+from holdfast.core.index import unique_ids
 
 MEMO_BYTES_MAX: Final = 1 << 20
-_ACCOUNT_NAME: Final = re.compile(r"[a-z0-9][a-z0-9:._-]{0,127}")
 
 
-def mint(state: Books, command: Mint, _now_ms: int) -> Decided | Refused:
+def mint(state: HasLedger, command: Mint, _now_ms: int) -> Decided | Refused:
     if (
-        no := _why_not_account(state.ledger, command.owner)
+        refusal := _why_not_account(state.ledger, command.owner)
         or _why_not_amount(command.amount)
         or _why_not_id(command.id)
     ):
-        return no
+        return refusal
     if state.policy.network is not Network.DEVELOPMENT:
-        return _no("only a development network mints", 'set network = "development" or fund the account otherwise')
+        return _refuse("only a development network mints", 'set network = "development" or fund the account otherwise')
     event = Minted(command.id, command.owner, command.amount)
-    if known := claim.why_not_first(state.claims, mint_key(event), event):
-        return known
+    if earlier := unique_ids.check_unique(state.claims, mint_key(event), event):
+        return earlier
     if command.amount > AMOUNT_MAX + _balance(state.ledger, MINT).available:
-        return _no(f"more than {AMOUNT_MAX} would exist")
+        return _refuse(f"more than {AMOUNT_MAX} would exist")
     return Decided((event,))
 
 
-def reserve(state: Books, command: Reserve, _now_ms: int) -> Decided | Refused:
+def reserve(state: HasLedger, command: Reserve, _now_ms: int) -> Decided | Refused:
     if (
-        no := _why_not_account(state.ledger, command.owner)
+        refusal := _why_not_account(state.ledger, command.owner)
         or _why_not_amount(command.amount)
         or _why_not_id(command.id)
     ):
-        return no
+        return refusal
     memo, attachments = _memo(command.memo, state.policy.engine.inline_payload_bytes_max)
     event = Reserved(command.id, command.owner, command.amount, memo)
-    if known := claim.why_not_first(state.claims, hold_key(event), event):
-        return known
+    if earlier := unique_ids.check_unique(state.claims, reservation_key(event), event):
+        return earlier
     if len(command.memo) > MEMO_BYTES_MAX:
         return Refused("ENG-007", f"memo: {len(command.memo)} bytes, at most {MEMO_BYTES_MAX}")
-    available = _balance(state.ledger, command.owner).available
-    if available < command.amount:
-        return Refused(
-            "ESC-001",
-            f"{command.owner} has {available} available, {command.amount} asked for",
-            "pending money becomes available when its block is final",
-            name="InsufficientFunds",
-        )
-    return Decided((event,), attachments)
+    return check_funds(state.ledger, command.owner, command.amount) or Decided((event,), attachments)
 
 
-def charge(state: Books, command: Charge, _now_ms: int) -> Decided | Refused:
-    if no := _why_not_account(state.ledger, command.payee):
-        return no
-    hold, height = state.ledger.holds.get(command.id), command.height or state.open_height
+def check_funds(ledger: Ledger, owner: AccountId, amount: int) -> Refused | None:
+    """ESC-001: only available money can be reserved."""
+    available = _balance(ledger, owner).available
+    if available >= amount:
+        return None
+    return Refused(
+        "ESC-001",
+        f"{owner} has {available} available, {amount} requested",
+        "pending money becomes available when its block is final",
+        name="InsufficientFunds",
+    )
+
+
+def charge(state: HasLedger, command: Charge, _now_ms: int) -> Decided | Refused:
+    if refusal := _why_not_account(state.ledger, command.payee):
+        return refusal
+    reservation, height = state.ledger.reservations.get(command.id), command.height or state.open_height
     event = Charged(command.id, height, command.payee, command.amount)
-    if hold is None:
-        return _settled_before(state, command, event) or _no_hold(command.id)
-    same = (HoldStatus.CHARGED, command.height or hold.height, command.payee, command.amount)
-    if (hold.status, hold.height, hold.payee, hold.charged) == same:
-        return Decided((), since=hold.settled)
-    if no := _why_not_settle(state.ledger, hold, HoldAct.CHARGE, height):
-        return no
-    if not 0 <= command.amount <= hold.amount:
-        return _no(f"{command.amount} is not between 0 and the {hold.amount} reserved")
+    if reservation is None:
+        return _why_not_repeat(state, command, event) or _no_reservation(command.id)
+    same = (ReservationStatus.CHARGED, command.height or reservation.height, command.payee, command.amount)
+    if (reservation.status, reservation.height, reservation.payee, reservation.charged) == same:
+        return Decided((), repeat_of=reservation.settled)
+    if refusal := _why_not_settle(state.ledger, reservation, ReservationTransition.CHARGE, height):
+        return refusal
+    if not 0 <= command.amount <= reservation.amount:
+        return _refuse(f"{command.amount} is not between 0 and the {reservation.amount} reserved")
     return Decided((event,))
 
 
-def refund(state: Books, command: Refund, _now_ms: int) -> Decided | Refused:
-    hold, height = state.ledger.holds.get(command.id), command.height or state.open_height
+def refund(state: HasLedger, command: Refund, _now_ms: int) -> Decided | Refused:
+    reservation, height = state.ledger.reservations.get(command.id), command.height or state.open_height
     event = Refunded(command.id, height)
-    if hold is None:
-        return _settled_before(state, command, event) or _no_hold(command.id)
-    if (hold.status, hold.height) == (HoldStatus.REFUNDED, command.height or hold.height):
-        return Decided((), since=hold.settled)
-    return _why_not_settle(state.ledger, hold, HoldAct.REFUND, height) or Decided((event,))
+    if reservation is None:
+        return _why_not_repeat(state, command, event) or _no_reservation(command.id)
+    if (reservation.status, reservation.height) == (ReservationStatus.REFUNDED, command.height or reservation.height):
+        return Decided((), repeat_of=reservation.settled)
+    return _why_not_settle(state.ledger, reservation, ReservationTransition.REFUND, height) or Decided((event,))
 
 
-def _settled_before(state: Books, command: Charge | Refund, event: Charged | Refunded) -> Decided | Refused | None:
-    """The first answer again. Who leaves the height to the chain cannot know in which block it was, nor need to."""
+def _why_not_repeat(state: HasLedger, command: Charge | Refund, event: Charged | Refunded) -> Decided | Refused | None:
+    """The first answer, for a repeat. A command without a height repeats the settlement of whatever block it was in."""
     key = settlement_key(command)
     if not command.height and (number := state.claims.event_of(key)) is not None:
-        return Decided((), since=number)
-    return claim.why_not_first(state.claims, key, event)
+        return Decided((), repeat_of=number)
+    return unique_ids.check_unique(state.claims, key, event)
 
 
-def settlement_asked_for(state: Books, command: Charge | Refund) -> bytes | None:
-    """The claim that tells whether a settlement was made before; an open hold says so itself."""
-    return None if command.id in state.ledger.holds else settlement_key(command)
+def settlement_claim(state: HasLedger, command: Charge | Refund) -> bytes | None:
+    """The claim of an earlier settlement; an open reservation has none."""
+    return None if command.id in state.ledger.reservations else settlement_key(command)
 
 
-def finalize(state: Books, command: Finalize, _now_ms: int) -> Decided | Refused:
-    if not 0 <= command.height <= AMOUNT_MAX:
+def finalize(state: HasLedger, command: Finalize, _now_ms: int) -> Decided | Refused:
+    if not 0 <= command.height <= I64_MAX:
         return Refused("ESC-002", f"height: {command.height} is not a height")
-    if command.height <= state.ledger.finalized:
-        return Decided((), since=state.last_event)
+    if command.height <= state.ledger.finalized_height:
+        return Decided((), repeat_of=state.last_event)
     return Decided((Finalized(command.height),))
 
 
-def roll_back(state: Books, command: RollBack, _now_ms: int) -> Decided | Refused:
-    if command.height < state.ledger.finalized:
-        return Refused("ESC-002", f"blocks up to {state.ledger.finalized} are final", "only later ones can be undone")
-    above = [height for height in reversed(state.ledger.settled) if height > command.height]
-    return Decided(tuple(Undone(height) for height in above), since=None if above else state.last_event)
+def roll_back(state: HasLedger, command: RollBackSettlements, _now_ms: int) -> Decided | Refused:
+    if command.height < state.ledger.finalized_height:
+        return Refused(
+            "ESC-002", f"blocks up to {state.ledger.finalized_height} are final", "only later ones can be rolled back"
+        )
+    above = [height for height in reversed(state.ledger.settled_by_height) if height > command.height]
+    return Decided(
+        tuple(SettlementsRolledBack(height) for height in above), repeat_of=None if above else state.last_event
+    )
 
 
-def _memo(raw: bytes, inline_bytes_max: int) -> tuple[Payload | None, tuple[Attachment, ...]]:
-    return enclose(raw, inline_bytes_max) if raw else (None, ())
+def _memo(raw: bytes, inline_bytes_max: int) -> tuple[PayloadRef | None, tuple[Attachment, ...]]:
+    return make_payload(raw, inline_bytes_max) if raw else (None, ())
 
 
-def _why_not_settle(ledger: Ledger, hold: Hold, act: HoldAct, height: Height) -> Refused | None:
-    if hold.event == NO_ROW:
-        return _no(f"hold {hold.id.hex()} is a job's: it is settled by the job's end")
-    if why := why_not_step(HOLD_LIFE, hold.status, act):
-        return _no(f"hold {hold.id.hex()}: {why}")
-    if not ledger.finalized < height <= AMOUNT_MAX:
+def _why_not_settle(
+    ledger: Ledger, reservation: Reservation, transition: ReservationTransition, height: Height
+) -> Refused | None:
+    if reservation.event == NO_ROW:
+        return _refuse(f"reservation {reservation.id.hex()} belongs to a job and is settled when the job ends")
+    if why := why_not_transition(RESERVATION_TRANSITIONS, reservation.status, transition):
+        return _refuse(f"reservation {reservation.id.hex()}: {why}")
+    if not ledger.finalized_height < height <= I64_MAX:
         return Refused("ESC-002", f"block {height} is final and settles nothing any more")
-    tip = next(reversed(ledger.settled), Height(0))
-    if height < tip:
-        return Refused("ESC-002", f"block {height} is below {tip}, where money was settled already")
+    latest = next(reversed(ledger.settled_by_height), Height(0))
+    if height < latest:
+        return Refused("ESC-002", f"block {height} is below {latest}, which has settled money already")
     return None
 
 
 def _why_not_account(ledger: Ledger, owner: AccountId) -> Refused | None:
     if owner == MINT:
-        return _no("the mint is nobody's account")
-    if owner not in ledger.accounts and not _ACCOUNT_NAME.fullmatch(owner):
-        return _no(f"{owner!r:.80} is not an account", "1–128 of a-z 0-9 : . _ - and not a sign in front")
+        return _refuse("the mint account cannot be used")
+    if owner not in ledger.accounts and not ACCOUNT_NAME.fullmatch(owner):
+        hint = "1–128 of a-z 0-9 : . _ -, beginning with a letter or digit"
+        return _refuse(f"{owner!r:.80} is not an account", hint)
     return None
 
 
 def _why_not_amount(amount: int) -> Refused | None:
-    return None if 0 < amount <= AMOUNT_MAX else _no(f"amount: {amount} is not in 1 … {AMOUNT_MAX}")
+    return None if 0 < amount <= AMOUNT_MAX else _refuse(f"amount: {amount} is not in 1 … {AMOUNT_MAX}")
 
 
 def _why_not_id(id_: bytes) -> Refused | None:
-    return None if len(id_) == 32 else _no(f"id: {len(id_)} bytes, must be 32")
+    return None if len(id_) == 32 else _refuse(f"id: {len(id_)} bytes, must be 32")
 
 
-def _no(says: str, hint: str = "") -> Refused:
-    return Refused("ESC-001", says, hint)
+def _refuse(message: str, hint: str = "") -> Refused:
+    return Refused("ESC-001", message, hint)
 
 
-def _no_hold(id_: bytes) -> Refused:
-    return Refused("ESC-001", f"no open hold {id_.hex()}", "it was never made", name="NotFound")
+def _no_reservation(id_: bytes) -> Refused:
+    return Refused("ESC-001", f"no open reservation {id_.hex()}", "it was never made", name="NotFound")
 
 
 def _balance(ledger: Ledger, owner: AccountId) -> Account:

@@ -1,5 +1,6 @@
-"""Evidence at the node (EVD-001, EVD-002): stored with its mark in one batch, acknowledged when that is durable.
+"""Evidence at the node (EVD-001, EVD-002, EVD-007 … EVD-009): records are stored together with the watermark of their
+session and acknowledged when both are durable.
 
-marks (how far each session has come) · letters (records that are refused for good) · sessions (their end, and what is
-let go of after it)
+Read: model, messages, watermarks (how far each session is stored), dead_letters (permanently refused records), sessions
+(sealing, pruning, channel owners), invariants.
 """

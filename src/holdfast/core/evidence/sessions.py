@@ -1,118 +1,82 @@
-"""The end of sessions at the node: sealed, and their records let go of when policy says so (EVD-008)."""
+"""The end of sessions at the node: they are sealed, and their records pruned as policy allows (EVD-008)."""
 
 from __future__ import annotations
 
 from typing import Final
 
-import msgspec
+from holdfast.core.base.errors import Refused
+from holdfast.core.base.event import Decided
+from holdfast.core.evidence.messages import (
+    AssignChannel,
+    ChannelAssigned,
+    EvidencePruned,
+    PruneEvidence,
+    SealSession,
+    SessionSealed,
+)
+from holdfast.core.evidence.model import HasEvidence, SessionWatermark, is_final, is_provider_channel, watermark_id
+from holdfast.core.policy.settings import DAY_MS
 
-from holdfast.core.event import Decided, Event
-from holdfast.core.evidence.marks import Mark, SessionSealed, Witnessing, is_final, is_providers, mark_id
-from holdfast.core.policy.knobs import DAY_MS
-from holdfast.core.refusal import Refused
-from holdfast.core.values import EventNo
-
-ROWS_MAX: Final = 1_000
-"""Rows that one command lets go of."""
+PRUNE_ROWS_MAX: Final = 1_000
+"""How many rows one command prunes."""
 OWNER_MAX: Final = 64
-
-
-class SealSession(msgspec.Struct, frozen=True, gc=False):
-    """An operator says that nothing more comes of a session that has no end of its own (SP-RET-001)."""
-
-    channel: str
-    session: str
-
-
-class PruneEvidence(msgspec.Struct, frozen=True, gc=False):
-    """Let go of the oldest records of a session: these rows, which hold its records up to `until`."""
-
-    channel: str
-    session: str
-    until: int
-    rows: tuple[EventNo, ...]
-
-
-class EvidencePruned(Event, frozen=True, tag=96):
-    """The records of a finished session up to this one were let go of; its mark stays."""
-
-    channel: str
-    session: str
-    until: int
-    rows: tuple[EventNo, ...]
-    at_ms: int
-
-
-class AssignChannel(msgspec.Struct, frozen=True, gc=False):
-    """Whose certificate the channel of an older sender wants (EVD-009); an empty name gives it back to its own."""
-
-    channel: str
-    owner: str
-
-
-class ChannelAssigned(Event, frozen=True, tag=130):
-    """From now on the channel is this certificate's."""
-
-    channel: str
-    owner: str
-    at_ms: int
 
 
 # ------------------------------------------------------------------------------------------------ sealing
 
 
-def seal(state: Witnessing, command: SealSession, now_ms: int) -> Decided | Refused:
-    mark = _mark(state, command.channel, command.session)
-    if isinstance(mark, Refused):
-        return mark
-    if is_final(mark):
-        return Decided((), since=state.last_event)
+def seal_session(state: HasEvidence, command: SealSession, now_ms: int) -> Decided | Refused:
+    watermark = _watermark(state, command.channel, command.session)
+    if isinstance(watermark, Refused):
+        return watermark
+    if is_final(watermark):
+        return Decided((), repeat_of=state.last_event)
     return Decided((SessionSealed(command.channel, command.session, "sealed by an operator", now_ms),))
 
 
-def apply_sealed(state: Witnessing, event: SessionSealed) -> None:
-    mark = state.marks[mark_id(event.channel, event.session)]
-    mark.sealed_ms = event.at_ms
-    state.touched["mark"][mark.id] = mark
+def apply_sealed(state: HasEvidence, event: SessionSealed) -> None:
+    watermark = state.watermarks[watermark_id(event.channel, event.session)]
+    watermark.sealed_ms = event.at_ms
+    state.touched["watermark"][watermark.id] = watermark
 
 
 # ------------------------------------------------------------------------------------------------ pruning
 
 
-def prunable_ms(mark: Mark, retain_days: int) -> int:
-    """From when on the session's records may go."""
-    return max(mark.at_ms, mark.sealed_ms) + retain_days * DAY_MS
+def prunable_ms(watermark: SessionWatermark, retain_days: int) -> int:
+    """From when on the session's records may be pruned."""
+    return max(watermark.at_ms, watermark.sealed_ms) + retain_days * DAY_MS
 
 
-def why_not_pruned(state: Witnessing, mark: Mark, now_ms: int) -> Refused | None:
-    """EVD-008: only what is final, only after the time that policy gives it."""
+def why_not_pruned(state: HasEvidence, watermark: SessionWatermark, now_ms: int) -> Refused | None:
+    """EVD-008: only final sessions are pruned, after the time that policy sets."""
     retain_days = state.policy.evidence.retain_days
     if retain_days is None:
         return Refused("EVD-008", "evidence is kept for ever", "set policy.evidence.retain_days")
-    if not is_final(mark):
-        return Refused("EVD-008", f"{mark.id} is not final", "holdfast evidence seal", "NotFinal")
-    if now_ms < (due_ms := prunable_ms(mark, retain_days)):
-        return Refused("EVD-008", f"{mark.id} is kept for {due_ms - now_ms} ms more", "wait")
+    if not is_final(watermark):
+        return Refused("EVD-008", f"{watermark.id} is not final", "holdfast evidence seal", "NotFinal")
+    if now_ms < (due_ms := prunable_ms(watermark, retain_days)):
+        return Refused("EVD-008", f"{watermark.id} is kept for {due_ms - now_ms} ms more", "wait")
     return None
 
 
-def prune(state: Witnessing, command: PruneEvidence, now_ms: int) -> Decided | Refused:
-    mark = _mark(state, command.channel, command.session)
-    if isinstance(mark, Refused):
-        return mark
-    if no := why_not_pruned(state, mark, now_ms):
-        return no
-    if command.until <= mark.pruned:
-        return Decided((), since=state.last_event)
-    if command.until > mark.acked or not 0 < len(command.rows) <= ROWS_MAX:
+def prune_evidence(state: HasEvidence, command: PruneEvidence, now_ms: int) -> Decided | Refused:
+    watermark = _watermark(state, command.channel, command.session)
+    if isinstance(watermark, Refused):
+        return watermark
+    if refusal := why_not_pruned(state, watermark, now_ms):
+        return refusal
+    if command.until <= watermark.pruned:
+        return Decided((), repeat_of=state.last_event)
+    if command.until > watermark.acked or not 0 < len(command.rows) <= PRUNE_ROWS_MAX:
         return Refused("EVD-008", "rows or records out of range", name="InvalidParams")
     return Decided((EvidencePruned(command.channel, command.session, command.until, command.rows, now_ms),))
 
 
-def apply_pruned(state: Witnessing, event: EvidencePruned) -> None:
-    mark = state.marks[mark_id(event.channel, event.session)]
-    mark.pruned = event.until
-    state.touched["mark"][mark.id] = mark
+def apply_pruned(state: HasEvidence, event: EvidencePruned) -> None:
+    watermark = state.watermarks[watermark_id(event.channel, event.session)]
+    watermark.pruned = event.until
+    state.touched["watermark"][watermark.id] = watermark
     for row in event.rows:
         state.touched["evidence"][row] = None
 
@@ -120,30 +84,30 @@ def apply_pruned(state: Witnessing, event: EvidencePruned) -> None:
 # ------------------------------------------------------------------------------------------------ owners
 
 
-def owner_of(state: Witnessing, channel: str) -> str:
-    """EVD-009: the name in the certificate that may send for this channel; its own unless an operator said another."""
-    return state.owners.get(channel, channel)
+def owner_of(state: HasEvidence, channel: str) -> str:
+    """EVD-009: the certificate name that may send for this channel; its own name unless an operator set another."""
+    return state.channel_owners.get(channel, channel)
 
 
-def assign(state: Witnessing, command: AssignChannel, now_ms: int) -> Decided | Refused:
-    if is_providers(command.channel):
-        return Refused("EVD-009", "the channel is a provider's", "only its key opens it", "Forbidden")
+def assign_channel(state: HasEvidence, command: AssignChannel, now_ms: int) -> Decided | Refused:
+    if is_provider_channel(command.channel):
+        return Refused("EVD-009", "the channel is a provider's", "only that provider may send on it", "Forbidden")
     if len(command.owner) > OWNER_MAX or not 1 <= len(command.channel) <= 128:
         return Refused("EVD-009", f"owner: at most {OWNER_MAX} characters, channel: 1 to 128", name="InvalidParams")
     if (command.owner or command.channel) == owner_of(state, command.channel):
-        return Decided((), since=state.last_event)
+        return Decided((), repeat_of=state.last_event)
     return Decided((ChannelAssigned(command.channel, command.owner, now_ms),))
 
 
-def apply_assigned(state: Witnessing, event: ChannelAssigned) -> None:
+def apply_assigned(state: HasEvidence, event: ChannelAssigned) -> None:
     if event.owner and event.owner != event.channel:
-        state.owners[event.channel] = event.owner
+        state.channel_owners[event.channel] = event.owner
     else:
-        state.owners.pop(event.channel, None)
+        state.channel_owners.pop(event.channel, None)
 
 
-def _mark(state: Witnessing, channel: str, session: str) -> Mark | Refused:
-    mark = state.marks.get(mark_id(channel, session))
-    if mark is None:
+def _watermark(state: HasEvidence, channel: str, session: str) -> SessionWatermark | Refused:
+    watermark = state.watermarks.get(watermark_id(channel, session))
+    if watermark is None:
         return Refused("EVD-001", f"no session {session[:128]!r} of channel {channel[:128]!r}", name="NotFound")
-    return mark
+    return watermark

@@ -1,4 +1,7 @@
-"""A job: what is asked for, and the id it keeps for ever. Read: ids, spec, record."""
+"""A job (JOB-001, JOB-003, JOB-007): its id, its payload, its transition table and its replicas (LEA-009).
+
+Read: ids, spec, model, job_class, quorum.
+"""
 
 from holdfast.core.job.ids import TASK, TX, request_hash, task_id, tx_hash
 

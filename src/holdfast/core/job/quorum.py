@@ -1,4 +1,4 @@
-"""A job that counts when several providers say the same (LEA-009): the names of its replicas, and what they said."""
+"""A job that is completed when n of m providers return the same output (LEA-009): its replicas and their votes."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Final
 
 import msgspec
 
-from holdfast.core.canon import H
-from holdfast.core.values import AccountId, Digest, EventNo, LeaseId, ProviderId, TaskId
+from holdfast.core.base.canonical import H
+from holdfast.core.base.values import AccountId, Digest, EventNo, LeaseId, ProviderId, TaskId
 
 REPLICA_TAG: Final = "holdfast.replica.v1"
 QUORUM: Final = "quorum"
-"""The method by which such a job is proved (PRF-002); each replica has one of its own."""
+"""The proof method of such a job (PRF-002); each replica has its own method."""
 REPLICAS_MAX: Final = 16
 
 
 def replica_id(task_id: TaskId, index: int) -> TaskId:
-    """LEA-009: anybody can name the replicas of a job."""
+    """LEA-009: the id of a replica follows from the id of its job."""
     return TaskId(H(REPLICA_TAG, task_id, index))
 
 
@@ -27,7 +27,7 @@ def replica_ids(task_id: TaskId, count: int) -> tuple[TaskId, ...]:
 
 
 class Vote(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What one replica came to, after the verdict that its proof is good."""
+    """The output of one replica, after its proof was accepted."""
 
     event: EventNo
     index: int
@@ -36,11 +36,11 @@ class Vote(msgspec.Struct, frozen=True, array_like=True, gc=False):
     digest: Digest
     size: int
     price: int
-    """Of the provider, for a unit of work, when its lease was given."""
+    """The provider's price for a unit of work when the lease was granted."""
 
 
 class Payment(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What one of those that agree gets."""
+    """The payment of one replica that agrees."""
 
     index: int
     account: AccountId
@@ -48,19 +48,19 @@ class Payment(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Quorum(msgspec.Struct, array_like=True):
-    """How far a job with replicas has come, while it lives or a reorg could still move its money."""
+    """The votes of a job with replicas, kept while it lives or a reorg could still move its money."""
 
     task_id: TaskId
     n: int
-    """So many must agree"""
+    """How many must agree."""
     m: int
-    """of so many."""
+    """How many replicas there are."""
     votes: list[Vote] = []
-    """In the order in which they came."""
+    """In the order of arrival."""
     paid: tuple[Payment, ...] = ()
-    """Once they agree: who is paid, by index."""
+    """The payments once n agree, by index."""
 
 
-def share_of(max_fee: int, n: int, units: int, price: int) -> int:
-    """ESC-001: each that agrees is paid for its work, and no more than its part of the fee: together never above it."""
+def replica_payment(max_fee: int, n: int, units: int, price: int) -> int:
+    """ESC-001: each that agrees is paid for its work, at most its part of the fee: together never more than the fee."""
     return min(max_fee // n, units * price)

@@ -1,4 +1,4 @@
-"""What a job may ask for (JOB-003): typed specs per kind; a malformed one is refused with the path of the field."""
+"""The payload of a job (JOB-003): a typed spec per kind; a malformed one is refused with the path of the field."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from holdfast.core.canon import NotCanonical, canonical, decode
+from holdfast.core.base.canonical import NotCanonical, canonical, decode
+from holdfast.core.base.errors import Refused
+from holdfast.core.base.values import PPM, U64_MAX, Kind
 from holdfast.core.job.quorum import QUORUM, REPLICAS_MAX
-from holdfast.core.refusal import Refused
-from holdfast.core.values import U64_MAX, Kind
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=2**62)]
 Millis = Annotated[int, msgspec.Meta(ge=1, le=365 * 24 * 3_600_000)]
-Ppm = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
+Ppm = Annotated[int, msgspec.Meta(ge=0, le=PPM)]
 SCALARS: Final = (bool, int, str)
 ATTESTED: Final = "attested"
 TRAPS: Final = "traps"
 TRAPPED_SHOTS_MAX: Final = 1_000_000
-"""So many runs are looked at where they are proved by traps (PRF-002)."""
+"""The most runs of a job that is proved by traps (PRF-002)."""
 GATES_MAX: Final = 64
-"""They are in memory while the job lives (ENG-007), so there cannot be any number of them."""
+"""Gates are in memory while the job lives (ENG-007), so their number is bounded."""
 
 
 ProviderName = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
 Providers = Annotated[list[ProviderName], msgspec.Meta(max_length=64)]
-"""By their ids. They are in memory while the job lives, too."""
+"""Ids of providers; they are in memory while the job lives, too."""
 
 
 class AiSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A model, what it is given (a prompt, or a reference to an input), and parameters in integers."""
+    """A model, its input (a prompt, or a reference), and parameters in integers."""
 
     model: Name
     prompt: Text | None = None
@@ -54,15 +54,15 @@ class QuantumSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     precision: Name | None = None
 
 
-class Agreement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """LEA-009: how many providers do the work, and how many of them must come to the same."""
+class QuorumSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """LEA-009: n of m providers must return the same output."""
 
     n: Annotated[int, msgspec.Meta(ge=1, le=REPLICAS_MAX)]
     m: Annotated[int, msgspec.Meta(ge=1, le=REPLICAS_MAX)]
 
 
 class Payload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a requester hands in; `spec` is its kind's."""
+    """What a requester submits; the type of `spec` depends on the kind."""
 
     kind: Kind
     spec: dict[str, Any]
@@ -71,30 +71,30 @@ class Payload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ttl_ms: Millis | None = None
     region: Name | None = None
     allow: Providers | None = None
-    """Only these may run it; None: whoever fits (MAT-002)."""
+    """Only these may run it; None: every eligible provider (MAT-002)."""
     deny: Providers = []
     """These may not."""
     proof: Name = ATTESTED
-    """The method by which the result is to be proved; with a quorum, that of each replica."""
-    quorum: Agreement | None = None
-    """n of m providers must come to the same (LEA-009)."""
+    """The proof method of the result; with a quorum, that of each replica."""
+    quorum: QuorumSpec | None = None
+    """n of m providers must return the same output (LEA-009)."""
 
 
-class Ordered(Payload, frozen=True):
-    """A payload as whoever does the work gets it."""
+class WorkPayload(Payload, frozen=True):
+    """A payload as the provider gets it."""
 
     raw: bytes = b""
     """The canonical bytes that it was read from."""
 
 
-def ordered(raw: bytes) -> Ordered:
-    """Canonical bytes of a payload, read again; raises where they are none."""
+def read_work_payload(raw: bytes) -> WorkPayload:
+    """The payload of these canonical bytes; raises where they are not one."""
     payload = msgspec.convert(decode(raw), Payload)
-    return Ordered(**msgspec.structs.asdict(payload), raw=raw)
+    return WorkPayload(**msgspec.structs.asdict(payload), raw=raw)
 
 
-class Asked(msgspec.Struct, frozen=True, gc=False):
-    """A payload that was read: its canonical bytes and what the queue needs to know of it."""
+class ParsedPayload(msgspec.Struct, frozen=True, gc=False):
+    """A valid payload: its canonical bytes and the fields that the queue needs."""
 
     kind: Kind
     raw: bytes
@@ -106,41 +106,52 @@ class Asked(msgspec.Struct, frozen=True, gc=False):
     quorum_n: int = 0
     quorum_m: int = 0
     replica_proof: str = ""
-    """How each replica is proved, where there are some."""
+    """The proof method of each replica; empty without replicas."""
 
 
-def read_payload(value: object) -> Asked | Refused:
-    """JOB-003: a payload as its kind wants it, or the path of what is wrong with it."""
+def read_payload(value: object) -> ParsedPayload | Refused:
+    """JOB-003: the parsed payload, or a refusal with the path of the fault."""
     try:
-        raw = canonical(value)  # first: what is not text or not a number in our sense, no reader of types understands
+        raw = canonical(value)  # first: it refuses values such as floats, which the typed reader would accept
         payload = msgspec.convert(value, Payload)
-        needs = KINDS[payload.kind](payload)
+        needs = KIND_READERS[payload.kind](payload)
         quorum = _quorum(payload)
     except msgspec.ValidationError as fault:
-        return _bad(*_path_of(str(fault)))
+        return _refuse_field(*_locate_fault(str(fault)))
     except NotCanonical as fault:
-        return _bad(_payload(fault.path), fault.says)
+        return _refuse_field(_payload_path(fault.path), fault.message)
     except _Malformed as fault:
-        return _bad(f"payload.{fault.path}", fault.says)
+        return _refuse_field(f"payload.{fault.path}", fault.message)
     lists = {"allow": payload.allow, "deny": payload.deny or None}
-    needs |= {"region": payload.region} | {name: sorted(set(some)) for name, some in lists.items() if some is not None}
+    needs |= {"region": payload.region} | {name: sorted(set(ids)) for name, ids in lists.items() if ids is not None}
     requirements = canonical({name: value for name, value in needs.items() if value is not None})
-    proved = (payload.proof,) if quorum is None else (QUORUM, quorum.n, quorum.m, _replica_proof(payload))
-    return Asked(payload.kind, raw, payload.units, payload.ttl_ms, requirements, *proved)
+    parsed = ParsedPayload(
+        kind=payload.kind,
+        raw=raw,
+        units=payload.units,
+        ttl_ms=payload.ttl_ms,
+        requirements=requirements,
+        proof=payload.proof,
+    )
+    if quorum is None:
+        return parsed
+    return msgspec.structs.replace(
+        parsed, proof=QUORUM, quorum_n=quorum.n, quorum_m=quorum.m, replica_proof=_replica_proof(payload)
+    )
 
 
-def _quorum(payload: Payload) -> Agreement | None:
-    """LEA-009: more than half must agree, so that two answers never win both."""
-    asked = payload.quorum
-    if asked is None:
+def _quorum(payload: Payload) -> QuorumSpec | None:
+    """LEA-009: more than half must agree, so that two outputs cannot both win."""
+    quorum = payload.quorum
+    if quorum is None:
         if payload.proof == QUORUM:
             raise _Malformed("quorum", "missing: how many of how many must agree")
         return None
-    if asked.n > asked.m:
-        raise _Malformed("quorum.n", f"{asked.n} of {asked.m} can never agree")
-    if 2 * asked.n <= asked.m:
-        raise _Malformed("quorum.n", f"{asked.n} of {asked.m} is not more than half: two answers could win")
-    return asked
+    if quorum.n > quorum.m:
+        raise _Malformed("quorum.n", f"{quorum.n} of {quorum.m} can never agree")
+    if 2 * quorum.n <= quorum.m:
+        raise _Malformed("quorum.n", f"{quorum.n} of {quorum.m} is not more than half: two answers could win")
+    return quorum
 
 
 def _replica_proof(payload: Payload) -> str:
@@ -170,42 +181,42 @@ def _quantum(payload: Payload) -> dict[str, object]:
     return {"gates": sorted(spec.gates), "depth": spec.depth, "width": spec.width, "precision": spec.precision}
 
 
-KINDS: Final[dict[Kind, Callable[[Payload], dict[str, object]]]] = {Kind.AI: _ai, Kind.QUANTUM: _quantum}
-"""A new kind plugs in here: it reads its spec and says what a provider must have."""
+KIND_READERS: Final[dict[Kind, Callable[[Payload], dict[str, object]]]] = {Kind.AI: _ai, Kind.QUANTUM: _quantum}
+"""A new kind is added here: its function reads the spec and returns what a provider must have."""
 
 
 class _Malformed(Exception):
-    def __init__(self, path: str, says: str) -> None:
-        super().__init__(says)
-        self.path, self.says = path, says
+    def __init__(self, path: str, message: str) -> None:
+        super().__init__(message)
+        self.path, self.message = path, message
 
 
 def _spec(kind: type[Any], value: dict[str, Any]) -> Any:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as fault:
-        path, says = _path_of(str(fault))
-        raise _Malformed(f"spec{path.removeprefix('payload')}", says) from fault
+        path, message = _locate_fault(str(fault))
+        raise _Malformed(f"spec{path.removeprefix('payload')}", message) from fault
 
 
-_AT: Final = re.compile(r"^(?P<says>.*?)(?: - at (?P<key>`key` in )?`\$(?P<path>.*)`)?$", re.DOTALL)
+_AT: Final = re.compile(r"^(?P<message>.*?)(?: - at (?P<key>`key` in )?`\$(?P<path>.*)`)?$", re.DOTALL)
 _FIELD: Final = re.compile(r"Object (?P<fault>missing required|contains unknown) field `(?P<name>.*)`", re.DOTALL)
-_SAYS: Final = {"missing required": "missing", "contains unknown": "no such field"}
+_FIELD_MESSAGES: Final = {"missing required": "missing", "contains unknown": "no such field"}
 
 
-def _path_of(fault: str) -> tuple[str, str]:
-    """What the reader of the payload found, as the path of a field and what is wrong with it."""
-    found = _AT.match(fault)
-    assert found is not None
-    path, says = f"payload{found['path'] or ''}", found["says"]
-    if (field := _FIELD.fullmatch(says)) is not None:
-        return f"{path}.{field['name']:.80}", _SAYS[field["fault"]]
-    return path, f"a name in it: {says}" if found["key"] else says
+def _locate_fault(fault: str) -> tuple[str, str]:
+    """A fault of the typed reader as the path of the field and a message."""
+    match = _AT.match(fault)
+    assert match is not None
+    path, message = f"payload{match['path'] or ''}", match["message"]
+    if (field := _FIELD.fullmatch(message)) is not None:
+        return f"{path}.{field['name']:.80}", _FIELD_MESSAGES[field["fault"]]
+    return path, f"a name in it: {message}" if match["key"] else message
 
 
-def _payload(path: str) -> str:
+def _payload_path(path: str) -> str:
     return "payload" if not path else f"payload.{path}".replace(".[", "[")
 
 
-def _bad(path: str, says: str) -> Refused:
-    return Refused("JOB-003", f"{path}: {says}", name="InvalidParams")
+def _refuse_field(path: str, message: str) -> Refused:
+    return Refused("JOB-003", f"{path}: {message}", name="InvalidParams")

@@ -1,56 +1,58 @@
-"""What an event does to leases, to the jobs they hold and to the providers that hold them."""
+"""What an event does to leases, their jobs and their providers."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from holdfast.core import quota
-from holdfast.core.event import OwnershipTaken
-from holdfast.core.job.klass import denial_key, job_class
-from holdfast.core.job.record import FailedJob, Job, JobAct, ends_ms
-from holdfast.core.lease.acts import (
-    CompletionSubmitted,
-    JobAssigned,
-    JobExpired,
-    JobFailed,
-    LeaseAcked,
-    LeaseClosed,
-    LeaseRenewed,
-)
-from holdfast.core.lease.record import (
-    LEASE_LIFE,
+from holdfast.core.base.errors import Corrupt
+from holdfast.core.base.event import OwnershipTaken
+from holdfast.core.base.fsm import next_state
+from holdfast.core.base.values import LeaseId, ProviderId
+from holdfast.core.job.job_class import denial_key, job_class
+from holdfast.core.job.model import Job, JobTransition, expires_at_ms
+from holdfast.core.lease.messages import CompletionSubmitted, JobAssigned, LeaseAcked, LeaseClosed, LeaseRenewed
+from holdfast.core.lease.model import (
+    LEASE_TRANSITIONS,
+    HasLeases,
     Lease,
-    LeaseAct,
     LeaseStatus,
-    Leasing,
+    LeaseTransition,
     due_ms,
     is_live,
 )
-from holdfast.core.machine import step
 from holdfast.core.provider.apply import touch
-from holdfast.core.queue import apply as queue
-from holdfast.core.refusal import Corrupt
-from holdfast.core.values import LeaseId, ProviderId
+from holdfast.core.queue import apply as queue_apply
+from holdfast.core.queue import quota
 
-FORGET_EVERY: Final = 256
-"""How many denials pile up before those that are over are looked for."""
+EVICT_EVERY: Final = 256
+"""Ended denials are evicted whenever the number of denials is a multiple of this."""
 
 
-def apply_assigned(state: Leasing, event: JobAssigned) -> None:
+def apply_job_assigned(state: HasLeases, event: JobAssigned) -> None:
     """LEA-002: at most one live lease per job, always."""
     job, provider = state.queue.jobs[event.job_id], state.providers[event.provider_id]
     if event.job_id in state.leases.by_job:
         raise Corrupt("LEA-002", f"job {event.job_id.hex()} has a live lease already")
-    marks = (event.t_start_ms, event.t_deadline_ms, event.renew_by_ms, event.ack_by_ms)
-    names = (event.lease_id, event.job_id, event.provider_id, event.attempt)
-    lease = Lease(state.last_event, *names, *marks, event.price, event.t_deadline_ms - event.t_start_ms)
+    lease = Lease(
+        event=state.last_event,
+        id=event.lease_id,
+        job_id=event.job_id,
+        provider_id=event.provider_id,
+        attempt=event.attempt,
+        t_start_ms=event.t_start_ms,
+        t_deadline_ms=event.t_deadline_ms,
+        renew_by_ms=event.renew_by_ms,
+        ack_by_ms=event.ack_by_ms,
+        price=event.price,
+        duration_ms=event.t_deadline_ms - event.t_start_ms,
+    )
     if event.units:
         lease.units = event.units
-        lease.epoch = quota.reserve(state, provider.id, job.kind, event.units, event.epoch)
-    queue.move(state, job, JobAct.ASSIGN)
+        lease.epoch = quota.reserve_units(state, provider.id, job.kind, event.units, event.epoch)
+    queue_apply.transition(state, job, JobTransition.ASSIGN)
     job.attempts = event.attempt + 1
     if job.relative_expires_ms is None:
-        _begin_relative(state, job, event.relative_expires_ms)
+        _start_relative_ttl(state, job, event.relative_expires_ms)
     state.leases.add(lease)
     state.assignments += 1
     provider.leases += 1
@@ -58,40 +60,40 @@ def apply_assigned(state: Leasing, event: JobAssigned) -> None:
     _touch(state, lease)
 
 
-def _begin_relative(state: Leasing, job: Job, expires_ms: int) -> None:
-    """TTL-001: from the first lease on; of replicas, from the first of all of them on (LEA-009)."""
+def _start_relative_ttl(state: HasLeases, job: Job, expires_ms: int) -> None:
+    """TTL-001: it counts from the first lease; of replicas, from the first lease of any of them (LEA-009)."""
     if job.parent:
         job.relative_expires_ms = expires_ms
         job = state.queue.jobs[job.parent]
         if job.relative_expires_ms is not None:
             return
         state.touched["job"][job.event] = job
-    before_ms, job.relative_expires_ms = ends_ms(job), expires_ms
-    state.queue.agenda.move(job.id, before_ms, ends_ms(job))
+    before_ms, job.relative_expires_ms = expires_at_ms(job), expires_ms
+    state.queue.expiry_times.move(job.id, before_ms, expires_at_ms(job))
 
 
-def apply_acked(state: Leasing, event: LeaseAcked) -> None:
+def apply_lease_acked(state: HasLeases, event: LeaseAcked) -> None:
     lease = state.leases.by_id[event.id]
     before_ms, lease.acked_ms = due_ms(lease), event.at_ms
-    state.leases.agenda.move(lease.id, before_ms, due_ms(lease))
+    state.leases.due_index.move(lease.id, before_ms, due_ms(lease))
     _touch(state, lease)
 
 
-def apply_renewed(state: Leasing, event: LeaseRenewed) -> None:
+def apply_lease_renewed(state: HasLeases, event: LeaseRenewed) -> None:
     lease = state.leases.by_id[event.id]
     before_ms = due_ms(lease)
-    _step(lease, LeaseAct.RENEW)
+    _transition(lease, LeaseTransition.RENEW)
     lease.t_deadline_ms, lease.renew_by_ms = event.t_deadline_ms, event.renew_by_ms
     lease.renewals += 1
     lease.late_renewals += event.is_late
-    state.leases.agenda.move(lease.id, before_ms, due_ms(lease))
+    state.leases.due_index.move(lease.id, before_ms, due_ms(lease))
     _touch(state, lease)
 
 
-def apply_closed(state: Leasing, event: LeaseClosed) -> None:
-    """RTY-001: a failure counts against the job and the provider; work that the system cancelled does not."""
-    act = LeaseAct.EXPIRE if event.status is LeaseStatus.EXPIRED else LeaseAct.CANCEL
-    lease = end(state, event.id, act, event.reason, event.at_ms)
+def apply_lease_closed(state: HasLeases, event: LeaseClosed) -> None:
+    """RTY-001: a failure counts against the job and the provider; a cancelled lease does not."""
+    transition = LeaseTransition.EXPIRE if event.status is LeaseStatus.EXPIRED else LeaseTransition.CANCEL
+    lease = finish(state, event.id, transition, event.reason, event.at_ms)
     job, provider = state.queue.jobs[lease.job_id], state.providers[lease.provider_id]
     if event.is_failure:
         job.failures += 1
@@ -101,62 +103,50 @@ def apply_closed(state: Leasing, event: LeaseClosed) -> None:
     if event.denied_until_ms:
         _deny(state, lease.provider_id, job, event)
     job.not_before_ms = event.not_before_ms
-    queue.move(state, job, JobAct.RETURN)
+    queue_apply.transition(state, job, JobTransition.RETURN)
     touch(state, provider)
 
 
-def apply_submitted(state: Leasing, event: CompletionSubmitted) -> None:
-    """RCV-001: frozen until the verdict. Completing counts as ACK (LEA-003)."""
+def apply_completion_submitted(state: HasLeases, event: CompletionSubmitted) -> None:
+    """RCV-001: the lease is frozen until the verdict. A submission counts as ACK (LEA-003)."""
     lease = state.leases.by_id[event.lease_id]
     if lease.acked_ms is None:
         before_ms, lease.acked_ms = due_ms(lease), event.at_ms
-        state.leases.agenda.move(lease.id, before_ms, due_ms(lease))
+        state.leases.due_index.move(lease.id, before_ms, due_ms(lease))
     lease.submitted, lease.submitted_size, lease.submitted_ms = event.digest, event.size, event.at_ms
     state.submissions[lease.id] = event.envelope
     _touch(state, lease)
 
 
-def apply_expired(state: Leasing, event: JobExpired) -> None:
-    queue.settle(state, queue.end(state, event.id, JobAct.EXPIRE, event.reason, event.ended_ms), None, 0)
-
-
-def apply_failed(state: Leasing, event: JobFailed) -> None:
-    last = state.queue.jobs[event.id].reason
-    job = queue.end(state, event.id, JobAct.EXHAUST, event.reason, event.ended_ms)
-    queue.settle(state, job, None, 0)
-    told = (job.max_fee, job.attempts, job.requeues, last or (event.reason if job.quorum_m else ""), event.ended_ms)
-    state.touched["failed_job"][job.event] = FailedJob(job.event, job.id, job.kind, job.caller, *told)
-
-
-def end(state: Leasing, id_: LeaseId, act: LeaseAct, reason: str, at_ms: int) -> Lease:
-    """The lease's last step; the provider has room again, and where the work was not done also its units (QUO-001)."""
+def finish(state: HasLeases, id_: LeaseId, transition: LeaseTransition, reason: str, at_ms: int) -> Lease:
+    """The lease's last transition; its slot is free again, and so are its units unless it was completed (QUO-001)."""
     lease = state.leases.by_id[id_]
     state.leases.remove(lease)
-    _step(lease, act)
+    _transition(lease, transition)
     lease.reason, lease.ended_ms = reason, at_ms
     state.submissions.pop(id_, None)
     if lease.units:
-        kind, is_done = state.queue.jobs[lease.job_id].kind, act is LeaseAct.COMPLETE
-        quota.release(state, lease.provider_id, kind, lease.units, lease.epoch, is_done=is_done)
+        kind, is_done = state.queue.jobs[lease.job_id].kind, transition is LeaseTransition.COMPLETE
+        quota.settle_units(state, lease.provider_id, kind, lease.units, lease.epoch, is_completed=is_done)
     state.providers[lease.provider_id].leases -= 1
     _touch(state, lease)
     return lease
 
 
-def _deny(state: Leasing, provider_id: ProviderId, job: Job, event: LeaseClosed) -> None:
-    """LEA-006, RTY-003: passed over for this class for a while. What is over is forgotten in lots."""
-    denials = state.denials
-    if len(denials) >= FORGET_EVERY and len(denials) % FORGET_EVERY == 0:
+def _deny(state: HasLeases, provider_id: ProviderId, job: Job, event: LeaseClosed) -> None:
+    """LEA-006, RTY-003: the provider is skipped for this class for a while. Ended denials are evicted in steps."""
+    denials = state.class_denials
+    if len(denials) >= EVICT_EVERY and len(denials) % EVICT_EVERY == 0:
         for key in [key for key, until_ms in denials.items() if until_ms <= event.at_ms]:
             del denials[key]
     key = denial_key(provider_id, job_class(job.kind, job.requirements))
     denials[key] = max(denials.get(key, 0), event.denied_until_ms)
 
 
-def forgive(state: Leasing, event: OwnershipTaken) -> None:
-    """LEA-008: time in which nobody owned the journal counts against no lease: not a mark that had passed before."""
+def credit_outage(state: HasLeases, event: OwnershipTaken) -> None:
+    """LEA-008: an outage of the node counts against no lease; deadlines that had passed before it stay passed."""
     for lease in list(state.leases.by_id.values()):
-        by_ms = min(event.outage_ms, lease.t_ms - lease.forgiven_ms)
+        by_ms = min(event.outage_ms, lease.duration_ms - lease.credited_ms)
         went_down_ms = event.at_ms - event.outage_ms
         if by_ms <= 0 or not is_live(lease, went_down_ms):
             continue
@@ -164,17 +154,17 @@ def forgive(state: Leasing, event: OwnershipTaken) -> None:
         lease.t_deadline_ms += by_ms
         lease.renew_by_ms += by_ms if lease.renew_by_ms > went_down_ms else 0
         lease.ack_by_ms += by_ms if lease.ack_by_ms > went_down_ms else 0
-        lease.forgiven_ms += by_ms
-        state.leases.agenda.move(lease.id, before_ms, due_ms(lease))
+        lease.credited_ms += by_ms
+        state.leases.due_index.move(lease.id, before_ms, due_ms(lease))
         _touch(state, lease)
 
 
-def _step(lease: Lease, act: LeaseAct) -> None:
-    after = step(LEASE_LIFE, lease.status, act)
+def _transition(lease: Lease, transition: LeaseTransition) -> None:
+    after = next_state(LEASE_TRANSITIONS, lease.status, transition)
     if after is None:
-        raise Corrupt("LEA-002", f"lease {lease.id.hex()} is {lease.status} and allows no {act}")
+        raise Corrupt("LEA-002", f"lease {lease.id.hex()} is {lease.status} and allows no {transition}")
     lease.status = after
 
 
-def _touch(state: Leasing, lease: Lease) -> None:
+def _touch(state: HasLeases, lease: Lease) -> None:
     state.touched["lease"][lease.event] = lease

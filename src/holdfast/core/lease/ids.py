@@ -1,11 +1,11 @@
-"""The name of a lease."""
+"""The id of a lease."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from holdfast.core.canon import H
-from holdfast.core.values import LeaseId, ProviderId, Seed, TaskId
+from holdfast.core.base.canonical import H
+from holdfast.core.base.values import LeaseId, ProviderId, Seed, TaskId
 
 LEASE_TAG: Final = "AICF|lease"
 

@@ -1,5 +1,5 @@
-"""What the leases of replicas mean for the job they are of (LEA-009): who has one, when all of them end, and when so
-many have ended that the rest can never agree."""
+"""What the leases of replicas mean for their job (LEA-009): who holds one, when all of them end, and when too few
+replicas are left to agree."""
 
 from __future__ import annotations
 
@@ -7,46 +7,57 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final, Protocol
 
-from holdfast.core.event import Event
+from holdfast.core.base.event import Event
+from holdfast.core.base.values import LeaseId, ProviderId, TaskId
+from holdfast.core.job.model import LIVE_STATES, Job, JobTransition
 from holdfast.core.job.quorum import Quorum, Vote, replica_ids
-from holdfast.core.job.record import LIVE, Job, JobAct
-from holdfast.core.lease.acts import JobExpired, JobFailed, cancelled
-from holdfast.core.lease.record import Lease, Leases, Leasing
+from holdfast.core.lease.messages import close_without_penalty
+from holdfast.core.lease.model import HasLeases, Lease, Leases
 from holdfast.core.queue.apply import QUORUM_REACHED
+from holdfast.core.queue.messages import JobExpired, JobFailed
 from holdfast.core.queue.replicas import ReplicaEnded
-from holdfast.core.values import LeaseId, ProviderId, TaskId
 
 QUORUM_LOST: Final = "QUORUM_LOST"
 HAS_ANOTHER: Final = "has another replica of this job"
-__all__ = ["QUORUM_LOST", "QUORUM_REACHED", "closed", "given_up", "holders", "is_lost", "live_leases", "lost", "whole"]
+__all__ = [
+    "QUORUM_LOST",
+    "QUORUM_REACHED",
+    "close_leases",
+    "fail_quorum",
+    "give_up_events",
+    "holders",
+    "is_quorum_unreachable",
+    "live_leases",
+    "parent_job",
+]
 
 
-class Held(Protocol):
-    """What must be known to say who has a replica."""
+class HasReplicas(Protocol):
+    """The parts of the state that show who holds a replica."""
 
     leases: Leases
     quorums: dict[TaskId, Quorum]
 
 
-def whole(state: Leasing, job: Job) -> Job:
-    """The job that was asked for: of a replica, that which it is one of."""
+def parent_job(state: HasLeases, job: Job) -> Job:
+    """The requested job: of a replica its parent, else the job itself."""
     return state.queue.jobs[job.parent] if job.parent else job
 
 
-def live_leases(state: Leasing, job: Job) -> list[Lease]:
+def live_leases(state: HasLeases, job: Job) -> list[Lease]:
     """All live leases of a job: one at most, or one for each replica (LEA-002)."""
     ids = replica_ids(job.id, job.quorum_m) if job.quorum_m else (job.id,)
     return [lease for id_ in ids if (lease := state.leases.by_job.get(id_)) is not None]
 
 
-def closed(state: Leasing, job: Job, reason: str, now_ms: int, but: LeaseId | None = None) -> list[Event]:
-    """LEA-007: the live leases of a job end without blame."""
-    live = [lease for lease in live_leases(state, job) if lease.id != but]
-    return [cancelled(lease, reason, now_ms, now_ms) for lease in live]
+def close_leases(state: HasLeases, job: Job, reason: str, now_ms: int, excluding: LeaseId | None = None) -> list[Event]:
+    """LEA-007: the live leases of a job end without penalty."""
+    live = [lease for lease in live_leases(state, job) if lease.id != excluding]
+    return [close_without_penalty(lease, reason, now_ms, now_ms) for lease in live]
 
 
-def holders(state: Held, parent: TaskId) -> frozenset[ProviderId]:
-    """LEA-009: who has a replica of this job in hand or has delivered one, and gets no other."""
+def holders(state: HasReplicas, parent: TaskId) -> frozenset[ProviderId]:
+    """LEA-009: the providers that hold a replica of this job or have delivered one; they get no other."""
     quorum = state.quorums.get(parent)
     if quorum is None:
         return frozenset()
@@ -55,33 +66,35 @@ def holders(state: Held, parent: TaskId) -> frozenset[ProviderId]:
     return frozenset((*live, *(vote.provider_id for vote in quorum.votes)))
 
 
-def why_not_distinct(state: Held, provider_id: ProviderId, job: Job) -> str | None:
-    """The filter as it is told (MAT-006)."""
+def why_not_distinct(state: HasReplicas, provider_id: ProviderId, job: Job) -> str | None:
+    """Why this provider is not eligible for another replica, None where it is (MAT-006)."""
     parent = job.parent or (job.id if job.quorum_m else None)
     return HAS_ANOTHER if parent is not None and provider_id in holders(state, parent) else None
 
 
-def given_up(state: Leasing, lease: Lease, job: Job, over: JobFailed | JobExpired, now_ms: int) -> tuple[Event, ...]:
-    """A job that nobody tries again ends; a replica ends for itself, and its job only where too few are left."""
+def give_up_events(
+    state: HasLeases, lease: Lease, job: Job, over: JobFailed | JobExpired, now_ms: int
+) -> tuple[Event, ...]:
+    """A job without further attempts ends. A replica ends alone, and its job only where too few replicas are left."""
     if not job.parent:
         return (over,)
-    act = JobAct.EXPIRE if isinstance(over, JobExpired) else JobAct.EXHAUST
-    ended = ReplicaEnded(job.id, act, over.reason, now_ms)
-    parent = whole(state, job)
-    if not is_lost(state, parent, state.quorums[parent.id].votes, but=job.id):
+    transition = JobTransition.EXPIRE if isinstance(over, JobExpired) else JobTransition.EXHAUST
+    ended = ReplicaEnded(job.id, transition, over.reason, now_ms)
+    parent = parent_job(state, job)
+    if not is_quorum_unreachable(state, parent, state.quorums[parent.id].votes, excluding=job.id):
         return (ended,)
-    return ended, *lost(state, parent, now_ms, but=lease.id)
+    return ended, *fail_quorum(state, parent, now_ms, excluding=lease.id)
 
 
-def is_lost(state: Leasing, parent: Job, votes: Iterable[Vote], but: TaskId) -> bool:
-    """LEA-009: whether n can never agree: those that agree most, and all that are still open but this one."""
+def is_quorum_unreachable(state: HasLeases, parent: Job, votes: Iterable[Vote], excluding: TaskId) -> bool:
+    """LEA-009: whether n can never agree, even if all open replicas but this one join the largest group of votes."""
     jobs = state.queue.jobs
     ids = replica_ids(parent.id, parent.quorum_m)
-    still_open = sum(jobs[id_].state in LIVE for id_ in ids if id_ != but)
+    still_open = sum(jobs[id_].state in LIVE_STATES for id_ in ids if id_ != excluding)
     most = max(Counter(vote.digest for vote in votes).values(), default=0)
     return most + still_open < parent.quorum_n
 
 
-def lost(state: Leasing, parent: Job, now_ms: int, but: LeaseId) -> tuple[Event, ...]:
-    """The job has failed, and its money goes back; what its replicas still hold ends without blame."""
-    return *closed(state, parent, QUORUM_LOST, now_ms, but), JobFailed(parent.id, QUORUM_LOST, now_ms)
+def fail_quorum(state: HasLeases, parent: Job, now_ms: int, excluding: LeaseId) -> tuple[Event, ...]:
+    """The job fails and its money is refunded; live leases of its replicas end without penalty."""
+    return *close_leases(state, parent, QUORUM_LOST, now_ms, excluding), JobFailed(parent.id, QUORUM_LOST, now_ms)

@@ -1,8 +1,10 @@
-"""Matching (MAT-001 … MAT-007): which provider gets which job.
+"""Matching (MAT-001 … MAT-007): which provider gets which job. A tick decides from the state alone, so that anyone can
+replay it.
 
-Read: chance, fairness, fit, supply, takers, merge, tick, decide; then offline and quote, which ask the same elsewhere.
+Read: messages, seed_shuffle, requester_window, eligibility, provider_index, selection, merge, tick, decide; then
+offline and quote, which apply the same rules outside of a tick.
 """
 
-from holdfast.core.match.chance import draws, epoch_id, seed, shuffle
+from holdfast.core.match.seed_shuffle import draws, epoch_id, seed, shuffle
 
 __all__ = ["draws", "epoch_id", "seed", "shuffle"]

@@ -1,7 +1,7 @@
-"""Jobs of many groups in one order: pieces of each are sorted together, as far as no other group can come before.
+"""Jobs of many groups in one order: chunks of all groups are sorted together, as far as no later key can come before.
 
-A heap would look at every job; a sort finds the runs and mostly copies. A group's piece doubles when it was all used,
-so that a few jobs of a thousand groups and a hundred thousand of one both cost what they must.
+A heap would compare every job; a sort detects the runs and mostly copies. A group's chunk doubles whenever it was used
+up, so that a few jobs of a thousand groups and a hundred thousand jobs of one group are both cheap.
 """
 
 from __future__ import annotations
@@ -11,73 +11,73 @@ from collections.abc import Iterator
 from itertools import repeat
 from typing import Final, Generic, Protocol, TypeVar
 
-from holdfast.core.ranks import Ranks
+from holdfast.core.index.sorted_keys import SortedKeys
 
 
-class Group(Protocol):
-    """Whose keys they are."""
+class MergeGroup(Protocol):
+    """The group that keys belong to."""
 
     is_done: bool
-    """Nothing more of it is wanted: it is left out from the next lot on."""
+    """No more keys of it are needed: it is left out from the next run on."""
 
 
-T = TypeVar("T", bound=Group)
-PIECE: Final = 8
-"""How much of a group is looked at first."""
+T = TypeVar("T", bound=MergeGroup)
+FIRST_CHUNK_KEYS: Final = 8
+"""The size of a group's first chunk."""
 
 
-class Merged(Generic[T]):
-    """Iterates over lots of keys in order; `owner` says whose each key of the lot at hand is."""
+class BatchedMerge(Generic[T]):
+    """Iterates over runs of keys in order; `owner` has the group of each key of the current run."""
 
-    def __init__(self, ranks: list[tuple[Ranks, T]]) -> None:
-        self._streams = [_Stream(each.blocks, whose) for each, whose in ranks if each.blocks]
+    def __init__(self, groups: list[tuple[SortedKeys, T]]) -> None:
+        self._cursors = [_GroupCursor(keys.blocks, group) for keys, group in groups if keys.blocks]
         self.owner: dict[bytes, T] = {}
 
     def __iter__(self) -> Iterator[list[bytes]]:
-        while self._streams:
+        while self._cursors:
             self.owner = {}
-            ends = [stream.piece[-1] for stream in self._streams if stream.has_more]
+            ends = [cursor.chunk[-1] for cursor in self._cursors if cursor.has_more]
             end = min(ends) if ends else None
-            lot: list[bytes] = []
-            for stream in self._streams:
-                some = stream.upto(end)
-                lot += some
-                self.owner.update(zip(some, repeat(stream.whose)))
-            lot.sort()
-            yield lot
-            self._streams = [stream for stream in self._streams if stream.piece and not stream.whose.is_done]
+            run: list[bytes] = []
+            for cursor in self._cursors:
+                keys = cursor.take_until(end)
+                run += keys
+                self.owner.update(zip(keys, repeat(cursor.group)))
+            run.sort()
+            yield run
+            self._cursors = [cursor for cursor in self._cursors if cursor.chunk and not cursor.group.is_done]
 
 
-class _Stream(Generic[T]):
-    """The keys of one group, a piece at a time."""
+class _GroupCursor(Generic[T]):
+    """The keys of one group, a chunk at a time."""
 
-    __slots__ = ("_at", "_block", "_blocks", "_size", "has_more", "piece", "whose")
+    __slots__ = ("_at", "_block", "_blocks", "_size", "chunk", "group", "has_more")
 
-    def __init__(self, blocks: list[list[bytes]], whose: T) -> None:
-        self._blocks, self._block, self._at, self._size, self.whose = blocks, 0, 0, PIECE, whose
-        self.piece: list[bytes] = []
+    def __init__(self, blocks: list[list[bytes]], group: T) -> None:
+        self._blocks, self._block, self._at, self._size, self.group = blocks, 0, 0, FIRST_CHUNK_KEYS, group
+        self.chunk: list[bytes] = []
         self.has_more = True
         self._fill()
 
-    def upto(self, end: bytes | None) -> list[bytes]:
-        """What of the piece is not beyond `end`, which is then over; None is all of it."""
-        piece = self.piece
-        cut = len(piece) if end is None else bisect_right(piece, end)
-        if cut < len(piece):
-            self.piece = piece[cut:]
-            return piece[:cut]
+    def take_until(self, end: bytes | None) -> list[bytes]:
+        """Remove and return the keys of the chunk up to `end`; None: all of them."""
+        chunk = self.chunk
+        cut = len(chunk) if end is None else bisect_right(chunk, end)
+        if cut < len(chunk):
+            self.chunk = chunk[cut:]
+            return chunk[:cut]
         self._size *= 2
         self._fill()
-        return piece
+        return chunk
 
     def _fill(self) -> None:
-        """The next piece; of one block, so that it is a slice."""
+        """Load the next chunk; it is from one block, so that it is a slice."""
         if self._block == len(self._blocks):
-            self.piece, self.has_more = [], False
+            self.chunk, self.has_more = [], False
             return
         block = self._blocks[self._block]
-        self.piece = block[self._at : self._at + self._size]
-        self._at += len(self.piece)
+        self.chunk = block[self._at : self._at + self._size]
+        self._at += len(self.chunk)
         if self._at == len(block):
             self._block, self._at = self._block + 1, 0
         self.has_more = self._block < len(self._blocks)

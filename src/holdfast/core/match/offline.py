@@ -1,4 +1,4 @@
-"""Matching over a world that somebody describes (CMP-001): the tick of a node, without a node and without its limit."""
+"""Matching over a described state (CMP-001): the tick of a node, without a node and without its batch limit."""
 
 from __future__ import annotations
 
@@ -6,15 +6,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from holdfast.core import priority
-from holdfast.core.canon import canonical
-from holdfast.core.job.record import Job
-from holdfast.core.match.supply import Seat, Supply
-from holdfast.core.match.tick import KIND_AT, Tick
-from holdfast.core.policy import MatchOrder, Policy, PriorityPolicy, QuotaPolicy
-from holdfast.core.provider.record import Provider, ProviderStatus
-from holdfast.core.queue.line import Ask, job_at, made
-from holdfast.core.values import (
+from holdfast.core.base.canonical import canonical
+from holdfast.core.base.values import (
     ZERO_DIGEST,
     AccountId,
     EventNo,
@@ -25,13 +18,20 @@ from holdfast.core.values import (
     TaskId,
     Tier,
 )
+from holdfast.core.job.model import Job
+from holdfast.core.match.provider_index import IndexedProvider, ProviderIndex
+from holdfast.core.match.tick import KIND_INDEX, Tick
+from holdfast.core.policy import MatchOrder, Policy, PriorityPolicy, QuotaPolicy
+from holdfast.core.provider.model import Provider, ProviderStatus
+from holdfast.core.queue import priority
+from holdfast.core.queue.ready_queue import JobShape, rebuild_ready_queue, task_id_of
 
 _NO_CAP = 2**64
-"""Each provider says itself how many leases it may have."""
+"""In a described state each provider has its own lease cap."""
 
 
-class MatchKnobs(msgspec.Struct, frozen=True):
-    """What of the policy decides a tick."""
+class MatchSettings(msgspec.Struct, frozen=True):
+    """The settings that a tick depends on."""
 
     order: MatchOrder
     interleave_every: int
@@ -51,7 +51,7 @@ class WaitingJob(msgspec.Struct, frozen=True):
 
 
 class OpenProvider(msgspec.Struct, frozen=True):
-    """A provider of the described registry: what is not told of it is as it should be."""
+    """A provider of the described state: filters that the description leaves out are passed."""
 
     provider_id: ProviderId
     status: ProviderStatus
@@ -65,63 +65,99 @@ class OpenProvider(msgspec.Struct, frozen=True):
     units_max: dict[Kind, int]
 
 
-class _World(msgspec.Struct):
-    """What the supply reads."""
+class _DescribedState(msgspec.Struct):
+    """The parts of a state that the provider index reads."""
 
     policy: Policy
     providers: dict[ProviderId, Provider]
-    stale: set[ProviderId] = set()
+    changed_providers: set[ProviderId] = set()
 
 
 def assignments(
-    seed: Seed, counter: int, policy: MatchKnobs, jobs: list[WaitingJob], providers: list[OpenProvider]
+    seed: Seed, counter: int, policy: MatchSettings, jobs: list[WaitingJob], providers: list[OpenProvider]
 ) -> list[list[bytes]]:
     """MAT-003 … MAT-005: pairs of job and provider in the order made; `jobs` is the whole queue."""
-    line, supply = made(_jobs(jobs)), Supply()
+    ready_queue, provider_index = rebuild_ready_queue(_jobs(jobs)), ProviderIndex()
     rules = Policy(quota=QuotaPolicy(leases_per_provider_max=_NO_CAP))
-    supply.refresh(_World(rules, {each.provider_id: _provider(each) for each in providers}), 0)
-    tick = Tick(line, supply, _Told(providers), policy.order, seed)
-    return [[job_at(place), seat.provider.id] for place, seat in tick.run(counter, policy.interleave_every)]
+    records = {described.provider_id: _provider(described) for described in providers}
+    provider_index.refresh(_DescribedState(rules, records), 0)
+    tick = Tick(ready_queue, provider_index, _DescribedRules(providers), policy.order, seed)
+    return [[task_id_of(sort_key), entry.provider.id] for sort_key, entry in tick.run(counter, policy.interleave_every)]
 
 
-class _Told:
-    """The rules as far as they are told."""
+class _DescribedRules:
+    """The rules, as far as the description goes."""
 
     def __init__(self, providers: list[OpenProvider]) -> None:
         self._units = {
-            each.provider_id: [each.units_max.get(kind, 0) - each.units_used.get(kind, 0) for kind in KIND_AT]
-            for each in providers
+            described.provider_id: [
+                described.units_max.get(kind, 0) - described.units_used.get(kind, 0) for kind in KIND_INDEX
+            ]
+            for described in providers
         }
 
-    def units_left(self, seat: Seat) -> list[int]:
-        return self._units[seat.provider.id].copy()
+    def units_left(self, entry: IndexedProvider) -> list[int]:
+        return self._units[entry.provider.id].copy()
 
-    def is_open(self, ask: Ask) -> bool:
+    def is_open(self, shape: JobShape) -> bool:
         return True
 
-    def welcome(self, ask: Ask) -> Callable[[Seat], bool] | None:
+    def provider_filter(self, shape: JobShape) -> Callable[[IndexedProvider], bool] | None:
         return None
 
-    def window(self, ask: Ask) -> tuple[int, int] | None:
+    def window(self, shape: JobShape) -> tuple[int, int] | None:
         return None
 
 
-def _jobs(told: list[WaitingJob]) -> list[Job]:
-    """As records. Keys of described jobs can be beyond 64 bits: only their order counts, so that is stored."""
+def _jobs(described: list[WaitingJob]) -> list[Job]:
+    """As records. Priorities of described jobs can be beyond 64 bits: only their order counts, so ranks are stored."""
     rules = PriorityPolicy()
-    keys = [priority.key(each.max_fee, each.size_bytes, each.tier, each.enqueue_ts_ms, rules) for each in told]
+    keys = [
+        priority.sort_priority(job.max_fee, job.size_bytes, job.tier, job.enqueue_ts_ms, rules) for job in described
+    ]
     rank = {key: at for at, key in enumerate(sorted(set(keys)))}
-    return [_job(each, rank[key]) for each, key in zip(told, keys, strict=True)]
+    return [_job(job, rank[key]) for job, key in zip(described, keys, strict=True)]
 
 
-def _job(told: WaitingJob, rank: int) -> Job:
-    who = (EventNo(0), told.job_id, told.kind, AccountId(""), told.tier, Height(0), ZERO_DIGEST, 0, ZERO_DIGEST)
-    asked = (told.size_bytes, ZERO_DIGEST, told.max_fee, told.units, rank, told.enqueue_ts_ms, 0)
-    return Job(*who, *asked, canonical(told.requirements), "")
+def _job(described: WaitingJob, rank: int) -> Job:
+    return Job(
+        event=EventNo(0),
+        id=described.job_id,
+        kind=described.kind,
+        caller=AccountId(""),
+        tier=described.tier,
+        height=Height(0),
+        tx_hash=ZERO_DIGEST,
+        nonce=0,
+        request_hash=ZERO_DIGEST,
+        size_bytes=described.size_bytes,
+        spec_digest=ZERO_DIGEST,
+        max_fee=described.max_fee,
+        units=described.units,
+        priority=rank,
+        enqueue_ms=described.enqueue_ts_ms,
+        expires_ms=0,
+        requirements=canonical(described.requirements),
+        proof="",
+    )
 
 
-def _provider(told: OpenProvider) -> Provider:
-    made_of = (told.provider_id, EventNo(0), b"", "", AccountId(""), canonical(told.capabilities), told.region, 0)
-    provider = Provider(*made_of, told.leases_max, 0, 0, told.status, told.stake, told.health_ppm)
-    provider.leases = told.leases_active
+def _provider(described: OpenProvider) -> Provider:
+    provider = Provider(
+        id=described.provider_id,
+        event=EventNo(0),
+        public=b"",
+        name="",
+        account=AccountId(""),
+        capabilities=canonical(described.capabilities),
+        region=described.region,
+        price=0,
+        slots=described.leases_max,
+        attested_until_ms=0,
+        registered_ms=0,
+        status=described.status,
+        stake=described.stake,
+        health_ppm=described.health_ppm,
+    )
+    provider.leases = described.leases_active
     return provider

@@ -1,4 +1,4 @@
-"""A quote (JOB-008): who could run this now, at which place of the queue it stands, and if nobody can, why not."""
+"""A quote (JOB-008): which providers could run a job now, its position in the queue, and why others cannot run it."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from typing import Final
 
 import msgspec
 
-from holdfast.core import priority
-from holdfast.core.canon import H
-from holdfast.core.event import PAYLOAD_TAG
-from holdfast.core.job.record import Job
-from holdfast.core.match.decide import Seeded
-from holdfast.core.match.fit import lease_cap, why_not
-from holdfast.core.provider.record import Provider
-from holdfast.core.queue.acts import Enqueue
-from holdfast.core.queue.line import place_of
-from holdfast.core.values import EventNo, ProviderId, TaskId
+from holdfast.core.base.canonical import H
+from holdfast.core.base.event import PAYLOAD_TAG
+from holdfast.core.base.values import EventNo, ProviderId, TaskId
+from holdfast.core.job.model import Job
+from holdfast.core.match.decide import HasMatching
+from holdfast.core.match.eligibility import lease_cap, why_not_eligible
+from holdfast.core.provider.model import Provider
+from holdfast.core.queue import priority
+from holdfast.core.queue.messages import Enqueue
+from holdfast.core.queue.ready_queue import sort_key_of
 
 NAMED_MAX: Final = 100
-"""How many providers a quote names on either side; it counts them all."""
-_LAST: Final = TaskId(b"\xff" * 32)
-"""The name of a job that is not there yet: of equals it stands last."""
+"""How many eligible and ineligible providers a quote lists; it counts them all."""
+_SORTS_LAST: Final = TaskId(b"\xff" * 32)
+"""The id of a hypothetical job: it comes after jobs of equal priority and age."""
 
 
-class Could(msgspec.Struct, frozen=True):
-    """Somebody who could run it now."""
+class EligibleProvider(msgspec.Struct, frozen=True):
+    """A provider that could run the job now."""
 
     provider_id: ProviderId
     name: str
@@ -36,8 +36,8 @@ class Could(msgspec.Struct, frozen=True):
     free_slots: int
 
 
-class CouldNot(msgspec.Struct, frozen=True):
-    """Somebody who could not, and the filter that refuses."""
+class IneligibleProvider(msgspec.Struct, frozen=True):
+    """A provider that could not, and the reason."""
 
     provider_id: ProviderId
     name: str
@@ -45,62 +45,70 @@ class CouldNot(msgspec.Struct, frozen=True):
 
 
 class Quote(msgspec.Struct):
-    """What a requester is told; it binds nobody."""
+    """A quote as a requester sees it; it is not binding."""
 
     position: int
-    """How many jobs stand before it."""
+    """How many ready jobs come before it."""
     waiting: int
     """How many jobs are ready."""
     could: int = 0
     could_not: int = 0
-    providers: list[Could] = []
+    providers: list[EligibleProvider] = []
     """Some of those that could, the cheapest first."""
-    refused: list[CouldNot] = []
+    refused: list[IneligibleProvider] = []
     """Some of those that could not."""
 
-    def ask(self, state: Seeded, providers: Iterable[Provider], job: Job, now_ms: int) -> None:
-        """Ask some more providers."""
-        for each in providers:
-            no = why_not(state, each, job, now_ms)
-            if no is None:
+    def add_providers(self, state: HasMatching, providers: Iterable[Provider], job: Job, now_ms: int) -> None:
+        """Check some more providers."""
+        for provider in providers:
+            reason = why_not_eligible(state, provider, job, now_ms)
+            if reason is None:
                 self.could += 1
-                told = (each.id, each.name, each.region, each.price, each.price * job.units)
-                self.providers.append(Could(*told, lease_cap(each, state.policy) - each.leases))
+                self.providers.append(
+                    EligibleProvider(
+                        provider_id=provider.id,
+                        name=provider.name,
+                        region=provider.region,
+                        price=provider.price,
+                        cost=provider.price * job.units,
+                        free_slots=lease_cap(provider, state.policy) - provider.leases,
+                    )
+                )
             else:
                 self.could_not += 1
                 if len(self.refused) < NAMED_MAX:
-                    self.refused.append(CouldNot(each.id, each.name, no))
-        self.providers = sorted(self.providers, key=lambda could: (could.cost, could.provider_id))[:NAMED_MAX]
+                    self.refused.append(IneligibleProvider(provider.id, provider.name, reason))
+        self.providers = sorted(self.providers, key=lambda eligible: (eligible.cost, eligible.provider_id))[:NAMED_MAX]
 
 
-def quote(state: Seeded, job: Job) -> Quote:
-    """Where a job stands or would stand; nobody was asked yet."""
-    line = state.queue.line
-    waiting = sum(len(group.places) for group in line.groups.values())
-    return Quote(line.before(place_of(job)), waiting)
+def quote(state: HasMatching, job: Job) -> Quote:
+    """The position that the job has or would have; providers are added by `add_providers`."""
+    ready_queue = state.queue.ready_queue
+    waiting = sum(len(group.by_priority) for group in ready_queue.groups.values())
+    return Quote(ready_queue.rank(sort_key_of(job)), waiting)
 
 
-def as_if(state: Seeded, command: Enqueue, now_ms: int) -> Job:
-    """The job that this command would make."""
+def hypothetical_job(state: HasMatching, command: Enqueue, now_ms: int) -> Job:
+    """The job that this command would admit."""
     size, digest = len(command.payload), H(PAYLOAD_TAG, command.payload)
-    rank = priority.key(command.max_fee, size, command.tier, now_ms, state.policy.priority)
+    rank = priority.sort_priority(command.max_fee, size, command.tier, now_ms, state.policy.priority)
     return Job(
-        EventNo(0),
-        _LAST,
-        command.kind,
-        command.caller,
-        command.tier,
-        state.open_height,
-        command.tx_hash,
-        command.nonce,
-        command.request_hash,
-        size,
-        digest,
-        command.max_fee,
-        command.units,
-        rank,
-        now_ms,
-        now_ms,
-        command.requirements,
-        command.proof,
+        event=EventNo(0),
+        id=_SORTS_LAST,
+        kind=command.kind,
+        caller=command.caller,
+        tier=command.tier,
+        height=state.open_height,
+        tx_hash=command.tx_hash,
+        nonce=command.nonce,
+        request_hash=command.request_hash,
+        size_bytes=size,
+        spec_digest=digest,
+        max_fee=command.max_fee,
+        units=command.units,
+        priority=rank,
+        enqueue_ms=now_ms,
+        expires_ms=now_ms,
+        requirements=command.requirements,
+        proof=command.proof,
     )

@@ -1,7 +1,7 @@
-"""One tick of the matcher: which jobs are given to whom, in the order in which they are given (MAT-003 … MAT-005).
+"""One tick of the matcher: which jobs are assigned to which providers, in order (MAT-003 … MAT-005).
 
-It decides over the line and the supply and changes neither. Groups that still have somebody are merged by priority,
-and, where the starvation guard asks for the oldest, by age.
+It reads the ready queue and the provider index and changes neither. Groups that still have candidates are merged by
+priority and, for the starvation guard, by age.
 """
 
 from __future__ import annotations
@@ -11,221 +11,250 @@ from heapq import heapify, heappop, heapreplace
 from itertools import chain
 from typing import Final, Protocol
 
-from holdfast.core.match.merge import Merged
-from holdfast.core.match.supply import FITS_KEPT_MAX, Seat, Supply
-from holdfast.core.match.takers import CHOOSERS, Taker
+from holdfast.core.base.values import Kind, ProviderId, Seed, TaskId
+from holdfast.core.match.merge import BatchedMerge
+from holdfast.core.match.provider_index import FITTING_CACHE_MAX, IndexedProvider, ProviderIndex
+from holdfast.core.match.selection import SELECTION_ORDERS, Candidate
 from holdfast.core.policy import MatchOrder
-from holdfast.core.queue.line import AGE_AT, ID_AT, Ask, Line
-from holdfast.core.values import Kind, ProviderId, Seed, TaskId
+from holdfast.core.queue.ready_queue import AGE_OFFSET, ID_OFFSET, JobShape, ReadyQueue
 
-KIND_AT: Final = {kind: at for at, kind in enumerate(Kind)}
-"""Where in a taker's units a kind's are."""
+KIND_INDEX: Final = {kind: at for at, kind in enumerate(Kind)}
+"""The index of each kind in `Candidate.units_left`."""
 NO_LIMIT: Final = 2**63
 
 
-class Rules(Protocol):
+class MatchRules(Protocol):
     """What is known of providers and requesters besides the index."""
 
-    def units_left(self, seat: Seat) -> list[int]:
-        """What is left of a provider's quota in this epoch, by `KIND_AT`."""
+    def units_left(self, entry: IndexedProvider) -> list[int]:
+        """What is left of a provider's quota in this epoch, by `KIND_INDEX`."""
         ...
 
-    def is_open(self, ask: Ask) -> bool:
-        """Whether jobs like this are given to anybody at all now."""
+    def is_open(self, shape: JobShape) -> bool:
+        """Whether jobs of this shape are assigned at all now."""
         ...
 
-    def welcome(self, ask: Ask) -> Callable[[Seat], bool] | None:
-        """What no profile tells: who is passed over for this, whom the job itself allows; None where all may."""
+    def provider_filter(self, shape: JobShape) -> Callable[[IndexedProvider], bool] | None:
+        """The filters outside of the profile: denials of the class, lists of the job; None where all providers pass."""
         ...
 
-    def window(self, ask: Ask) -> tuple[int, int] | None:
-        """How many jobs count against the requester now and how many may; None where nobody counts."""
+    def window(self, shape: JobShape) -> tuple[int, int] | None:
+        """How many jobs count in the requester's window now, and the limit; None where policy has no window."""
         ...
 
 
 class _Demand:
-    """A group in this tick: where its jobs go as long as somebody takes them. It is the `Room` of its chooser."""
+    """A job group in this tick, until it has no candidates left. It is the `CandidatePool` of its selection order."""
 
-    __slots__ = ("_ask", "_tick", "at", "best", "count", "is_done", "may", "once", "sticky", "units")
+    __slots__ = (
+        "_shape",
+        "_tick",
+        "best",
+        "is_done",
+        "kind_index",
+        "last_taker",
+        "replica_holders",
+        "units",
+        "window_count",
+        "window_max",
+    )
 
-    def __init__(self, tick: Tick, ask: Ask) -> None:
-        self._tick, self._ask = tick, ask
-        self.at, self.units = KIND_AT[ask.kind], ask.units
+    def __init__(self, tick: Tick, shape: JobShape) -> None:
+        self._tick, self._shape = tick, shape
+        self.kind_index, self.units = KIND_INDEX[shape.kind], shape.units
         self.is_done = False
-        self.sticky: Taker | None = None
-        """Who took the last one and takes the next, too, while it has a slot: so it is with the shuffled order."""
-        self.count: list[int] | None = None
-        """What counts against its requester, in one cell for all groups of that requester."""
-        self.may = 0
-        self.once = tick.holders.setdefault(ask.parent, set()) if ask.parent else None
-        """LEA-009: who took a replica of this job in this tick takes no other; None where the jobs are no replicas."""
-        self.best: Callable[[bytes], Taker | None] = self._first
-        """Who takes a job; found out when the first is asked for, since most groups of many are not reached."""
+        self.last_taker: Candidate | None = None
+        """With the shuffled order: who got the last job, and gets the next one while it has a free slot."""
+        self.window_count: list[int] | None = None
+        """The count of its requester's window, shared by all groups of that requester."""
+        self.window_max = 0
+        self.replica_holders = tick.holders.setdefault(shape.parent, set()) if shape.parent else None
+        """LEA-009: who got a replica of this job in this tick and gets no other; None for other jobs."""
+        self.best: Callable[[bytes], Candidate | None] = self._choose_first
+        """The selection order, made for the first job, since most of many groups are not reached."""
 
-    def _first(self, job_id: bytes) -> Taker | None:
-        self.best = CHOOSERS[self._tick.order](self, self._tick.seed).best
+    def _choose_first(self, job_id: bytes) -> Candidate | None:
+        self.best = SELECTION_ORDERS[self._tick.order](self, self._tick.seed).best
         return self.best(job_id)
 
-    def seats(self) -> Iterator[Seat]:
-        ask = self._ask
-        seats, is_welcome = self._tick.supply.free(ask.kind, ask.requirements), self._tick.rules.welcome(ask)
-        return seats if is_welcome is None else filter(is_welcome, seats)
+    def entries(self) -> Iterator[IndexedProvider]:
+        shape = self._shape
+        entries, is_accepted = (
+            self._tick.provider_index.with_capacity_for(shape.kind, shape.requirements),
+            self._tick.rules.provider_filter(shape),
+        )
+        return entries if is_accepted is None else filter(is_accepted, entries)
 
-    def load_of(self, seat: Seat) -> int:
-        taker = self._tick.takers.get(seat.provider.id)
-        return seat.leases if taker is None else taker.load
+    def load_of(self, entry: IndexedProvider) -> int:
+        candidate = self._tick.candidates.get(entry.provider.id)
+        return entry.leases if candidate is None else candidate.load
 
-    def taker_of(self, seat: Seat) -> Taker | None:
-        taker = self._tick.takers.get(seat.provider.id)
-        if taker is None:
-            taker = self._tick.takers[seat.provider.id] = self._tick.taker(seat)
-        if self.once is not None and seat.provider.id in self.once:
+    def candidate_of(self, entry: IndexedProvider) -> Candidate | None:
+        candidate = self._tick.candidates.get(entry.provider.id)
+        if candidate is None:
+            candidate = self._tick.candidates[entry.provider.id] = self._tick.candidate(entry)
+        if self.replica_holders is not None and entry.provider.id in self.replica_holders:
             return None
-        has_room = taker.left > 0 and (taker.units is None or taker.units[self.at] >= self.units)
-        return taker if has_room else None
+        has_room = candidate.slots_left > 0 and (
+            candidate.units_left is None or candidate.units_left[self.kind_index] >= self.units
+        )
+        return candidate if has_room else None
 
 
 class Tick:
-    """One round of giving, over the line and the supply as they are now."""
+    """One round of assignments, over the ready queue and the provider index as they are now."""
 
     def __init__(
         self,
-        line: Line,
-        supply: Supply,
-        rules: Rules,
+        ready_queue: ReadyQueue,
+        provider_index: ProviderIndex,
+        rules: MatchRules,
         order: MatchOrder,
         seed: Seed,
     ) -> None:
-        self.supply, self.rules, self.order, self.seed = supply, rules, order, seed
-        self.takers: dict[ProviderId, Taker] = {}
+        self.provider_index, self.rules, self.order, self.seed = provider_index, rules, order, seed
+        self.candidates: dict[ProviderId, Candidate] = {}
         self.holders: dict[TaskId, set[ProviderId]] = {}
-        self.places: list[bytes] = []
-        """Of the jobs that were given, and"""
-        self.by: list[Taker] = []
-        """who took them."""
-        self.guarded: set[bytes] = set()
-        """Those that were given because they were the oldest (MAT-005)."""
+        self.sort_keys: list[bytes] = []
+        """Of the assigned jobs."""
+        self.chosen: list[Candidate] = []
+        """Their providers, in the same order."""
+        self.starvation_picks: set[bytes] = set()
+        """The jobs that were assigned because they were the oldest (MAT-005)."""
         self._cursor = b""
-        """Which place is next by priority."""
-        largest = {KIND_AT[ask.kind]: 0 for ask in line.groups}
-        for ask in line.groups:
-            largest[KIND_AT[ask.kind]] = max(largest[KIND_AT[ask.kind]], ask.units)
+        """The next sort key by priority."""
+        largest = {KIND_INDEX[shape.kind]: 0 for shape in ready_queue.groups}
+        for shape in ready_queue.groups:
+            largest[KIND_INDEX[shape.kind]] = max(largest[KIND_INDEX[shape.kind]], shape.units)
         self._largest = tuple(largest.items())
         """How many units the largest job takes, by kind."""
         counts: dict[str, list[int]] = {}
-        supply.kept_max = max(FITS_KEPT_MAX, 2 * len(line.groups))
-        supply.order(seed)
+        provider_index.fitting_cache_max = max(FITTING_CACHE_MAX, 2 * len(ready_queue.groups))
+        provider_index.order(seed)
         self._demands = [
-            (group, demand) for ask, group in line.groups.items() if (demand := self._demand(ask, counts)) is not None
+            (group, demand)
+            for shape, group in ready_queue.groups.items()
+            if (demand := self._demand(shape, counts)) is not None
         ]
 
-    def run(self, counter: int, every: int, limit: int = NO_LIMIT) -> Iterator[tuple[bytes, Seat]]:
-        """Give until nobody takes anything more, or `limit` jobs were given.
+    def run(
+        self, counter: int, interleave_every: int, limit: int = NO_LIMIT
+    ) -> Iterator[tuple[bytes, IndexedProvider]]:
+        """Assign until no provider has room, or `limit` jobs were assigned.
 
-        MAT-005: where the next assignment would be a multiple of `every`, it goes to the oldest job, not to the first.
+        MAT-005: where the number of the assignment is a multiple of `interleave_every`, it goes to the oldest job, not
+        to the first.
         """
-        limit = self._slots(limit)
-        places, by, guarded, oldest, left = self.places, self.by, self.guarded, self._oldest(), 0
-        merged = Merged([(group.places, demand) for group, demand in self._demands])
-        for lot in merged:
+        limit = self._slot_limit(limit)
+        sort_keys, chosen, picked, oldest, left = (
+            self.sort_keys,
+            self.chosen,
+            self.starvation_picks,
+            self._pick_oldest(),
+            0,
+        )
+        merged = BatchedMerge([(group.by_priority, demand) for group, demand in self._demands])
+        for run_ in merged:
             owner = merged.owner
-            for place in lot:
+            for sort_key in run_:
                 if not left:
-                    self._cursor = place
-                    if not (left := self._turn(counter, every, limit, oldest)):
-                        return self._given()
-                if place in guarded:
+                    self._cursor = sort_key
+                    if not (left := self._next_turn(counter, interleave_every, limit, oldest)):
+                        return self._assignments()
+                if sort_key in picked:
                     continue
-                demand = owner[place]
-                taker = demand.sticky
-                if taker is None or not taker.left:
-                    taker = self._best(demand, place)
-                    if taker is None:
+                demand = owner[sort_key]
+                candidate = demand.last_taker
+                if candidate is None or not candidate.slots_left:
+                    candidate = self._take_candidate(demand, sort_key)
+                    if candidate is None:
                         continue
-                taker.left -= 1
-                places.append(place)
-                by.append(taker)
+                candidate.slots_left -= 1
+                sort_keys.append(sort_key)
+                chosen.append(candidate)
                 left -= 1
-        return self._given()
+        return self._assignments()
 
-    def _slots(self, limit: int) -> int:
-        """How many jobs can be given at all, one a slot: behind the last of them nobody need be asked any more."""
-        supply, slots = self.supply, 0
-        for seat in chain.from_iterable(supply.ranks[rank].free.values() for rank in supply.vacant):
-            slots += seat.cap - seat.leases
+    def _slot_limit(self, limit: int) -> int:
+        """How many jobs can be assigned at all, one per free slot: beyond them no provider need be checked."""
+        index, slots = self.provider_index, 0
+        for entry in chain.from_iterable(
+            index.profile_groups[group].with_capacity.values() for group in index.groups_with_capacity
+        ):
+            slots += entry.cap - entry.leases
             if slots >= limit:
                 return limit
         return slots
 
-    def _given(self) -> Iterator[tuple[bytes, Seat]]:
-        return ((place, taker.seat) for place, taker in zip(self.places, self.by, strict=True))
+    def _assignments(self) -> Iterator[tuple[bytes, IndexedProvider]]:
+        return ((sort_key, candidate.entry) for sort_key, candidate in zip(self.sort_keys, self.chosen, strict=True))
 
-    def _turn(self, counter: int, every: int, limit: int, oldest: Iterator[None]) -> int:
-        """How many more can be given by priority now, after the oldest had their turn; 0: the tick is over."""
-        while (room := limit - len(self.places)) > 0:
+    def _next_turn(self, counter: int, every: int, limit: int, oldest: Iterator[None]) -> int:
+        """How many jobs can be assigned by priority now, after the oldest had their turn; 0: the tick is over."""
+        while (room := limit - len(self.sort_keys)) > 0:
             if not every:
                 return room
-            if before_guard := every - 1 - (counter + len(self.places)) % every:
+            if before_guard := every - 1 - (counter + len(self.sort_keys)) % every:
                 return min(room, before_guard)
             if next(oldest, 0) == 0:
                 return 0
         return 0
 
-    def _best(self, demand: _Demand, place: bytes) -> Taker | None:
-        """Who takes this job; what it costs besides a slot is taken from them at once."""
-        taker = None
-        if not demand.is_done and (demand.count is None or demand.count[0] < demand.may):
-            taker = demand.best(place[ID_AT:])
-        if taker is None:
+    def _take_candidate(self, demand: _Demand, sort_key: bytes) -> Candidate | None:
+        """The provider for this job; units and window count are reduced here, the slot by the caller."""
+        candidate = None
+        if not demand.is_done and (demand.window_count is None or demand.window_count[0] < demand.window_max):
+            candidate = demand.best(sort_key[ID_OFFSET:])
+        if candidate is None:
             demand.is_done = True
             return None
-        if demand.count is not None:
-            demand.count[0] += 1
-        if demand.once is not None:
-            demand.once.add(taker.seat.provider.id)
-        if taker.units is not None:
-            taker.units[demand.at] -= demand.units
-        elif demand.count is None and demand.once is None and self.order is MatchOrder.SHUFFLE:
-            demand.sticky = taker
-        return taker
+        if demand.window_count is not None:
+            demand.window_count[0] += 1
+        if demand.replica_holders is not None:
+            demand.replica_holders.add(candidate.entry.provider.id)
+        if candidate.units_left is not None:
+            candidate.units_left[demand.kind_index] -= demand.units
+        elif demand.window_count is None and demand.replica_holders is None and self.order is MatchOrder.SHUFFLE:
+            demand.last_taker = candidate
+        return candidate
 
-    def _oldest(self) -> Iterator[None]:
-        """MAT-005: gives the oldest job that somebody takes, each time it is asked for one more."""
+    def _pick_oldest(self) -> Iterator[None]:
+        """MAT-005: each step assigns the oldest job that has a candidate."""
         heads = []
         for number, (group, demand) in enumerate(self._demands):
-            more = chain.from_iterable(group.ages.blocks)
-            place = next(more)
-            heads.append((place[AGE_AT:], number, place, more, demand))
+            more = chain.from_iterable(group.by_age.blocks)
+            sort_key = next(more)
+            heads.append((sort_key[AGE_OFFSET:], number, sort_key, more, demand))
         heapify(heads)
         while heads:
-            cursor = self._cursor  # what stands before it, in a group that somebody still takes from, was given
-            _, number, place, more, demand = heads[0]
-            taker = self._best(demand, place) if place >= cursor else None
-            after = None if demand.is_done else next((each for each in more if each >= cursor), None)
+            cursor = self._cursor  # what comes before it, in a group with candidates, is assigned already
+            _, number, sort_key, more, demand = heads[0]
+            candidate = self._take_candidate(demand, sort_key) if sort_key >= cursor else None
+            after = None if demand.is_done else next((key for key in more if key >= cursor), None)
             if after is None:
                 heappop(heads)
             else:
-                heapreplace(heads, (after[AGE_AT:], number, after, more, demand))
-            if taker is not None:
-                taker.left -= 1
-                self.places.append(place)
-                self.by.append(taker)
-                self.guarded.add(place)
+                heapreplace(heads, (after[AGE_OFFSET:], number, after, more, demand))
+            if candidate is not None:
+                candidate.slots_left -= 1
+                self.sort_keys.append(sort_key)
+                self.chosen.append(candidate)
+                self.starvation_picks.add(sort_key)
                 yield
 
-    def taker(self, seat: Seat) -> Taker:
-        """Units are counted only where so many jobs as it has slots for could take more than it has left."""
-        taker, units = Taker(seat), self.rules.units_left(seat)
+    def candidate(self, entry: IndexedProvider) -> Candidate:
+        """Units are counted only where filling all its slots could need more than are left."""
+        candidate, units = Candidate(entry), self.rules.units_left(entry)
         for at, most in self._largest:
-            if most * taker.left > units[at]:
-                taker.units = units
-        return taker
+            if most * candidate.slots_left > units[at]:
+                candidate.units_left = units
+        return candidate
 
-    def _demand(self, ask: Ask, counts: dict[str, list[int]]) -> _Demand | None:
-        """None where nobody can be given such a job."""
-        if not self.rules.is_open(ask) or not self.supply.has_free(ask.kind, ask.requirements):
+    def _demand(self, shape: JobShape, counts: dict[str, list[int]]) -> _Demand | None:
+        """None where no provider can get such a job."""
+        if not self.rules.is_open(shape) or not self.provider_index.has_capacity_for(shape.kind, shape.requirements):
             return None
-        demand = _Demand(self, ask)
-        if (window := self.rules.window(ask)) is not None:
-            demand.count, demand.may = counts.setdefault(ask.caller, [window[0]]), window[1]
+        demand = _Demand(self, shape)
+        if (window := self.rules.window(shape)) is not None:
+            demand.window_count, demand.window_max = counts.setdefault(shape.caller, [window[0]]), window[1]
         return demand

@@ -1,6 +1,7 @@
-"""Every knob with its default, in integers, and the one check that names everything wrong with a set of them."""
+"""Every policy setting with its default, in integers, and the one check that names everything wrong with them."""
 
-from holdfast.core.policy.knobs import (
+from holdfast.core.policy.limits import SettingFault, check_policy
+from holdfast.core.policy.settings import (
     AdmissionPolicy,
     ArchivePolicy,
     ChainPolicy,
@@ -19,7 +20,6 @@ from holdfast.core.policy.knobs import (
     SpoolPolicy,
     TtlPolicy,
 )
-from holdfast.core.policy.limits import Fault, faults
 
 __all__ = [
     "AdmissionPolicy",
@@ -27,7 +27,6 @@ __all__ = [
     "ChainPolicy",
     "EnginePolicy",
     "EvidencePolicy",
-    "Fault",
     "LeasePolicy",
     "MatchOrder",
     "MatchPolicy",
@@ -38,7 +37,8 @@ __all__ = [
     "ReadBack",
     "ResultPolicy",
     "RetryPolicy",
+    "SettingFault",
     "SpoolPolicy",
     "TtlPolicy",
-    "faults",
+    "check_policy",
 ]

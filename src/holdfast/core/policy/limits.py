@@ -1,4 +1,4 @@
-"""What a knob may be set to, alone and beside the others: tables, read as a whole, every fault named at once."""
+"""The allowed values of settings, alone and compared with others: tables that are checked as a whole."""
 
 from __future__ import annotations
 
@@ -8,41 +8,39 @@ from typing import Final
 
 import msgspec
 
-from holdfast.core.policy.knobs import DAY_MS, GIB, KIB, MIB, SECOND_MS, Policy
-from holdfast.core.values import U64_MAX, Network
+from holdfast.core.base.values import I64_MAX, PPM, U64_MAX, Network
+from holdfast.core.policy.settings import DAY_MS, GIB, KIB, MIB, SECOND_MS, Policy
 
 
-class Fault(msgspec.Struct, frozen=True, gc=False):
+class SettingFault(msgspec.Struct, frozen=True, gc=False):
     """One thing wrong with a setting: where, what, and what to do about it."""
 
     path: str
-    says: str
+    message: str
     hint: str = ""
     rule: str = "SEC-001"
 
 
-PPM: Final = 1_000_000
-BLOCKS: Final = 1_000_000_000
+BLOCKS_MAX: Final = 1_000_000_000
 YEAR_MS: Final = 365 * DAY_MS
 CENTURY_DAYS: Final = 36_500
-WHOLE: Final = 10**9
-I64_MAX: Final = 2**63 - 1
-"""What a column holds: a quota lets no more through, so what is used of it always fits (QUO-001)."""
+PRIORITY_ONE: Final = 10**9
+"""One whole, in the integers of PRI-001."""
 AGE_MS_MAX: Final = 4_102_444_800_000
-"""The year 2100 in milliseconds: as late as a job is enqueued."""
+"""The year 2100 in milliseconds: the latest time at which a job is enqueued."""
 
 RANGES: Final = (
     ("chain_id", 0, U64_MAX),
     ("chain.block_ms", 1, DAY_MS),
     ("chain.idle_block_ms", 1, DAY_MS),
     ("chain.finality_depth", 0, 100_000),
-    ("chain.epoch_blocks", 1, BLOCKS),
-    ("chain.nullifier_window_blocks", 1, BLOCKS),
-    ("chain.tags_v2_height", 0, BLOCKS),
-    ("chain.tags_grace_blocks", 1, BLOCKS),
+    ("chain.epoch_blocks", 1, BLOCKS_MAX),
+    ("chain.nullifier_window_blocks", 1, BLOCKS_MAX),
+    ("chain.tags_v2_height", 0, BLOCKS_MAX),
+    ("chain.tags_grace_blocks", 1, BLOCKS_MAX),
     ("admission.payload_bytes_max", 1, 64 * MIB),
-    ("admission.queue_depth_max", 1, BLOCKS),
-    ("admission.in_flight_per_requester_max", 1, BLOCKS),
+    ("admission.queue_depth_max", 1, BLOCKS_MAX),
+    ("admission.in_flight_per_requester_max", 1, BLOCKS_MAX),
     ("admission.back_pressure_ppm", 1, PPM),
     ("admission.idempotency_ms", 1, YEAR_MS),
     ("priority.w_fee", 0, PPM),
@@ -60,7 +58,7 @@ RANGES: Final = (
     ("match.dispatch_interval_ms", 1, 60 * SECOND_MS),
     ("match.min_health_ppm", 0, PPM),
     ("match.requester_window_ms", 0, YEAR_MS),
-    ("match.requester_window_jobs_max", 0, BLOCKS),
+    ("match.requester_window_jobs_max", 0, BLOCKS_MAX),
     ("match.requester_weight_free", 0, PPM),
     ("match.requester_weight_pro", 0, PPM),
     ("match.requester_weight_premium", 0, PPM),
@@ -79,7 +77,7 @@ RANGES: Final = (
     ("ttl.quantum_ms", 1, YEAR_MS),
     ("ttl.relative_ms", 1, YEAR_MS),
     ("ttl.tombstone_ms", 1, 100 * YEAR_MS),
-    ("ttl.collect_jobs_max", 1, PPM),
+    ("ttl.gc_jobs_max", 1, PPM),
     ("quota.leases_per_provider_max", 1, PPM),
     ("quota.ai_units_per_epoch", 0, I64_MAX),
     ("quota.quantum_units_per_epoch", 0, I64_MAX),
@@ -99,39 +97,33 @@ RANGES: Final = (
     ("provider.slash_minor_ppm", 0, PPM),
     ("provider.slash_major_ppm", 0, PPM),
     ("provider.slash_severe_ppm", 0, PPM),
-    ("provider.jail_minor_blocks", 0, BLOCKS),
-    ("provider.jail_major_blocks", 0, BLOCKS),
-    ("provider.jail_severe_blocks", 0, BLOCKS),
+    ("provider.jail_minor_blocks", 0, BLOCKS_MAX),
+    ("provider.jail_major_blocks", 0, BLOCKS_MAX),
+    ("provider.jail_severe_blocks", 0, BLOCKS_MAX),
     ("provider.heartbeat_grace_ms", 0, DAY_MS),
     ("provider.heartbeat_recovery_ppm", 1, PPM),
     ("provider.provider_fail_decay_ppm", 0, PPM),
     ("provider.offence_window_ms", 0, YEAR_MS),
-    ("provider.unstake_lock_blocks", 0, BLOCKS),
+    ("provider.unstake_lock_blocks", 0, BLOCKS_MAX),
     ("provider.unstake_cooldown_ms", 0, YEAR_MS),
     ("provider.quorum_minority_decay_ppm", 0, PPM),
     ("result.max_inline_bytes", 0, MIB),
-    ("result.retain_hot_blocks", 0, BLOCKS),
+    ("result.retain_hot_blocks", 0, BLOCKS_MAX),
     ("result.retain_warm_days", 0, CENTURY_DAYS),
     ("result.retain_cold_days", 0, CENTURY_DAYS),
-    ("result.result_ttl_blocks", 1, BLOCKS),
+    ("result.result_ttl_blocks", 1, BLOCKS_MAX),
     ("result.audit_window_days", 0, CENTURY_DAYS),
-    ("result.collect_rows_max", 1, PPM),
-    ("result.collect_bytes_max", 1, GIB),
-    ("result.collect_ms_max", 1, 60 * SECOND_MS),
-    ("result.collect_interval_ms", 1, DAY_MS),
-    ("result.stray_hours", 1, 24 * CENTURY_DAYS),
-    ("spool.flush_interval_ms", 1, 60 * SECOND_MS),
-    ("spool.flush_records_max", 1, PPM),
-    ("spool.queue_records_max", 1, 100 * PPM),
-    ("spool.channel_bytes_max", MIB, 1_024 * 1_024 * GIB),
-    ("spool.reserve_bytes", 4 * KIB, 64 * MIB),
-    ("spool.reopen_below_per_mille", 1, 999),
+    ("result.gc_rows_max", 1, PPM),
+    ("result.gc_bytes_max", 1, GIB),
+    ("result.gc_ms_max", 1, 60 * SECOND_MS),
+    ("result.gc_interval_ms", 1, DAY_MS),
+    ("result.orphan_grace_hours", 1, 24 * CENTURY_DAYS),
     ("evidence.retain_days", 0, CENTURY_DAYS),
     ("evidence.prune_rows_max", 1, 1_000),
     ("evidence.sessions_per_channel_max", 1, 100 * PPM),
     ("evidence.legacy_channels_max", 0, PPM),
     ("evidence.dead_letters_per_channel_max", 1, PPM),
-    ("archive.retain_blocks", 0, BLOCKS),
+    ("archive.retain_blocks", 0, BLOCKS_MAX),
     ("archive.uploads_at_once_max", 1, 1_000),
     ("archive.retry_base_ms", 1, DAY_MS),
     ("archive.retry_cap_ms", 1, YEAR_MS),
@@ -141,20 +133,23 @@ RANGES: Final = (
     ("archive.notices_waiting_max", 1, PPM),
     ("archive.notice_resend_ms", 1, DAY_MS),
     ("engine.inline_payload_bytes_max", 0, 4 * KIB),
-    ("engine.commands_waiting_max", 1, 100 * PPM),
     ("engine.batch_events_max", 1, PPM),
-    ("engine.batch_bytes_max", 64 * KIB, GIB),
     ("engine.projection_rows_max", 1, PPM),
-    ("engine.snapshot_every_events", 1, BLOCKS),
+    ("engine.snapshot_every_events", 1, BLOCKS_MAX),
     ("engine.clock_journal_ms", 1, SECOND_MS),
 )
-"""Path, lowest and highest value allowed; one row for every integer knob."""
+"""Path, lowest and highest value allowed; one row for every integer setting."""
 
-REORG: Final = "CHN-005"
+REORG_RULE: Final = "CHN-005"
 
 ORDERED: Final = (
     ("chain.block_ms", "chain.idle_block_ms", "SEC-001", "an idle chain seals no faster than a busy one"),
-    ("chain.finality_depth", "result.retain_hot_blocks", REORG, "a block that can be taken back needs its results hot"),
+    (
+        "chain.finality_depth",
+        "result.retain_hot_blocks",
+        REORG_RULE,
+        "a block that can be rolled back needs its results hot",
+    ),
     ("priority.tier_free_per_mille", "priority.tier_pro_per_mille", "SEC-001", "a higher tier adds no less"),
     ("priority.tier_pro_per_mille", "priority.tier_premium_per_mille", "SEC-001", "a higher tier adds no less"),
     ("lease.ack_timeout_ms", "lease.ai_ms", "SEC-001", "a lease must outlive the wait for its ACK"),
@@ -167,86 +162,95 @@ ORDERED: Final = (
     ("provider.slash_major_ppm", "provider.slash_severe_ppm", "SEC-001", "the worse offence costs no less"),
     ("provider.jail_minor_blocks", "provider.jail_major_blocks", "SEC-001", "the worse offence jails no shorter"),
     ("provider.jail_major_blocks", "provider.jail_severe_blocks", "SEC-001", "the worse offence jails no shorter"),
-    ("result.retain_warm_days", "result.retain_cold_days", "SEC-001", "bytes are let go warm before cold"),
+    ("result.retain_warm_days", "result.retain_cold_days", "SEC-001", "bytes leave the warm tier before the cold one"),
     ("result.retain_cold_days", "result.audit_window_days", "SEC-001", "a record must outlive the bytes it speaks of"),
-    ("spool.reserve_bytes", "spool.channel_bytes_max", "SEC-001", "the reserve is part of the channel's cap"),
     ("archive.retry_base_ms", "archive.retry_cap_ms", "SEC-001", "the first delay cannot be above the longest"),
     ("archive.retry_cap_ms", "archive.stalled_retry_ms", "SEC-001", "a stalled upload is retried slower, not faster"),
 )
-"""The first knob must not be above the second: with the rule that says so, and why."""
+"""The first setting must not be above the second: with the rule and the reason."""
 
-KEPT_MS: Final = (
+RETENTION_UNITS_MS: Final = (
     ("ttl.tombstone_ms", 1),
     ("result.retain_warm_days", DAY_MS),
     ("result.audit_window_days", DAY_MS),
 )
-"""What is let go after a time, and that time's unit in milliseconds: it must cover the slowest way to finality."""
+"""Retention settings and their unit in milliseconds: each must cover the longest time to finality."""
 
 
-def faults(policy: Policy) -> list[Fault]:
-    """Everything wrong with the policy, in the order of the tables; an empty list is a good policy."""
-    found = list(_out_of_range(policy))
-    spoiled = frozenset(fault.path for fault in found)  # comparing with a value that is wrong itself only adds noise
-    found += _out_of_order(policy, spoiled)
-    found += _reorg_cut_off(policy, spoiled)
-    found += _contradictions(policy)
-    if not any(path.startswith("priority.") for path in spoiled):
-        found += _keys_too_large(policy)
-    return found
+def check_policy(policy: Policy) -> list[SettingFault]:
+    """All faults of the policy, in the order of the tables; the list of a valid policy is empty."""
+    faults = list(_out_of_range(policy))
+    invalid = frozenset(fault.path for fault in faults)  # comparing with an invalid value would only add noise
+    faults += _out_of_order(policy, invalid)
+    faults += _too_short_for_reorg(policy, invalid)
+    faults += _contradictions(policy)
+    if not any(path.startswith("priority.") for path in invalid):
+        faults += _keys_too_large(policy)
+    return faults
 
 
-def _out_of_range(policy: Policy) -> Iterator[Fault]:
+def _out_of_range(policy: Policy) -> Iterator[SettingFault]:
     for path, low, high in RANGES:
         value = attrgetter(path)(policy)
         if value is None and path in OPTIONAL:
             continue
         if type(value) is not int:
-            yield Fault(path, f"{value!r} is not an integer", "scale it: milliseconds, per mille, parts per million")
+            yield SettingFault(
+                path, f"{value!r} is not an integer", "scale it: milliseconds, per mille, parts per million"
+            )
         elif not low <= value <= high:
-            yield Fault(path, f"{value} is not within {low} … {high}", f"set it to {min(max(value, low), high)}")
+            yield SettingFault(path, f"{value} is not within {low} … {high}", f"set it to {min(max(value, low), high)}")
 
 
 OPTIONAL: Final = frozenset({"evidence.retain_days", "result.audit_window_days"})
-"""Knobs that may be None, which is no limit."""
+"""Settings that may be None, which is no limit."""
 
 
-def _out_of_order(policy: Policy, spoiled: frozenset[str]) -> Iterator[Fault]:
+def _out_of_order(policy: Policy, invalid: frozenset[str]) -> Iterator[SettingFault]:
     for lesser, greater, rule, why in ORDERED:
-        if spoiled & {lesser, greater}:
+        if invalid & {lesser, greater}:
             continue
         low, high = attrgetter(lesser)(policy), attrgetter(greater)(policy)
         if high is not None and low > high:
-            yield Fault(lesser, f"{low} is above {greater} = {high}: {why}", f"raise {greater} or lower {lesser}", rule)
+            yield SettingFault(
+                lesser, f"{low} is above {greater} = {high}: {why}", f"raise {greater} or lower {lesser}", rule
+            )
 
 
-def _reorg_cut_off(policy: Policy, spoiled: frozenset[str]) -> Iterator[Fault]:
-    """CHN-005: nothing that a reorg above the finalized height needs may be gone before it."""
-    if spoiled & {"chain.finality_depth", "chain.block_ms", "chain.idle_block_ms"}:
+def _too_short_for_reorg(policy: Policy, invalid: frozenset[str]) -> Iterator[SettingFault]:
+    """CHN-005: nothing that a reorg above the finalized height needs may be deleted before it."""
+    if invalid & {"chain.finality_depth", "chain.block_ms", "chain.idle_block_ms"}:
         return
     depth = policy.chain.finality_depth
     finality_ms = depth * max(policy.chain.block_ms, policy.chain.idle_block_ms)
-    for path, unit_ms in KEPT_MS:
+    for path, unit_ms in RETENTION_UNITS_MS:
         kept = attrgetter(path)(policy)
-        if path not in spoiled and kept is not None and kept * unit_ms < finality_ms:
-            says = f"{kept} ends before a block is final: {depth} idle blocks take {finality_ms} ms"
-            yield Fault(path, says, f"set it to {-(-finality_ms // unit_ms)} or lower chain.finality_depth", REORG)
+        if path not in invalid and kept is not None and kept * unit_ms < finality_ms:
+            message = f"{kept} ends before a block is final: {depth} idle blocks take {finality_ms} ms"
+            yield SettingFault(
+                path, message, f"set it to {-(-finality_ms // unit_ms)} or lower chain.finality_depth", REORG_RULE
+            )
 
 
-def _keys_too_large(policy: Policy) -> Iterator[Fault]:
-    """PRI-002: a key is stored in 64 bits, with its sign."""
+def _keys_too_large(policy: Policy) -> Iterator[SettingFault]:
+    """PRI-002: a key is stored as a signed 64-bit integer."""
     rank = policy.priority
-    highest = (rank.w_fee + rank.w_size + rank.w_tier) * WHOLE + rank.w_age * (AGE_MS_MAX * WHOLE // rank.age_ref_ms)
+    highest = (rank.w_fee + rank.w_size + rank.w_tier) * PRIORITY_ONE + rank.w_age * (
+        AGE_MS_MAX * PRIORITY_ONE // rank.age_ref_ms
+    )
     if highest >= 2**63:
-        yield Fault("priority.w_age", "keys of the year 2100 would not fit 64 bits", "lower w_* or raise age_ref_ms")
+        yield SettingFault(
+            "priority.w_age", "keys of the year 2100 would not fit 64 bits", "lower w_* or raise age_ref_ms"
+        )
 
 
-def _contradictions(policy: Policy) -> Iterator[Fault]:
+def _contradictions(policy: Policy) -> Iterator[SettingFault]:
     rank, match = policy.priority, policy.match
     if not any((rank.w_fee, rank.w_age, rank.w_size, rank.w_tier)):
-        yield Fault("priority", "all weights are 0: every job would rank the same", "give one of w_* a weight")
+        yield SettingFault("priority", "all weights are 0: every job would rank the same", "give one of w_* a weight")
     if bool(match.requester_window_ms) != bool(match.requester_window_jobs_max):
-        says = "a window needs both a length and a number of jobs"
-        yield Fault("match.requester_window_ms", says, "set requester_window_jobs_max too, or both to 0")
+        message = "a window needs both a length and a number of jobs"
+        yield SettingFault("match.requester_window_ms", message, "set requester_window_jobs_max too, or both to 0")
     if policy.result.serve_bytes and policy.network is not Network.DEVELOPMENT:
-        says = "result bytes are served by the node only on a development network"
-        yield Fault("result.serve_bytes", says, "leave it off: clients fetch bytes by their commitment")
+        message = "result bytes are served by the node only on a development network"
+        yield SettingFault("result.serve_bytes", message, "leave it off: clients fetch bytes by their commitment")

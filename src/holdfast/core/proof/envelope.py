@@ -1,4 +1,4 @@
-"""A proof: what a provider shows for its work, and the nullifier that lets it count only once."""
+"""A proof of a provider's work as it is sent and signed, and the nullifier that lets it count only once."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.core.canon import Domain, H, NotCanonical, canonical, decode, decode_part
-from holdfast.core.refusal import Refused
-from holdfast.core.values import Digest, Height, LeaseId, ProviderId, TaskId
+from holdfast.core.base.canonical import H, HashDomain, NotCanonical, canonical, decode, decode_part
+from holdfast.core.base.errors import Refused
+from holdfast.core.base.values import Digest, Height, LeaseId, ProviderId, TaskId
 
 PROOF_TAG: Final = "holdfast.proof.v1"
 LINK_TAG: Final = "holdfast.link.v1"
-NULLIFIER: Final = Domain("animica.proof.nullifier", (1,))
+NULLIFIER: Final = HashDomain("animica.proof.nullifier", (1,))
 
 
 class ProofType(IntEnum):
@@ -32,23 +32,23 @@ def window_of(enqueue_height: Height, window_blocks: int) -> int:
 
 
 def nullifier(type: ProofType, window: int, body: object, version: int = 1) -> Digest:
-    """PRF-001: one proof, one nullifier, whoever submits it again."""
+    """PRF-001: one proof has one nullifier, no matter who submits it."""
     return packed_nullifier(type, window, canonical(body), version)
 
 
-@lru_cache(maxsize=256)  # asked for twice of each proof: for its claim, and by the decision
+@lru_cache(maxsize=256)  # computed twice for each proof: for its claim, and by the decision
 def packed_nullifier(type: int, window: int, body: bytes, version: int = 1) -> Digest:
     """The same of a body that is canonical bytes already."""
     return NULLIFIER.make_at(version, int(type), window, body)
 
 
 def link_of(envelope: Envelope) -> bytes:
-    """What a proof says, whatever its window: for one task it is equal exactly where the nullifier is (RES-001)."""
+    """A proof's content without its window: for one task it is equal exactly where the nullifier is (RES-001)."""
     return H(LINK_TAG, envelope.type, envelope.body)
 
 
 class Envelope(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """PRF-001: a proof as it travels: which verifier is asked, the canonical body, and who signed it."""
+    """PRF-001: a proof as it is sent: the proof method, the canonical body and the signature."""
 
     type: int
     method: str
@@ -57,8 +57,8 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, gc=False):
     signature: bytes
 
 
-class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
-    """What a proof's body says."""
+class ProofBody(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
+    """The fields of a proof's body."""
 
     task_id: TaskId
     lease_id: LeaseId
@@ -70,8 +70,8 @@ class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
 
 def body_of(task_id: bytes, lease_id: bytes, provider: bytes, digest: bytes, size: int, metrics: Any) -> bytes:
     """The canonical body; `metrics` is a map of integers and texts."""
-    told = {"lease_id": lease_id, "metrics": metrics, "output_digest": digest, "output_size": size}
-    return canonical(told | {"provider": provider, "task_id": task_id})
+    fields = {"lease_id": lease_id, "metrics": metrics, "output_digest": digest, "output_size": size}
+    return canonical(fields | {"provider": provider, "task_id": task_id})
 
 
 def quorum_body(
@@ -79,24 +79,24 @@ def quorum_body(
 ) -> bytes:
     """LEA-009: the canonical body of a proof by quorum: index, lease and provider of each that agrees, by index.
 
-    Nobody signs it: each of those leases has a signed proof of its own, and whoever knows them computes this again.
+    It is not signed: each of those leases has a signed proof, from which anyone can compute this one.
     """
-    told = {"m": m, "n": n, "output_digest": digest, "output_size": size, "task_id": task_id}
-    return canonical(told | {"votes": [list(each) for each in sorted(votes)]})
+    fields = {"m": m, "n": n, "output_digest": digest, "output_size": size, "task_id": task_id}
+    return canonical(fields | {"votes": [list(vote) for vote in sorted(votes)]})
 
 
 def signed_bytes(envelope_type: int, method: str, body: bytes) -> bytes:
-    """What the provider signs (PRV-003): the lease id inside makes it good for this lease alone."""
+    """What the provider signs (PRV-003): the lease id in the body makes it valid for this lease alone."""
     return H(PROOF_TAG, envelope_type, method.encode(), body)
 
 
-@lru_cache(maxsize=256)  # the door reads it, then whoever decides
-def read_body(raw: bytes) -> Body | Refused:
-    """The body, or what is wrong with it."""
-    if (usual := _read_usual(raw)) is not None:
-        return usual
+@lru_cache(maxsize=256)  # the API reads it, then the decision does
+def read_body(raw: bytes) -> ProofBody | Refused:
+    """The body, or a refusal with its fault."""
+    if (body := _read_common_form(raw)) is not None:
+        return body
     try:
-        return msgspec.convert(decode(raw), Body, builtin_types=(bytes,))
+        return msgspec.convert(decode(raw), ProofBody, builtin_types=(bytes,))
     except (NotCanonical, msgspec.ValidationError) as fault:
         return Refused("PRF-001", f"body: {fault}", name="InvalidParams")
 
@@ -106,11 +106,11 @@ _NAMES: Final = Struct("10s32s11s32s11s32s12s")
 _END: Final = b"\x6doutput_digest\x58\x20"
 
 
-def _read_usual(raw: bytes) -> Body | None:
-    """A body with the six keys of its shape and ids of 32 bytes, as `body_of` writes them and nearly all are.
+def _read_common_form(raw: bytes) -> ProofBody | None:
+    """A fast path for a body with exactly the six keys and ids of 32 bytes, as `body_of` writes it.
 
-    Canonical bytes have one order: what lies between the values is known and is compared, not decoded. None where
-    anything is otherwise; then it is read with care, and what is wrong with it is found there.
+    Canonical bytes have one order: the bytes between the values are known and are compared, not decoded. None where
+    anything differs; then the full decoder reads the body and finds its faults.
     """
     if not raw.startswith(_BEGIN):
         return None
@@ -125,16 +125,23 @@ def _read_usual(raw: bytes) -> Body | None:
     if (task, lease, provider, size) != _BETWEEN or raw[at : at + len(_END)] != _END:
         return None
     digest = raw[at + len(_END) :]
-    if len(digest) != 32 or type(output_size) is not int or not _are_plain(metrics):
+    if len(digest) != 32 or type(output_size) is not int or not _is_plain_map(metrics):
         return None
-    return Body(task_id, lease_id, provider_id, Digest(digest), output_size, metrics)  # type: ignore[arg-type]
+    return ProofBody(
+        task_id=task_id,
+        lease_id=lease_id,
+        provider=provider_id,
+        output_digest=Digest(digest),
+        output_size=output_size,
+        metrics=metrics,  # type: ignore[arg-type]
+    )
 
 
 _BETWEEN: Final = (b"\x67task_id\x58\x20", b"\x68lease_id\x58\x20", b"\x68provider\x58\x20", b"\x6boutput_size")
 
 
-def _are_plain(metrics: object) -> bool:
-    """Texts to integers and texts; a truth value is neither."""
+def _is_plain_map(metrics: object) -> bool:
+    """A map from text to integers and text; a truth value is neither."""
     return type(metrics) is dict and all(
         type(key) is str and type(value) in (int, str) for key, value in metrics.items()
     )

@@ -1,8 +1,9 @@
-"""Providers (PRV-001 … PRV-004): who may take work, what they put at stake, how they are, what offences cost.
+"""Providers (PRV-001 … PRV-004): who may hold leases, their stake, their health, and what offences cost.
 
-Read: record, ward, acts, steps, health, decide, moves, sla, apply.
+Read: model, provider_timers, messages, transitions, health, decide, operator_actions, sla, apply,
+invariants. Status changes and upkeep, which also end leases, are in the workflow `revoke`.
 """
 
-from holdfast.core.provider.record import provider_id
+from holdfast.core.provider.model import provider_id
 
 __all__ = ["provider_id"]

@@ -1,22 +1,20 @@
-"""The SLA engine (PRV-004, RTY-003): how grave an offence is, what it costs, and how long it keeps one in jail."""
+"""The SLA engine (PRV-004, RTY-003): how severe an offence is, what it costs, and how long the jail term is."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 from typing import Final
 
-from holdfast.core.event import Event
+from holdfast.core.base.event import Event
+from holdfast.core.base.values import PPM, Amount
 from holdfast.core.policy import ProviderPolicy
-from holdfast.core.provider.acts import ProviderSlashed
-from holdfast.core.provider.record import Provider, ProviderAct, ProviderStatus, Registry
-from holdfast.core.provider.steps import may, moved
-from holdfast.core.values import Amount
-
-WHOLE_PPM: Final = 1_000_000
+from holdfast.core.provider.messages import ProviderSlashed
+from holdfast.core.provider.model import HasProviders, Provider, ProviderStatus, ProviderTransition
+from holdfast.core.provider.transitions import is_allowed, status_change
 
 
 class Severity(StrEnum):
-    """How grave it is."""
+    """How severe an offence is."""
 
     MINOR = "minor"
     MAJOR = "major"
@@ -28,7 +26,7 @@ OFFENCES: Final = {
     "EQUIVOCATION": (Severity.SEVERE, Severity.SEVERE),
     "QUORUM_MINORITY": (Severity.MINOR, Severity.MAJOR),
 }
-"""Each offence as it is the first time, and as it is within the window after another one."""
+"""The severity of each offence: the first time, and within the window after another one."""
 
 
 def severity_of(provider: Provider, reason: str, policy: ProviderPolicy, now_ms: int) -> Severity:
@@ -38,27 +36,34 @@ def severity_of(provider: Provider, reason: str, policy: ProviderPolicy, now_ms:
 
 
 def penalty_of(provider: Provider, severity: Severity, policy: ProviderPolicy) -> Amount:
-    """A part of all that can be lost, rounded down: never more than that."""
+    """A part of all that can be slashed, rounded down."""
     share_ppm = int(getattr(policy, f"slash_{severity}_ppm"))
-    return Amount(provider.at_stake * share_ppm // WHOLE_PPM)
+    return Amount(provider.at_stake * share_ppm // PPM)
 
 
-def sentence(state: Registry, provider: Provider, reason: str, now_ms: int) -> tuple[Event, ...]:
-    """PRV-004: what an offence costs. Its leases are ended by `Tend`, as those of every jailed provider (LEA-007)."""
+def on_offence(state: HasProviders, provider: Provider, reason: str, now_ms: int) -> tuple[Event, ...]:
+    """PRV-004: the penalty of an offence. `MaintainProviders` ends the leases of a jailed provider (LEA-007)."""
     policy = state.policy.provider
     severity = severity_of(provider, reason, policy, now_ms)
     blocks = int(getattr(policy, f"jail_{severity}_blocks"))
-    until = _until(state, provider, blocks)
-    told = (reason, penalty_of(provider, severity, policy), severity.value, until, now_ms, state.open_height)
-    slashed = ProviderSlashed(provider.id, *told)
-    if not blocks or not may(provider, ProviderAct.JAIL):
+    until = _jailed_until(state, provider, blocks)
+    slashed = ProviderSlashed(
+        id=provider.id,
+        reason=reason,
+        penalty=penalty_of(provider, severity, policy),
+        severity=severity.value,
+        jailed_until=until,
+        at_ms=now_ms,
+        height=state.open_height,
+    )
+    if not blocks or not is_allowed(provider, ProviderTransition.JAIL):
         return (slashed,)
-    return slashed, moved(state, provider, ProviderAct.JAIL, f"{reason}, {severity}", until=until)
+    return slashed, status_change(state, provider, ProviderTransition.JAIL, f"{reason}, {severity}", until=until)
 
 
-def _until(state: Registry, provider: Provider, blocks: int) -> int:
-    """The height at which it is out again; who sits already sits no shorter, and who sits for good stays."""
+def _jailed_until(state: HasProviders, provider: Provider, blocks: int) -> int:
+    """The height at which the jail term ends. A running term is never shortened, and an unlimited one stays."""
     until = state.open_height + blocks
     if provider.status is ProviderStatus.JAILED:
         return max(until, provider.jailed_until) if provider.jailed_until else 0
-    return until if blocks and may(provider, ProviderAct.JAIL) else 0
+    return until if blocks and is_allowed(provider, ProviderTransition.JAIL) else 0

@@ -1,4 +1,5 @@
-"""The queue's front: admission with its guards, receipts, cancelling, raising a fee (JOB-001 … JOB-008).
+"""The queue (JOB-001 … JOB-008, PRI-001 … PRI-003, RTY-001, TTL-002, QUO-001): which jobs are admitted, in which order
+they wait, when they are retried, requeued, paused and purged.
 
-Read: books, acts, decide, apply.
+Read: model, messages, priority, ready_queue, retry, quota, decide, replicas, apply, requeue, pauses, purge, invariants.
 """

@@ -1,33 +1,35 @@
-"""Kinds of work that an operator has stopped for a while: their jobs are taken in and wait (JOB-008)."""
+"""Kinds of jobs that an operator has paused: they are admitted and wait (JOB-008)."""
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import ClassVar, Final, Protocol
 
 import msgspec
 
-from holdfast.core.event import Decided, Event
-from holdfast.core.refusal import Refused
-from holdfast.core.values import EventNo, Kind
+from holdfast.core.base.errors import Refused
+from holdfast.core.base.event import Command, Decided, Event
+from holdfast.core.base.values import EventNo, Kind
 
 REASON_MAX: Final = 256
 
 
-class PauseKind(msgspec.Struct, frozen=True, gc=False):
-    """Give no job of this kind to anybody until it is resumed; leases that live go on."""
+class PauseKind(Command, frozen=True):
+    """Assign no job of this kind until it is resumed; live leases continue."""
 
     kind: Kind
     reason: str = ""
 
 
-class ResumeKind(msgspec.Struct, frozen=True, gc=False):
-    """Jobs of this kind are given out again."""
+class ResumeKind(Command, frozen=True):
+    """Assign jobs of this kind again."""
 
     kind: Kind
 
 
 class KindPaused(Event, frozen=True, tag=55):
-    """No job of this kind is given out from here on."""
+    """No job of this kind is assigned from now on."""
+
+    public_name: ClassVar = "kindPaused"
 
     kind: Kind
     reason: str
@@ -35,7 +37,9 @@ class KindPaused(Event, frozen=True, tag=55):
 
 
 class KindResumed(Event, frozen=True, tag=56):
-    """Jobs of this kind are given out again."""
+    """Jobs of this kind are assigned again."""
+
+    public_name: ClassVar = "kindResumed"
 
     kind: Kind
     at_ms: int
@@ -49,31 +53,31 @@ class Paused(msgspec.Struct, frozen=True, array_like=True, gc=False):
     reason: str = ""
 
 
-class Pausing(Protocol):
-    """What is needed of the state."""
+class HasPauses(Protocol):
+    """The parts of the state that this module reads and changes."""
 
     paused: dict[str, Paused]
     last_event: EventNo
 
 
-def pause(state: Pausing, command: PauseKind, now_ms: int) -> Decided | Refused:
-    """Pausing what is paused changes nothing: the first reason stays."""
+def pause(state: HasPauses, command: PauseKind, now_ms: int) -> Decided | Refused:
+    """Pausing a paused kind changes nothing: the first reason stays."""
     if len(command.reason) > REASON_MAX or not command.reason.isprintable():
-        return Refused("JOB-008", f"reason: at most {REASON_MAX} printable signs", name="InvalidParams")
+        return Refused("JOB-008", f"reason: at most {REASON_MAX} printable characters", name="InvalidParams")
     if (known := state.paused.get(command.kind)) is not None:
-        return Decided((), since=known.event)
+        return Decided((), repeat_of=known.event)
     return Decided((KindPaused(command.kind, command.reason, now_ms),))
 
 
-def resume(state: Pausing, command: ResumeKind, now_ms: int) -> Decided | Refused:
+def resume(state: HasPauses, command: ResumeKind, now_ms: int) -> Decided | Refused:
     if command.kind not in state.paused:
-        return Decided((), since=state.last_event)
+        return Decided((), repeat_of=state.last_event)
     return Decided((KindResumed(command.kind, now_ms),))
 
 
-def apply_paused(state: Pausing, event: KindPaused) -> None:
+def apply_kind_paused(state: HasPauses, event: KindPaused) -> None:
     state.paused[event.kind.value] = Paused(state.last_event, event.at_ms, event.reason)
 
 
-def apply_resumed(state: Pausing, event: KindResumed) -> None:
+def apply_kind_resumed(state: HasPauses, event: KindResumed) -> None:
     del state.paused[event.kind.value]

@@ -1,74 +1,93 @@
-"""Replicas of a job (LEA-009): jobs that are matched and leased like any other, and live and end with the one they are
-of. They have no reservation of their own: what they earn is paid from that of their job, in the block that resolves it.
+"""Replicas of a job (LEA-009): they are matched and leased like any other job, and live and end with their job.
+
+They have no reservation of their own: they are paid from that of their job, in the block that resolves it.
 """
 
 from __future__ import annotations
 
-from holdfast.core.escrow import apply as money
-from holdfast.core.escrow.books import HoldAct
-from holdfast.core.event import Event
+from typing import ClassVar
+
+from holdfast.core.base.event import Event
+from holdfast.core.base.values import Amount, EventNo, ReservationId, TaskId
+from holdfast.core.escrow import apply as escrow_apply
+from holdfast.core.escrow.model import ReservationTransition
+from holdfast.core.job.model import Job, JobTransition, reservation_id
 from holdfast.core.job.quorum import Payment, replica_id, replica_ids
-from holdfast.core.job.record import Job, JobAct, hold_of
-from holdfast.core.queue import apply as queue
-from holdfast.core.queue.acts import job_key
-from holdfast.core.queue.books import Admitting
-from holdfast.core.values import Amount, EventNo, HoldId, TaskId
+from holdfast.core.queue import apply as queue_apply
+from holdfast.core.queue.messages import job_key
+from holdfast.core.queue.model import HasQueue
 
 
 class ReplicaAdmitted(Event, frozen=True, tag=59):
-    """A replica waits. All else of it is as its job has it, whose admission, or requeueing, is just before."""
+    """A replica waits. Its other fields are those of its job, which an earlier event of the decision admitted."""
+
+    public_name: ClassVar = "replicaAdmitted"
 
     id: TaskId
     parent: TaskId
     index: int
     proof: str
     attempts: int = 0
-    """Leases that it had before its job was put back (RTY-001): they go on counting (LEA-001)."""
+    """Leases that it had before its job was requeued (RTY-001): the count goes on (LEA-001)."""
     event: EventNo = EventNo(0)
-    """Then also the key of its row; 0: this very event."""
+    """The key of its row, where it was requeued; 0: this event."""
 
 
 class ReplicaEnded(Event, frozen=True, tag=60):
-    """A replica that nobody will complete any more; what becomes of its job follows."""
+    """A replica ended without a result; the events for its job follow."""
+
+    public_name: ClassVar = "replicaEnded"
 
     id: TaskId
-    act: JobAct
+    transition: JobTransition
     reason: str
     ended_ms: int
 
 
-def admitted(parent: TaskId, count: int, proof: str, before: dict[TaskId, Job] | None = None) -> list[ReplicaAdmitted]:
-    """The replicas of a job; `before` are those of its last life."""
-    made, known = list[ReplicaAdmitted](), before or {}
+def replica_admissions(
+    parent: TaskId, count: int, proof: str, before: dict[TaskId, Job] | None = None
+) -> list[ReplicaAdmitted]:
+    """The replicas of a job; `before` are the earlier ones of a requeued job."""
+    admissions, known = list[ReplicaAdmitted](), before or {}
     for index, id_ in enumerate(replica_ids(parent, count)):
-        was = known.get(id_)
-        told = (was.proof, was.attempts, was.event) if was is not None else (proof,)
-        made.append(ReplicaAdmitted(id_, parent, index, *told))
-    return made
+        earlier = known.get(id_)
+        admissions.append(
+            ReplicaAdmitted(id_, parent, index, proof)
+            if earlier is None
+            else ReplicaAdmitted(
+                id=id_,
+                parent=parent,
+                index=index,
+                proof=earlier.proof,
+                attempts=earlier.attempts,
+                event=earlier.event,
+            )
+        )
+    return admissions
 
 
-def apply_replica_admitted(state: Admitting, event: ReplicaAdmitted) -> None:
+def apply_replica_admitted(state: HasQueue, event: ReplicaAdmitted) -> None:
     parent = state.queue.jobs[event.parent]
     number = event.event or state.last_event
     replica = Job(
-        number,
-        event.id,
-        parent.kind,
-        parent.caller,
-        parent.tier,
-        parent.height,
-        parent.tx_hash,
-        parent.nonce,
-        parent.request_hash,
-        parent.size_bytes,
-        parent.spec_digest,
-        parent.max_fee,
-        parent.units,
-        parent.priority,
-        parent.enqueue_ms,
-        parent.expires_ms,
-        parent.requirements,
-        event.proof,
+        event=number,
+        id=event.id,
+        kind=parent.kind,
+        caller=parent.caller,
+        tier=parent.tier,
+        height=parent.height,
+        tx_hash=parent.tx_hash,
+        nonce=parent.nonce,
+        request_hash=parent.request_hash,
+        size_bytes=parent.size_bytes,
+        spec_digest=parent.spec_digest,
+        max_fee=parent.max_fee,
+        units=parent.units,
+        priority=parent.priority,
+        enqueue_ms=parent.enqueue_ms,
+        expires_ms=parent.expires_ms,
+        requirements=parent.requirements,
+        proof=event.proof,
         attempts=event.attempts,
         expires_height=parent.expires_height,
         parent=parent.id,
@@ -76,45 +95,54 @@ def apply_replica_admitted(state: Admitting, event: ReplicaAdmitted) -> None:
     )
     state.queue.jobs[event.id] = state.touched["job"][number] = replica
     state.queue.count(replica, 1)
-    state.queue.line.add(replica)
+    state.queue.ready_queue.add(replica)
     if not event.event:
         state.claims.add(job_key(event.id), number, event)
 
 
-def apply_replica_ended(state: Admitting, event: ReplicaEnded) -> None:
-    """Its job remembers what failed last: if it ends for that, it says so."""
-    replica = queue.end(state, event.id, event.act, event.reason, event.ended_ms)
+def apply_replica_ended(state: HasQueue, event: ReplicaEnded) -> None:
+    """The job keeps the reason of the last failure: its own end may repeat it."""
+    replica = queue_apply.finish(state, event.id, event.transition, event.reason, event.ended_ms)
     parent = state.queue.jobs[replica.parent]
     parent.reason = event.reason
     state.touched["job"][parent.event] = parent
 
 
-def allot(state: Admitting, job: Job, paid: tuple[Payment, ...]) -> None:
-    """ESC-001: who agreed gets a part of the reservation; the first one's stays with what goes back.
+def split_payment(state: HasQueue, job: Job, paid: tuple[Payment, ...]) -> None:
+    """ESC-001: each replica that agreed gets a part of the reservation; the first one is paid from the job's own.
 
-    A part is a reservation of its own under the replica's id: a reorg moves each like any other.
+    A part is a separate reservation under the replica's id: a reorg moves it like any other.
     """
     state.quorums[job.id].paid = paid
-    for each in paid[1:]:
-        if each.amount:
-            money.split_hold(state, hold_of(job), _part(job, each), each.amount)
+    for payment in paid[1:]:
+        if payment.amount:
+            escrow_apply.split_reservation(state, reservation_id(job), _part_id(job, payment), payment.amount)
 
 
-def settle(state: Admitting, job: Job) -> None:
-    """Pay them all in the open block, and give the rest back; a reorg takes it back and does it again."""
+def settle_quorum(state: HasQueue, job: Job) -> None:
+    """Pay all parts in the open block, and refund the rest; a reorg rolls this back and does it again."""
     height, paid = state.open_height, state.quorums[job.id].paid
     first = paid[0]
-    money.settle_for(state, hold_of(job), HoldAct.CHARGE, height, first.account, Amount(first.amount))
-    for each in paid[1:]:
-        if each.amount:
-            money.settle_for(state, _part(job, each), HoldAct.CHARGE, height, each.account, Amount(each.amount))
-    job.charged, job.payee, job.settled_height = sum(each.amount for each in paid), first.account, height
+    escrow_apply.settle_reservation(
+        state, reservation_id(job), ReservationTransition.CHARGE, height, first.account, Amount(first.amount)
+    )
+    for payment in paid[1:]:
+        if payment.amount:
+            escrow_apply.settle_reservation(
+                state=state,
+                id_=_part_id(job, payment),
+                transition=ReservationTransition.CHARGE,
+                height=height,
+                payee=payment.account,
+                charged=Amount(payment.amount),
+            )
+    job.charged, job.payee, job.settled_height = sum(payment.amount for payment in paid), first.account, height
     state.touched["job"][job.event] = job
-    for each in paid:
-        replica = state.queue.jobs[replica_id(job.id, each.index)]
-        replica.charged, replica.payee, replica.settled_height = each.amount, each.account, height
+    for payment in paid:
+        replica = state.queue.jobs[replica_id(job.id, payment.index)]
+        replica.charged, replica.payee, replica.settled_height = payment.amount, payment.account, height
         state.touched["job"][replica.event] = replica
 
 
-def _part(job: Job, payment: Payment) -> HoldId:
-    return HoldId(replica_id(job.id, payment.index))
+def _part_id(job: Job, payment: Payment) -> ReservationId:
+    return ReservationId(replica_id(job.id, payment.index))

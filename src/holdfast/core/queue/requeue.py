@@ -1,106 +1,112 @@
-"""Putting a job back that failed too often (RTY-001): an operator's act, with its fee reserved anew.
+"""Requeueing a job that failed too often (RTY-001): an operator's request, with the fee reserved anew.
 
-The refund of the failure is a transaction of a block of its own: it stays where it is, and a reorg that moves it
-moves that reservation alone. The new one has another name (`hold_of`), so both are settled once.
+The refund of the failure is a transaction in a block: it stays there, and a reorg that moves it moves that reservation
+alone. The new reservation has another id (`reservation_id`), so each is settled once.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 
-from holdfast.core import priority
-from holdfast.core.canon import H
-from holdfast.core.escrow import apply as money
-from holdfast.core.event import Decided, Event
+from holdfast.core.base.canonical import H
+from holdfast.core.base.errors import Corrupt, Refused
+from holdfast.core.base.event import Command, Decided, Event
+from holdfast.core.base.fsm import why_not_transition
+from holdfast.core.base.values import Amount, TaskId
+from holdfast.core.escrow import apply as escrow_apply
+from holdfast.core.escrow.decide import check_funds
+from holdfast.core.job.model import JOB_TRANSITIONS, LIVE_STATES, Job, JobState, JobTransition, reservation_id
 from holdfast.core.job.quorum import replica_ids
-from holdfast.core.job.record import JOB_LIFE, LIVE, Job, JobAct, JobState, hold_of
-from holdfast.core.machine import why_not_step
-from holdfast.core.queue.apply import begin_quorum, replicas_of
-from holdfast.core.queue.books import Admitting
-from holdfast.core.queue.decide import expires_height, why_not_paid, why_not_room
-from holdfast.core.queue.replicas import admitted
-from holdfast.core.refusal import Corrupt, Refused
-from holdfast.core.values import Amount, TaskId
+from holdfast.core.queue import priority
+from holdfast.core.queue.apply import replicas_of, start_quorum
+from holdfast.core.queue.decide import check_capacity, expires_height
+from holdfast.core.queue.model import HasQueue
+from holdfast.core.queue.replicas import replica_admissions
 
 REQUEUE_TAG: Final = "holdfast.requeue.v1"
 
 
-class Requeue(msgspec.Struct, frozen=True, gc=False):
-    """Put a job back. `record` is the job as history has it, for one that memory has let go."""
+class Requeue(Command, frozen=True):
+    """Requeue a failed job. `record` is the job's row, for one that has left memory."""
 
     id: TaskId
     record: Job | None = None
     replicas: tuple[Job, ...] = ()
-    """And those of its replicas, where it has some (LEA-009)."""
+    """The rows of its replicas (LEA-009)."""
 
 
 class JobRequeued(Event, frozen=True, tag=57):
-    """A job that had failed waits again, as if it were new; its attempts go on counting (LEA-001)."""
+    """A failed job waits again, as if it were new; its attempts go on counting (LEA-001)."""
+
+    public_name: ClassVar = "jobRequeued"
 
     id: TaskId
     number: int
-    """How often it was put back, with this time."""
+    """How often it was requeued, this time included."""
     job: Job
-    """All of it: the journal must not depend on how long memory keeps what has ended."""
+    """The whole record: the journal must not depend on how long memory keeps ended jobs."""
 
 
 def requeue_key(id_: TaskId, number: int) -> bytes:
-    """ENG-005: a job is put back once for each time it failed, however late somebody asks again."""
+    """ENG-005: a job is requeued once for each failure, however late the request is repeated."""
     return b"w" + H(REQUEUE_TAG, id_, number)
 
 
-def requeue(state: Admitting, command: Requeue, now_ms: int) -> Decided | Refused:
-    """RTY-001: failures begin anew, the time to live too; the requester must be able to pay once more."""
-    job = _known(state, command)
+def requeue(state: HasQueue, command: Requeue, now_ms: int) -> Decided | Refused:
+    """RTY-001: failures and time to live start again; the requester must be able to pay once more."""
+    job = _find_job(state, command)
     if job is not None and job.parent:
-        says = f"job {job.id.hex()} is a replica of {job.parent.hex()}"
-        return Refused("LEA-009", says, "put that one back: they go together", "InvalidParams")
-    if job is None or _is_buried(state, job, now_ms):
-        return Refused("RTY-001", f"no job {command.id.hex()}", "it never was, or its tombstone is gone", "NotFound")
-    if job.requeues and job.state in LIVE and (first := _since(state, job)) is not None:
+        message = f"job {job.id.hex()} is a replica of {job.parent.hex()}"
+        return Refused("LEA-009", message, "requeue that job: its replicas follow it", "InvalidParams")
+    if job is None or _is_purged(state, job, now_ms):
+        return Refused(
+            "RTY-001", f"no job {command.id.hex()}", "it never existed, or its tombstone was purged", "NotFound"
+        )
+    if job.requeues and job.state in LIVE_STATES and (first := _repeated_requeue(state, job)) is not None:
         return first
-    if why := why_not_step(JOB_LIFE, job.state, JobAct.REQUEUE):
-        return Refused("JOB-007", f"job {job.id.hex()}: {why}", "only a job that failed is put back")
-    event = JobRequeued(job.id, job.requeues + 1, _put_back(state, job, now_ms))
+    if why := why_not_transition(JOB_TRANSITIONS, job.state, JobTransition.REQUEUE):
+        return Refused("JOB-007", f"job {job.id.hex()}: {why}", "only a job that failed is requeued")
+    event = JobRequeued(job.id, job.requeues + 1, _requeued_job(state, job, now_ms))
     if state.claims.event_of(requeue_key(job.id, event.number)) is not None:
-        return Refused("RTY-001", f"job {job.id.hex()} was put back already", "look at it as it is now")
+        return Refused("RTY-001", f"job {job.id.hex()} was requeued already", "read its current state")
     more = max(1, job.quorum_m)
-    if no := why_not_room(state, job.caller, more) or why_not_paid(state, job.caller, job.max_fee):
-        return no
+    if refusal := check_capacity(state, job.caller, more) or check_funds(state.ledger, job.caller, job.max_fee):
+        return refusal
     replicas = replicas_of(state, job) if job.id in state.queue.jobs else command.replicas
-    before = {each.id: each for each in replicas}
+    before = {replica.id: replica for replica in replicas}
     if before.keys() != set(replica_ids(job.id, job.quorum_m)):
-        return Refused("RTY-001", f"the replicas of job {job.id.hex()} are gone", "their tombstones are", "NotFound")
-    return Decided((event, *admitted(job.id, job.quorum_m, "", before)))
+        hint = "their tombstones were purged"
+        return Refused("RTY-001", f"the replicas of job {job.id.hex()} are gone", hint, "NotFound")
+    return Decided((event, *replica_admissions(job.id, job.quorum_m, "", before)))
 
 
-def _known(state: Admitting, command: Requeue) -> Job | None:
+def _find_job(state: HasQueue, command: Requeue) -> Job | None:
     record = command.record
     return state.queue.jobs.get(command.id) or (record if record is not None and record.id == command.id else None)
 
 
-def _is_buried(state: Admitting, job: Job, now_ms: int) -> bool:
-    """TTL-002: a tombstone whose time is over may be gone by now, and the payload with it."""
+def _is_purged(state: HasQueue, job: Job, now_ms: int) -> bool:
+    """TTL-002: an expired tombstone may be purged by now, and the payload with it."""
     is_in_memory = job.id in state.queue.jobs
     return not is_in_memory and (job.ended_ms or 0) + state.policy.ttl.tombstone_ms <= now_ms
 
 
-def claim_asked_for(state: Admitting, command: Requeue) -> bytes | None:
-    """The claim that this depends on, so that an old one is recalled before the decision."""
-    job = _known(state, command)
+def requeue_claim_key(state: HasQueue, command: Requeue) -> bytes | None:
+    """The claim that the decision depends on, so that the engine loads an old one before."""
+    job = _find_job(state, command)
     return None if job is None else requeue_key(job.id, job.requeues + (job.state is JobState.FAILED))
 
 
-def _since(state: Admitting, job: Job) -> Decided | None:
-    """Asked again while the job that was put back lives: it is so already."""
+def _repeated_requeue(state: HasQueue, job: Job) -> Decided | None:
+    """The same request again while the requeued job lives is a repeat."""
     number = state.claims.event_of(requeue_key(job.id, job.requeues))
-    return None if number is None else Decided((), since=number)
+    return None if number is None else Decided((), repeat_of=number)
 
 
-def _put_back(state: Admitting, job: Job, now_ms: int) -> Job:
-    rank = priority.key(job.max_fee, job.size_bytes, job.tier, job.enqueue_ms, state.policy.priority)
+def _requeued_job(state: HasQueue, job: Job, now_ms: int) -> Job:
+    rank = priority.sort_priority(job.max_fee, job.size_bytes, job.tier, job.enqueue_ms, state.policy.priority)
     lasts_ms = job.expires_ms - (job.requeued_ms or job.enqueue_ms)
     return msgspec.structs.replace(
         job,
@@ -121,18 +127,18 @@ def _put_back(state: Admitting, job: Job, now_ms: int) -> Job:
     )
 
 
-def apply_requeued(state: Admitting, event: JobRequeued) -> None:
-    """The job lives again; that an earlier refund of it can still move is remembered until it is final."""
+def apply_job_requeued(state: HasQueue, event: JobRequeued) -> None:
+    """The job lives again; while an earlier refund of it is not final, this event is remembered."""
     known, job, queue = state.queue.jobs.get(event.id), msgspec.structs.replace(event.job), state.queue
     if known is not None:
-        if why := why_not_step(JOB_LIFE, known.state, JobAct.REQUEUE):
+        if why := why_not_transition(JOB_TRANSITIONS, known.state, JobTransition.REQUEUE):
             raise Corrupt("JOB-007", f"job {event.id.hex()}: {why}")
         state.requeued.setdefault(event.id, []).append(state.last_event)
-    money.hold_for(state, hold_of(job), job.caller, Amount(job.max_fee))
+    escrow_apply.reserve_for(state, reservation_id(job), job.caller, Amount(job.max_fee))
     queue.jobs[event.id] = state.touched["job"][job.event] = job
-    begin_quorum(state, job)
+    start_quorum(state, job)
     queue.count(job, 1)
-    queue.note_ends(job)
-    queue.line.add(job)
+    queue.schedule_expiry(job)
+    queue.ready_queue.add(job)
     state.touched["failed_job"][job.event] = None
     state.claims.add(requeue_key(event.id, event.number), state.last_event, event)

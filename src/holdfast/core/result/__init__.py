@@ -1,4 +1,8 @@
-"""Results (RES-001 … RES-006, RES-008): resolved in a block, readable from the next. Read: ids, record, apply."""
+"""Results (RES-001 … RES-008): an accepted proof resolves a result in a block; it is readable from the next block on
+and is consumed once.
+
+Read: ids, model, messages, readability, decide, apply, invariants.
+"""
 
 from holdfast.core.result.ids import result_digest
 

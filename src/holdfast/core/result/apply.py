@@ -2,143 +2,154 @@
 
 from __future__ import annotations
 
-from holdfast.core.chain.acts import BlockUndone, Released
-from holdfast.core.chain.apply import add_result, leave
-from holdfast.core.chain.blocks import Tx, TxKind
-from holdfast.core.job.record import JobAct
-from holdfast.core.lease import apply as lease
-from holdfast.core.lease.record import LeaseAct
-from holdfast.core.proof import votes
-from holdfast.core.proof.acts import (
-    CompletionIgnored,
-    ProofAccepted,
-    ProofRefused,
-    TaskLinked,
-    Verdict,
-    equivocation_key,
-    link_key,
-    nullifier_key,
-)
-from holdfast.core.provider.apply import touch
-from holdfast.core.queue import apply as queue
+from holdfast.core.base.values import KIND_NAMES, Height, TaskId
+from holdfast.core.chain.messages import BlockRolledBack, FinalTxsEvicted
+from holdfast.core.chain.model import Tx, TxKind
+from holdfast.core.chain.transactions import add_result, pop_final_txs
+from holdfast.core.proof.messages import ProofAccepted
+from holdfast.core.queue import apply as queue_apply
 from holdfast.core.queue import replicas
-from holdfast.core.result import consume
-from holdfast.core.result.record import Leaf, Resolving, Result, ResultStatus, leaf_of
-from holdfast.core.values import KIND_NAMES, Height, TaskId
+from holdfast.core.result.messages import ConsumptionDropped, ResultConsumed, consumption_claim, consumption_key
+from holdfast.core.result.model import Consumption, HasResults, LogLeaf, Result, ResultStatus, leaf_of
+from holdfast.core.result.readability import NOT_IN_BLOCK, is_valid_above
 
 
-def apply_accepted(state: Resolving, event: ProofAccepted) -> None:
-    """PRF-003: job and lease COMPLETED, nullifier reserved, resolved in the open block, all in one."""
-    if event.paid:
-        votes.apply_agreed(state, event)
-    else:
-        _complete(state, event)
-    state.claims.add(nullifier_key(event.nullifier), state.last_event, event)
-    if event.link:
-        state.claims.add(link_key(event.task_id), state.last_event, TaskLinked(event.task_id, event.link))
-    digests = (event.nullifier, event.digest, event.size)
+def add_result_record(state: HasResults, event: ProofAccepted) -> None:
+    """RES-003: the record of a result with an accepted proof; `resolve` follows."""
     state.results[event.task_id] = Result(
-        state.last_event,
-        event.task_id,
-        ResultStatus.UNLINKED,
-        Height(0),
-        *digests,
-        "",
-        event.da_commitment,
-        event.expires_at,
-        -1,
-        event.provider_id,
-        event.payee,
-        event.charged,
-        event.method,
-        event.reasons,
-        event.caller,
-        event.kind,
-        event.earliest,
+        event=state.last_event,
+        task_id=event.task_id,
+        status=ResultStatus.UNLINKED,
+        height_resolved=Height(0),
+        proof_nullifier=event.nullifier,
+        result_digest=event.digest,
+        result_size=event.size,
+        mime_type="",
+        da_commitment=event.da_commitment,
+        expires_at=event.expires_at,
+        leaf_index=-1,
+        provider_id=event.provider_id,
+        payee=event.payee,
+        charged=event.charged,
+        method=event.method,
+        reasons=event.reasons,
+        caller=event.caller,
+        kind=event.kind,
+        earliest=event.earliest,
     )
-    resolve(state, event.task_id)
 
 
-def _complete(state: Resolving, event: ProofAccepted) -> None:
-    lease.end(state, event.lease_id, LeaseAct.COMPLETE, "", event.ended_ms)
-    queue.end(state, event.task_id, JobAct.ACCEPT, "", event.ended_ms)
-    provider = state.providers[event.provider_id]
-    provider.completed += 1
-    provider.failures_in_row = 0
-    touch(state, provider)
-
-
-def resolve(state: Resolving, task_id: TaskId) -> None:
-    """RES-002: in the open block, which has to be sealed before anybody reads it; the money moves with it."""
+def resolve(state: HasResults, task_id: TaskId) -> None:
+    """RES-002: resolve in the open block, which must be sealed before the result is readable; settle the money."""
     result, job = state.results[task_id], state.queue.jobs[task_id]
     if job.quorum_m:
-        replicas.settle(state, job)
+        replicas.settle_quorum(state, job)
     else:
-        queue.settle(state, job, result.payee, result.charged)
+        queue_apply.settle(state, job, result.payee, result.charged)
     result.status, result.height_resolved = ResultStatus.RESOLVED, state.open_height
     result.leaf_index = state.chain.log.size
     raw = leaf_of(result)
     add_result(state, raw)
-    state.touched["leaf"][result.leaf_index] = Leaf(result.leaf_index, result.height_resolved, raw)
+    state.touched["leaf"][result.leaf_index] = LogLeaf(result.leaf_index, result.height_resolved, raw)
     state.touched["result"][result.event] = result
-    count(state, "resolved", KIND_NAMES[job.kind])
+    count_outcome(state, "resolved", KIND_NAMES[job.kind])
 
 
-def count(state: Resolving, what: str, kind: str) -> None:
-    """OBS-001: how often, for whoever watches; it decides nothing."""
-    state.counts[what, kind] = state.counts.get((what, kind), 0) + 1
+def count_outcome(state: HasResults, outcome: str, kind: str) -> None:
+    """OBS-001: a metric; no decision depends on it."""
+    state.result_counts[outcome, kind] = state.result_counts.get((outcome, kind), 0) + 1
 
 
-def unlink(state: Resolving, event: BlockUndone) -> None:
-    """RES-006: what was resolved or consumed in this block is not any more; its transactions wait for the next one."""
+def unlink_block(state: HasResults, event: BlockRolledBack) -> None:
+    """RES-006: results and consumptions of this block are unlinked; its transactions wait to be included again."""
     chain, height = state.chain, event.height
-    for tx in chain.recent[height].txs if event.hash else chain.open.txs:
+    for tx in chain.unfinalized[height].txs if event.hash else chain.open.txs:
         if tx.kind is TxKind.CONSUMPTION:
-            consume.unmark(state, tx, height)
+            undo_consumption(state, tx, height)
         elif tx.kind is TxKind.PROOF:
             result = state.results[TaskId(tx.subject)]
             result.status, result.height_resolved, result.leaf_index = ResultStatus.UNLINKED, Height(0), -1
             state.touched["result"][result.event] = result
-            count(state, "rolled_back", "")
+            count_outcome(state, "rolled_back", "")
 
 
-def resolve_again(state: Resolving, tx: Tx) -> None:
+def reapply_resolution(state: HasResults, tx: Tx) -> None:
     """CHN-004: the same proof in another block gives the same digest at a new height."""
     resolve(state, TaskId(tx.subject))
 
 
-def let_final_go(state: Resolving, height: Height) -> None:
-    """What can never be taken back is history: its row has it. The blocks know what is in them; nothing is searched."""
+def evict_final(state: HasResults, height: Height) -> None:
+    """Final results and consumptions leave memory: their rows have them. Each block lists its transactions."""
     chain = state.chain
-    final = [*state.settling.items(), *((each, recent.txs) for each, recent in chain.recent.items() if each <= height)]
-    state.settling.clear()
-    if state.open_height <= height:  # said by hand, before the block is sealed
+    final = [
+        *state.final_txs_pending.items(),
+        *((at, sealed.txs) for at, sealed in chain.unfinalized.items() if at <= height),
+    ]
+    state.final_txs_pending.clear()
+    if state.open_height <= height:  # the command `Finalize` can name a block that is still open
         final.append((state.open_height, chain.open.txs))
-    for each, txs in final:
+    for at, txs in final:
         for tx in txs:
-            _let_go(state, each, tx)
+            _evict_tx(state, at, tx)
 
 
-def let_some_go(state: Resolving, event: Released) -> None:
-    """The same for a part of what is in final blocks."""
-    for height, tx in leave(state, event.count):
-        _let_go(state, height, tx)
+def evict_some_final(state: HasResults, event: FinalTxsEvicted) -> None:
+    """The same for the next transactions of final blocks."""
+    for height, tx in pop_final_txs(state, event.count):
+        _evict_tx(state, height, tx)
 
 
-def _let_go(state: Resolving, height: Height, tx: Tx) -> None:
+def _evict_tx(state: HasResults, height: Height, tx: Tx) -> None:
     if tx.kind is TxKind.PROOF:
         state.results.pop(TaskId(tx.subject), None)
     elif tx.kind is TxKind.CONSUMPTION:
-        consume.let_go(state, tx, height)
+        evict_consumption(state, tx, height)
 
 
-def apply_refused(state: Resolving, event: ProofRefused) -> None:
-    """PRF-002: the verdict is kept with its reasons."""
-    number, names = state.last_event, (event.task_id, event.lease_id, event.provider_id, event.method, event.digest)
-    state.touched["verdict"][number] = Verdict(number, *names, event.verdict, event.reasons, event.at_ms)
+def apply_consumed(state: HasResults, event: ResultConsumed) -> None:
+    consumption = Consumption(
+        result=event.result,
+        event=state.last_event,
+        task_id=event.task_id,
+        caller=event.caller,
+        kind=event.kind,
+        tx_hash=event.tx_hash,
+        earliest=event.earliest,
+        height=event.height,
+    )
+    state.consumptions[event.task_id] = state.touched["consumption"][event.result] = consumption
+    count_outcome(state, "consumed", event.kind.value)
 
 
-def apply_ignored(state: Resolving, event: CompletionIgnored) -> None:
-    """It is in the journal; what it cost is an event of its own, and costs once."""
-    if event.is_sentenced:
-        state.claims.add(equivocation_key(event.lease_id), state.last_event, event)
+def apply_dropped(state: HasResults, event: ConsumptionDropped) -> None:
+    consumption = state.consumptions.pop(event.task_id)
+    consumption.height = NOT_IN_BLOCK
+    state.touched["consumption"][consumption.result] = consumption
+
+
+def undo_consumption(state: HasResults, tx: Tx, height: Height) -> None:
+    """RES-006: the block of this consumption was rolled back."""
+    consumption = state.consumptions.get(TaskId(tx.subject))
+    if consumption is not None and (consumption.event, consumption.height) == (tx.number, height):
+        consumption.height = NOT_IN_BLOCK
+        state.touched["consumption"][consumption.result] = consumption
+
+
+def reapply_consumption(state: HasResults, tx: Tx) -> None:
+    """CHN-004: included again it counts only where its result is readable (RES-002)."""
+    consumption = state.consumptions.get(TaskId(tx.subject))
+    if consumption is None or consumption.event != tx.number:
+        return
+    if is_valid_above(state, consumption, Height(state.open_height - 1)):
+        consumption.height = state.open_height
+        state.touched["consumption"][consumption.result] = consumption
+
+
+def evict_consumption(state: HasResults, tx: Tx, height: Height) -> None:
+    """A final consumption is a claim (ENG-005) and a row, and leaves memory."""
+    consumption = state.consumptions.get(TaskId(tx.subject))
+    if consumption is None or (consumption.event, consumption.height) != (tx.number, height):
+        return
+    consumed = ResultConsumed(consumption.task_id, consumption.caller, consumption.tx_hash)
+    state.claims.add(consumption_key(consumption.task_id), consumption.event, consumption_claim(consumed))
+    del state.consumptions[consumption.task_id]

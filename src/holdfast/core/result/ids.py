@@ -1,15 +1,15 @@
-"""A result: what came out, known for ever by its digest."""
+"""The digest that identifies a result."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from holdfast.core.canon import Domain
-from holdfast.core.values import Digest
+from holdfast.core.base.canonical import HashDomain
+from holdfast.core.base.values import Digest
 
-RESULT: Final = Domain("animica.cap.result", (1,))
+RESULT: Final = HashDomain("animica.cap.result", (1,))
 
 
 def result_digest(output: bytes) -> Digest:
-    """RES-004: nothing that consensus sees depends on fetching the bytes behind it."""
+    """RES-004: consensus uses only this digest and never fetches the bytes."""
     return RESULT.make(output)

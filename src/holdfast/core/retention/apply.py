@@ -1,69 +1,69 @@
-"""What an event does to retention: marks move, rows go, and what may still have to be deleted is remembered."""
+"""What an event does to retention: positions advance, rows are deleted, and pending deletions are recorded."""
 
 from __future__ import annotations
 
-from holdfast.core.retention.acts import AuditEnded, BytesGone, HotDropped, Vacuumed, WarmDropped
-from holdfast.core.retention.books import Pass, Progress, Retaining
-from holdfast.core.values import Digest, EventNo
+from holdfast.core.base.values import Digest, EventNo
+from holdfast.core.retention.messages import AuditEnded, BytesDeleted, HotDropped, Vacuumed, WarmDropped
+from holdfast.core.retention.model import HasRetention, Pass, PassProgress
 
-ASKED_FOR = "somebody asked for these bytes while they were about to go"
+REQUESTED_MEANWHILE = "these bytes were requested while their deletion was pending"
 
 
-def apply_hot_dropped(state: Retaining, event: HotDropped) -> None:
+def apply_hot_dropped(state: HasRetention, event: HotDropped) -> None:
     _advance(state, Pass.HOT, event.until, event.results, event.bytes)
-    for number in event.again:
-        del state.kept_hot[number]
-    state.kept_hot.update(event.left)
-    if not event.is_swept:
+    for number in event.retried:
+        del state.skipped_hot[number]
+    state.skipped_hot.update(event.skipped)
+    if not event.is_deleted:
         if event.until > event.after:
-            state.leaving[event.after] = event.until
-        state.leaving.update((EventNo(number - 1), number) for number in event.again)
+            state.hot_deletes_pending[event.after] = event.until
+        state.hot_deletes_pending.update((EventNo(number - 1), number) for number in event.retried)
 
 
-def apply_warm_dropped(state: Retaining, event: WarmDropped) -> None:
-    mark = _advance(state, Pass.WARM, event.until, event.results, event.bytes)
-    mark.lost += event.lost
-    mark.lost_bytes += event.lost_bytes
-    for number in event.again:
-        del state.kept_warm[number]
-    state.kept_warm.update(event.left)
-    state.condemned.update(event.condemned)
-    if event.strays:
-        _advance(state, Pass.STRAY, EventNo(0), event.strays, event.stray_bytes)
+def apply_warm_dropped(state: HasRetention, event: WarmDropped) -> None:
+    progress = _advance(state, Pass.WARM, event.until, event.results, event.bytes)
+    progress.lost += event.lost
+    progress.lost_bytes += event.lost_bytes
+    for number in event.retried:
+        del state.skipped_warm[number]
+    state.skipped_warm.update(event.skipped)
+    state.warm_deletes_pending.update(event.deletable)
+    if event.orphans:
+        _advance(state, Pass.ORPHANS, EventNo(0), event.orphans, event.orphan_bytes)
 
 
-def apply_gone(state: Retaining, event: BytesGone) -> None:
+def apply_bytes_deleted(state: HasRetention, event: BytesDeleted) -> None:
     if event.tier == Pass.HOT:
-        state.leaving.clear()
+        state.hot_deletes_pending.clear()
         return
     for digest in event.spared:
-        state.kept_warm[state.condemned[digest]] = ASKED_FOR
-    state.condemned.clear()
+        state.skipped_warm[state.warm_deletes_pending[digest]] = REQUESTED_MEANWHILE
+    state.warm_deletes_pending.clear()
 
 
-def apply_vacuumed(state: Retaining, event: Vacuumed) -> None:
-    """RET-002: the row of the record goes, the slim one comes; the leaf is not touched."""
-    _advance(state, Pass.INDEX, event.until, len(event.tombstones))
-    for stone in event.tombstones:
-        state.touched["result"][stone.event] = None
-        state.touched["tombstone"][stone.event] = stone
+def apply_vacuumed(state: HasRetention, event: Vacuumed) -> None:
+    """RET-002: a tombstone replaces the row of the record; the leaf stays."""
+    _advance(state, Pass.RECORDS, event.until, len(event.tombstones))
+    for tombstone in event.tombstones:
+        state.touched["result"][tombstone.event] = None
+        state.touched["tombstone"][tombstone.event] = tombstone
 
 
-def apply_audit_ended(state: Retaining, event: AuditEnded) -> None:
+def apply_audit_ended(state: HasRetention, event: AuditEnded) -> None:
     _advance(state, Pass.AUDIT, event.until, len(event.events))
     for number in event.events:
         state.touched["tombstone"][number] = None
         state.touched["consumption"][number] = None
 
 
-def note_accepted(state: Retaining, digest: Digest) -> None:
-    """Bytes that a result was accepted with just now are needed, whatever older rows say."""
-    state.recent.note(digest, state.last_event)
+def record_recent_digest(state: HasRetention, digest: Digest) -> None:
+    """The bytes of a result that was just accepted are needed, even where older rows do not show it."""
+    state.recent_digests.add(digest, state.last_event)
 
 
-def _advance(state: Retaining, pass_: Pass, until: EventNo, results: int, bytes_: int = 0) -> Progress:
-    mark = state.passes.setdefault(pass_.value, Progress())
-    mark.until = until
-    mark.results += results
-    mark.bytes += bytes_
-    return mark
+def _advance(state: HasRetention, pass_: Pass, until: EventNo, results: int, bytes_: int = 0) -> PassProgress:
+    progress = state.retention_progress.setdefault(pass_.value, PassProgress())
+    progress.until = until
+    progress.results += results
+    progress.bytes += bytes_
+    return progress

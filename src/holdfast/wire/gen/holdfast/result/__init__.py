@@ -1,1 +1,1 @@
-"""Stubs made from the .proto files by `python -m holdfast.wire.make`: never edited by hand."""
+"""Stubs generated from the .proto files by `python -m tools.generate_stubs`: never edited by hand."""

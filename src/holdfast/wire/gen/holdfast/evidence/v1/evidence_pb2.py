@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#holdfast/evidence/v1/evidence.proto\x12\x14holdfast.evidence.v1\"z\n\rStreamRequest\x12,\n\x05hello\x18\x01 \x01(\x0b\x32\x1b.holdfast.evidence.v1.HelloH\x00\x12\x30\n\x07records\x18\x02 \x01(\x0b\x32\x1d.holdfast.evidence.v1.RecordsH\x00\x42\t\n\x07message\"\x93\x01\n\x05Hello\x12\x12\n\nchannel_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12 \n\x18\x66irst_sequence_available\x18\x03 \x01(\x04\x12\x1d\n\x15last_sequence_emitted\x18\x04 \x01(\x04\x12\x0e\n\x06public\x18\x05 \x01(\x0c\x12\x11\n\tsignature\x18\x06 \x01(\x0c\"0\n\x07Records\x12\x16\n\x0e\x66irst_sequence\x18\x01 \x01(\x04\x12\r\n\x05lines\x18\x02 \x03(\x0c\"\xad\x01\n\x0eStreamResponse\x12\x34\n\tchallenge\x18\x01 \x01(\x0b\x32\x1f.holdfast.evidence.v1.ChallengeH\x00\x12(\n\x03\x61\x63k\x18\x02 \x01(\x0b\x32\x19.holdfast.evidence.v1.AckH\x00\x12\x30\n\x07refusal\x18\x03 \x01(\x0b\x32\x1d.holdfast.evidence.v1.RefusalH\x00\x42\t\n\x07message\"\x1a\n\tChallenge\x12\r\n\x05nonce\x18\x01 \x01(\x0c\"3\n\x03\x41\x63k\x12\x16\n\x0e\x61\x63ked_sequence\x18\x01 \x01(\x04\x12\x14\n\x0c\x63redit_bytes\x18\x02 \x01(\x04\"Y\n\x07Refusal\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04rule\x18\x02 \x01(\t\x12\x0c\n\x04says\x18\x03 \x01(\t\x12\x0c\n\x04hint\x18\x04 \x01(\t\x12\x16\n\x0e\x61\x63ked_sequence\x18\x05 \x01(\x04\x32j\n\x0f\x45videnceService\x12W\n\x06Stream\x12#.holdfast.evidence.v1.StreamRequest\x1a$.holdfast.evidence.v1.StreamResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#holdfast/evidence/v1/evidence.proto\x12\x14holdfast.evidence.v1\"z\n\rStreamRequest\x12,\n\x05hello\x18\x01 \x01(\x0b\x32\x1b.holdfast.evidence.v1.HelloH\x00\x12\x30\n\x07records\x18\x02 \x01(\x0b\x32\x1d.holdfast.evidence.v1.RecordsH\x00\x42\t\n\x07message\"\x93\x01\n\x05Hello\x12\x12\n\nchannel_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12 \n\x18\x66irst_sequence_available\x18\x03 \x01(\x04\x12\x1d\n\x15last_sequence_emitted\x18\x04 \x01(\x04\x12\x0e\n\x06public\x18\x05 \x01(\x0c\x12\x11\n\tsignature\x18\x06 \x01(\x0c\"0\n\x07Records\x12\x16\n\x0e\x66irst_sequence\x18\x01 \x01(\x04\x12\r\n\x05lines\x18\x02 \x03(\x0c\"\xad\x01\n\x0eStreamResponse\x12\x34\n\tchallenge\x18\x01 \x01(\x0b\x32\x1f.holdfast.evidence.v1.ChallengeH\x00\x12(\n\x03\x61\x63k\x18\x02 \x01(\x0b\x32\x19.holdfast.evidence.v1.AckH\x00\x12\x30\n\x07refusal\x18\x03 \x01(\x0b\x32\x1d.holdfast.evidence.v1.RefusalH\x00\x42\t\n\x07message\"\x1a\n\tChallenge\x12\r\n\x05nonce\x18\x01 \x01(\x0c\"3\n\x03\x41\x63k\x12\x16\n\x0e\x61\x63ked_sequence\x18\x01 \x01(\x04\x12\x14\n\x0c\x63redit_bytes\x18\x02 \x01(\x04\"\\\n\x07Refusal\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04rule\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\x0c\n\x04hint\x18\x04 \x01(\t\x12\x16\n\x0e\x61\x63ked_sequence\x18\x05 \x01(\x04\x32j\n\x0f\x45videnceService\x12W\n\x06Stream\x12#.holdfast.evidence.v1.StreamRequest\x1a$.holdfast.evidence.v1.StreamResponse(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -44,7 +44,7 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ACK']._serialized_start=589
   _globals['_ACK']._serialized_end=640
   _globals['_REFUSAL']._serialized_start=642
-  _globals['_REFUSAL']._serialized_end=731
-  _globals['_EVIDENCESERVICE']._serialized_start=733
-  _globals['_EVIDENCESERVICE']._serialized_end=839
+  _globals['_REFUSAL']._serialized_end=734
+  _globals['_EVIDENCESERVICE']._serialized_start=736
+  _globals['_EVIDENCESERVICE']._serialized_end=842
 # @@protoc_insertion_point(module_scope)

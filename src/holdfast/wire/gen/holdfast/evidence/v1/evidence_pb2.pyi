@@ -63,15 +63,15 @@ class Ack(_message.Message):
     def __init__(self, acked_sequence: _Optional[int] = ..., credit_bytes: _Optional[int] = ...) -> None: ...
 
 class Refusal(_message.Message):
-    __slots__ = ("name", "rule", "says", "hint", "acked_sequence")
+    __slots__ = ("name", "rule", "message", "hint", "acked_sequence")
     NAME_FIELD_NUMBER: _ClassVar[int]
     RULE_FIELD_NUMBER: _ClassVar[int]
-    SAYS_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
     HINT_FIELD_NUMBER: _ClassVar[int]
     ACKED_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     name: str
     rule: str
-    says: str
+    message: str
     hint: str
     acked_sequence: int
-    def __init__(self, name: _Optional[str] = ..., rule: _Optional[str] = ..., says: _Optional[str] = ..., hint: _Optional[str] = ..., acked_sequence: _Optional[int] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., rule: _Optional[str] = ..., message: _Optional[str] = ..., hint: _Optional[str] = ..., acked_sequence: _Optional[int] = ...) -> None: ...

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bholdfast/node/v1/node.proto\x12\x10holdfast.node.v1\"\x12\n\x10GetStatusRequest\"\x91\x01\n\x11GetStatusResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x0f\n\x07network\x18\x02 \x01(\t\x12\x10\n\x08\x63hain_id\x18\x03 \x01(\x04\x12\x0c\n\x04role\x18\x04 \x01(\t\x12\r\n\x05phase\x18\x05 \x01(\t\x12\r\n\x05\x65vent\x18\x06 \x01(\x04\x12\r\n\x05\x62\x61tch\x18\x07 \x01(\x04\x12\r\n\x05\x65poch\x18\x08 \x01(\x04\"\x10\n\x0eGetHeadRequest\"@\n\x0fGetHeadResponse\x12\x0e\n\x06height\x18\x01 \x01(\x04\x12\x0c\n\x04hash\x18\x02 \x01(\x0c\x12\x0f\n\x07time_ms\x18\x03 \x01(\x04\x32\xb3\x01\n\x0bNodeService\x12T\n\tGetStatus\x12\".holdfast.node.v1.GetStatusRequest\x1a#.holdfast.node.v1.GetStatusResponse\x12N\n\x07GetHead\x12 .holdfast.node.v1.GetHeadRequest\x1a!.holdfast.node.v1.GetHeadResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bholdfast/node/v1/node.proto\x12\x10holdfast.node.v1\"\x12\n\x10GetStatusRequest\"\x90\x01\n\x11GetStatusResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x0f\n\x07network\x18\x02 \x01(\t\x12\x10\n\x08\x63hain_id\x18\x03 \x01(\x04\x12\x0c\n\x04role\x18\x04 \x01(\t\x12\r\n\x05phase\x18\x05 \x01(\t\x12\r\n\x05\x65vent\x18\x06 \x01(\x04\x12\r\n\x05\x62\x61tch\x18\x07 \x01(\x04\x12\x0c\n\x04term\x18\x08 \x01(\x04\"\x10\n\x0eGetHeadRequest\"@\n\x0fGetHeadResponse\x12\x0e\n\x06height\x18\x01 \x01(\x04\x12\x0c\n\x04hash\x18\x02 \x01(\x0c\x12\x0f\n\x07time_ms\x18\x03 \x01(\x04\x32\xb3\x01\n\x0bNodeService\x12T\n\tGetStatus\x12\".holdfast.node.v1.GetStatusRequest\x1a#.holdfast.node.v1.GetStatusResponse\x12N\n\x07GetHead\x12 .holdfast.node.v1.GetHeadRequest\x1a!.holdfast.node.v1.GetHeadResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,11 +34,11 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETSTATUSREQUEST']._serialized_start=49
   _globals['_GETSTATUSREQUEST']._serialized_end=67
   _globals['_GETSTATUSRESPONSE']._serialized_start=70
-  _globals['_GETSTATUSRESPONSE']._serialized_end=215
-  _globals['_GETHEADREQUEST']._serialized_start=217
-  _globals['_GETHEADREQUEST']._serialized_end=233
-  _globals['_GETHEADRESPONSE']._serialized_start=235
-  _globals['_GETHEADRESPONSE']._serialized_end=299
-  _globals['_NODESERVICE']._serialized_start=302
-  _globals['_NODESERVICE']._serialized_end=481
+  _globals['_GETSTATUSRESPONSE']._serialized_end=214
+  _globals['_GETHEADREQUEST']._serialized_start=216
+  _globals['_GETHEADREQUEST']._serialized_end=232
+  _globals['_GETHEADRESPONSE']._serialized_start=234
+  _globals['_GETHEADRESPONSE']._serialized_end=298
+  _globals['_NODESERVICE']._serialized_start=301
+  _globals['_NODESERVICE']._serialized_end=480
 # @@protoc_insertion_point(module_scope)

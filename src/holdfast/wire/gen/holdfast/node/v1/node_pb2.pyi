@@ -9,7 +9,7 @@ class GetStatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetStatusResponse(_message.Message):
-    __slots__ = ("version", "network", "chain_id", "role", "phase", "event", "batch", "epoch")
+    __slots__ = ("version", "network", "chain_id", "role", "phase", "event", "batch", "term")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     NETWORK_FIELD_NUMBER: _ClassVar[int]
     CHAIN_ID_FIELD_NUMBER: _ClassVar[int]
@@ -17,7 +17,7 @@ class GetStatusResponse(_message.Message):
     PHASE_FIELD_NUMBER: _ClassVar[int]
     EVENT_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
-    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
     version: str
     network: str
     chain_id: int
@@ -25,8 +25,8 @@ class GetStatusResponse(_message.Message):
     phase: str
     event: int
     batch: int
-    epoch: int
-    def __init__(self, version: _Optional[str] = ..., network: _Optional[str] = ..., chain_id: _Optional[int] = ..., role: _Optional[str] = ..., phase: _Optional[str] = ..., event: _Optional[int] = ..., batch: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+    term: int
+    def __init__(self, version: _Optional[str] = ..., network: _Optional[str] = ..., chain_id: _Optional[int] = ..., role: _Optional[str] = ..., phase: _Optional[str] = ..., event: _Optional[int] = ..., batch: _Optional[int] = ..., term: _Optional[int] = ...) -> None: ...
 
 class GetHeadRequest(_message.Message):
     __slots__ = ()

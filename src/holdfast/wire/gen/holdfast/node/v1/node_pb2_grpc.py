@@ -50,7 +50,7 @@ class NodeServiceServicer:
     """Missing associated documentation comment in .proto file."""
 
     def GetStatus(self, request, context):
-        """Where the node stands. Answered by the owner and by a standby.
+        """The node's status. The owner and a standby answer it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

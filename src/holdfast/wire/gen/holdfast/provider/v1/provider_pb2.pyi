@@ -161,16 +161,16 @@ class ActsDone(_message.Message):
     def __init__(self, count: _Optional[int] = ..., outcomes: _Optional[_Iterable[_Union[ActOutcome, _Mapping]]] = ...) -> None: ...
 
 class ActOutcome(_message.Message):
-    __slots__ = ("is_done", "name", "rule", "says")
+    __slots__ = ("is_done", "name", "rule", "message")
     IS_DONE_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     RULE_FIELD_NUMBER: _ClassVar[int]
-    SAYS_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
     is_done: bool
     name: str
     rule: str
-    says: str
-    def __init__(self, is_done: _Optional[bool] = ..., name: _Optional[str] = ..., rule: _Optional[str] = ..., says: _Optional[str] = ...) -> None: ...
+    message: str
+    def __init__(self, is_done: _Optional[bool] = ..., name: _Optional[str] = ..., rule: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
 
 class Draining(_message.Message):
     __slots__ = ()

@@ -77,35 +77,35 @@ class ProviderServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Register(self, request, context):
-        """Take a provider in, or what it says of itself anew.
+        """Register a provider, or update its registration.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Work(self, request_iterator, context):
-        """Offers one way, answers the other, as long as both are there. The node speaks first: a challenge.
+        """Offers to the agent, acts to the node. The node begins with a challenge.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def PutOutput(self, request_iterator, context):
-        """Hand over the bytes of an output. The answer says that the node holds them durably.
+        """Upload the bytes of an output. The response means that the node has them durably.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Complete(self, request, context):
-        """Hand in a result directly; the same command as its evidence.
+        """Submit a result directly; the same command as by its evidence.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Declare(self, request, context):
-        """What a provider does with itself: drain, retire, take stake back, change its key.
+        """A provider's own declarations: drain, retire, withdraw stake, rotate the key.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

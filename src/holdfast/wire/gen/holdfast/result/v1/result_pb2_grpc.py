@@ -55,7 +55,7 @@ class ResultServiceServicer:
     """Missing associated documentation comment in .proto file."""
 
     def GetResult(self, request, context):
-        """A result as anybody may see it.
+        """A result as anyone may see it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -45,7 +45,7 @@ class ExecutionEvidenceServiceServicer:
     """Missing associated documentation comment in .proto file."""
 
     def EvidenceStream(self, request_iterator, context):
-        """A hello (sequence 0), then records from above the mark that answers it, in order.
+        """A hello (sequence 0), then the records above the watermark that answers it, in order.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -1,0 +1,1 @@
+"""The HTTP API against bare Starlette on the same uvicorn."""

@@ -1,0 +1,1 @@
+"""The engine on both stores against SQL written by hand."""

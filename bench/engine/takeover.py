@@ -1,0 +1,120 @@
+"""How long no node answers after the owner was killed: a standby takes over, or the same node is started again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from signal import SIGKILL
+
+from tests.stories.node_process import NodeProcess, on_postgres
+
+from bench.engine.restarts import fill_open
+from bench.measure import Table, at_most, interleave, table
+from bench.stores import Store, StorePlace
+from holdfast.client import Client, NodeUnreachable
+
+PATIENCE_S = 60.0
+ASK_AGAIN_S = 0.02
+AGAIN, OWNER, ANEW, ANSWER = (
+    "no standby: the node is started again, first answer",
+    "standby: it is the owner",
+    "standby: first command answered, asked anew every 20 ms",
+    "standby: first command answered, asked once at the kill",
+)
+
+
+class _Node:
+    """A node process that can own or follow, and the socket it always has."""
+
+    def __init__(self, spot: StorePlace, name: str, settings: Mapping[str, str]) -> None:
+        self.folder = spot.folder if spot.address is None else spot.folder / name
+        self.process = NodeProcess(self.folder, name, settings)
+        self.socket = self.folder / f"{name}.sock"
+
+    async def up(self) -> None:
+        await self.process.up(self.socket)
+
+
+async def compare_takeovers(store: Store, rounds: int, count: int) -> Table:
+    """kill -9 of the owner with `count` open reservations, again and again; the two nodes change places."""
+    spot = store.place("over")
+    await fill_open(spot, count)
+    settings = {"HOLDFAST_STANDBY": "true"} | ({} if spot.address is None else on_postgres(spot.address))
+    nodes = [_Node(spot, "one", settings), _Node(spot, "two", settings)]
+
+    async def started_again(_: int) -> Mapping[str, float]:
+        node = nodes[0]
+        await node.up()
+        await _reserve(node.socket)
+        began = time.perf_counter()
+        node.process.signal(SIGKILL)
+        await node.process.ended()
+        starting = asyncio.create_task(node.up())
+        took = await _reserve_impatiently(node.socket) - began
+        await starting
+        await node.process.stop()
+        return {AGAIN: took}
+
+    async def taken_over(number: int) -> Mapping[str, float]:
+        owner, standby = nodes[number % 2], nodes[1 - number % 2]
+        await owner.up()
+        await standby.up()
+        await _wait_caught_up(owner.socket, standby.socket)
+        began = time.perf_counter()
+        owner.process.signal(SIGKILL)
+        owning = asyncio.create_task(_wait_owner(standby.socket))
+        asking_anew = asyncio.create_task(_reserve_impatiently(standby.socket))
+        asking_once = asyncio.create_task(_reserve(standby.socket))
+        owned, anew, once = [done - began for done in await asyncio.gather(owning, asking_anew, asking_once)]
+        await owner.process.ended()
+        await standby.process.stop()
+        return {OWNER: owned, ANEW: anew, ANSWER: once}
+
+    try:
+        figures = await interleave((started_again, taken_over), rounds)
+    finally:
+        for node in nodes:
+            node.process.end()
+    many = f"{count:,}".replace(",", " ")
+    title = f"kill -9 of the owner with {many} open reservations, {store.title}"
+    found = table(store.named("engine-takeover"), title, "s", figures, [AGAIN, OWNER, ANEW, ANSWER], AGAIN)
+    found.goals += [at_most(name, figures[name], 1, " s") for name in (ANEW, ANSWER)]
+    found.notes.append("the limit of 1 s is this program's own: GOALS names none")
+    return found
+
+
+async def _reserve(socket_path: Path) -> float:
+    """When a command was answered, as a client with default settings sees it, growing pauses included."""
+    async with Client(socket_path, PATIENCE_S) as client:
+        await client.reserve(os.urandom(32), "alice", 5)
+    return time.perf_counter()
+
+
+async def _reserve_impatiently(socket_path: Path) -> float:
+    """The same without growing pauses, which would be all that is measured: one command, asked until answered."""
+    id_ = os.urandom(32)
+    while True:
+        async with Client(socket_path, total_timeout_s=0, answer_timeout_s=ASK_AGAIN_S) as client:
+            with suppress(NodeUnreachable):
+                await client.reserve(id_, "alice", 5)
+                return time.perf_counter()
+        await asyncio.sleep(0.005)
+
+
+async def _wait_caught_up(owner: Path, standby: Path) -> None:
+    async with Client(owner, PATIENCE_S) as one, Client(standby, PATIENCE_S) as two:
+        await two.reserve(os.urandom(32), "alice", 5)
+        while (await two.status())["event"] < (await one.status())["event"]:  # noqa: ASYNC110 - another process
+            await asyncio.sleep(0.005)
+        assert (await two.status())["role"] == "follower"
+
+
+async def _wait_owner(socket_path: Path) -> float:
+    async with Client(socket_path, PATIENCE_S) as client:
+        while (await client.status())["role"] != "owner":  # noqa: ASYNC110 - another process
+            await asyncio.sleep(0.002)
+    return time.perf_counter()

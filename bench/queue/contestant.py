@@ -1,0 +1,198 @@
+"""Holdfast's queue as a contestant: whole lives of jobs through the engine, with matching, quotas, money and blocks."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Mapping, Sequence
+from hashlib import sha512
+from itertools import count
+from typing import Final, TypeVar
+
+import msgspec
+
+from bench.engine.contestant import ALICE, POLICY, check
+from bench.queue.baselines import FEE, UNITS
+from bench.stores import StorePlace
+from holdfast.adapters.clock import MachineClock
+from holdfast.adapters.files import AtomicFolder
+from holdfast.core.base.canonical import canonical
+from holdfast.core.base.values import AccountId, Amount, TaskId, Tier
+from holdfast.core.chain.messages import SealBlock
+from holdfast.core.escrow.messages import Mint
+from holdfast.core.lease.messages import AckLease
+from holdfast.core.lease.model import Lease
+from holdfast.core.match.messages import Match
+from holdfast.core.policy import Policy
+from holdfast.core.proof.envelope import Envelope, body_of
+from holdfast.core.proof.messages import RecordVerdict, SubmitCompletion
+from holdfast.core.provider.messages import Heartbeat, Register, Stake
+from holdfast.core.provider.model import provider_id
+from holdfast.core.queue.decide import build_enqueue
+from holdfast.core.queue.messages import Enqueue
+from holdfast.core.result import result_digest
+from holdfast.engine.loop import Engine
+from holdfast.engine.outcome import Accepted
+
+T = TypeVar("T")
+SLOTS: Final = 4_000
+YEAR_MS: Final = 365 * 86_400_000
+_numbers = count(1)
+_digest = result_digest(b"out")
+
+
+def policy_without_limits() -> Policy:
+    """The defaults, but for caps that would stop a measurement: how much one requester and one provider may have."""
+    changed = {
+        "quota": {"leases_per_provider_max": SLOTS, "ai_units_per_epoch": 2**40},
+        "admission": {"in_flight_per_requester_max": 2**30, "queue_depth_max": 2**31},
+    }
+    parts = {name: msgspec.structs.replace(getattr(POLICY, name), **told) for name, told in changed.items()}
+    return msgspec.structs.replace(POLICY, **parts)
+
+
+async def open_engine_with_providers(spot: StorePlace, providers: int = 4) -> Engine:
+    """A running engine with a rich requester and as many providers."""
+    journal, tables = spot.open()
+    engine = Engine(journal, tables, AtomicFolder(spot.folder / "snapshots"), MachineClock(), policy_without_limits())
+    await engine.start()
+    await _mint(engine, ALICE, 10**15)
+    for number in range(1, providers + 1):
+        await _register_provider(engine, number)
+    return engine
+
+
+async def _register_provider(engine: Engine, number: int) -> None:
+    public, account = number.to_bytes(32, "big"), AccountId(f"provider-{number}")
+    id_ = provider_id(public)
+    told = (f"p{number}", account, canonical({"AI": {"models": ["echo"]}}), "eu", 3, SLOTS)
+    check([await engine.submit(Register(public, *told, engine.now_ms() + YEAR_MS))])
+    await _mint(engine, account, 20_000)
+    check([await engine.submit(Stake(id_, Amount(10_000), _some_id()))])
+    check([await engine.submit(Heartbeat(id_, SLOTS))])
+
+
+async def _mint(engine: Engine, owner: AccountId, amount: int) -> None:
+    check([await engine.submit(Mint(_some_id(), owner, Amount(amount)))])
+
+
+def _some_id() -> bytes:
+    return next(_numbers).to_bytes(32, "big")
+
+
+def make_enqueues(engine: Engine, many: int) -> list[Enqueue]:
+    """As many different requests, checked and in canonical bytes: what the API does before it submits."""
+    found = []
+    for number in (next(_numbers) for _ in range(many)):
+        payload = {"kind": "AI", "spec": {"model": "echo", "prompt": "hello"}, "units": UNITS}
+        command = build_enqueue(engine.undurable_state.policy, ALICE, Tier.FREE, payload, FEE, number)
+        assert isinstance(command, Enqueue), command
+        found.append(command)
+    return found
+
+
+async def enqueue_all(engine: Engine, commands: Sequence[Enqueue]) -> list[TaskId]:
+    """All taken in; their ids."""
+    outcomes = await engine.submit_many(commands)
+    check(outcomes)
+    return [each.fact.id for each in outcomes if isinstance(each, Accepted)]  # type: ignore[union-attr]
+
+
+async def drain_all(engine: Engine) -> tuple[int, float]:
+    """Match, acknowledge, submit, judge until no job waits; how many jobs ended, and in which time."""
+    done, began, theirs = 0, time.perf_counter(), 0.0
+    while leases := await _run_ticks(engine):
+        theirs += await finish_leases(engine, leases)
+        done += len(leases)
+    return done, time.perf_counter() - began - theirs
+
+
+async def finish_leases(engine: Engine, leases: Sequence[Lease]) -> float:
+    """What the providers and the verifier ask for; how long it took to write the proofs, which is not the queue's."""
+    check(await engine.submit_many([AckLease(each.id, each.provider_id) for each in leases]))
+    began = time.perf_counter()
+    proofs = [_submission(each) for each in leases]
+    took = time.perf_counter() - began
+    check(await engine.submit_many(proofs))
+    check(await engine.submit_many([RecordVerdict(each.id, True, "signed by the leased provider") for each in leases]))
+    return took
+
+
+async def _run_ticks(engine: Engine, ticks: int = 4) -> list[Lease]:
+    """The leases of a few ticks."""
+    before = engine.undurable_state.assignments
+    for _ in range(ticks):
+        outcome = await engine.submit(Match())
+        if not isinstance(outcome, Accepted) or outcome.is_repeat:
+            break
+    given = engine.undurable_state.assignments - before
+    return list(engine.undurable_state.leases.by_id.values())[-given:] if given else []
+
+
+def _submission(lease: Lease) -> SubmitCompletion:
+    body = body_of(lease.job_id, lease.id, lease.provider_id, _digest, 3, {"ms": 5})
+    return SubmitCompletion(lease.id, lease.provider_id, Envelope(1, "attested", body, bytes(64)))
+
+
+async def run_lives(engine: Engine, commands: Sequence[Enqueue], size: int) -> float:
+    """Whole lives per second, chunk by chunk, a block sealed after each."""
+    took = 0.0
+    for at in range(0, len(commands), size):
+        began = time.perf_counter()
+        await enqueue_all(engine, commands[at : at + size])
+        took += time.perf_counter() - began
+        done, drain = await drain_all(engine)
+        assert done == len(commands[at : at + size])
+        began = time.perf_counter()
+        await seal_blocks(engine)
+        took += drain + time.perf_counter() - began
+    return len(commands) / took
+
+
+async def measure_cpu(engine: Engine, commands: Sequence[Enqueue]) -> Mapping[str, float]:
+    """Microseconds of processor time that each step of a job takes, in the thread that decides."""
+    took: dict[str, float] = {}
+
+    async def step(name: str, work: Awaitable[T]) -> T:
+        began = time.thread_time()
+        found = await work
+        took[name] = (time.thread_time() - began) / len(commands) * 1e6
+        return found
+
+    await step("enqueue", enqueue_all(engine, commands))
+    leases = await step("match", _run_ticks(engine, len(commands)))
+    acks, proofs = [AckLease(each.id, each.provider_id) for each in leases], [_submission(each) for each in leases]
+    check(await step("ack", engine.submit_many(acks)))
+    check(await step("submit", engine.submit_many(proofs)))
+    verdicts = [RecordVerdict(each.id, True, "signed by the leased provider") for each in leases]
+    check(await step("verdict and result", engine.submit_many(verdicts)))
+    await step("seal", seal_blocks(engine))
+    assert len(leases) == len(commands)
+    return took
+
+
+async def seal_blocks(engine: Engine, times: int = 1) -> None:
+    for _ in range(times):
+        check([await engine.submit(SealBlock(bytes(range(32)), lambda raw: sha512(raw).digest()))])
+
+
+async def finalize_and_project(engine: Engine) -> None:
+    """Between turns: everything is final and in the tables, so that no contestant pays for another's turn."""
+    await seal_blocks(engine, engine.undurable_state.policy.chain.finality_depth + 1)
+    await engine.projector.drain()
+
+
+async def one_by_one(engine: Engine, commands: Sequence[Enqueue], callers: int) -> tuple[float, list[float]]:
+    """A closed loop of requesters; jobs taken in a second, and how long each waited for its receipt."""
+    waits: list[float] = []
+
+    async def caller(mine: Sequence[Enqueue]) -> None:
+        for command in mine:
+            asked_at = time.perf_counter()
+            check([await engine.submit(command)])
+            waits.append(time.perf_counter() - asked_at)
+
+    each = -(-len(commands) // callers)
+    began = time.perf_counter()
+    await asyncio.gather(*(caller(commands[at : at + each]) for at in range(0, len(commands), each)))
+    return len(commands) / (time.perf_counter() - began), waits

@@ -1,0 +1,1 @@
+"""Results: resolving, reading, retention, commitments and reorgs, each against its baseline."""

@@ -1,0 +1,1 @@
+"""The durable outbox against append loops and peers."""

@@ -1,0 +1,1 @@
+"""Evidence end to end against a receiver that does the least."""

@@ -1,0 +1,138 @@
+"""Running an executor in a thread or a child process, within its time limit, until it is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from holdfast.agent.executors.contract import Executor, ExecutorIsolation
+from holdfast.core.job.spec import WorkPayload
+from holdfast.system.child_process import CallFailed, ChildEnded, ChildProcess, exit_with_parent
+
+REASON_MAX: Final = 240
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """There is no output, and why."""
+
+    reason: str
+
+
+class _ExecutionError(Exception):
+    """The execution failed; its message is the reason."""
+
+
+async def execute(executor: Executor, payload: WorkPayload, timeout_ms: int) -> bytes | Failed:
+    """The output, or why there is none. A caller that is cancelled cancels the work."""
+    run = _RUNS[executor.isolation](executor, payload)
+    try:
+        async with asyncio.timeout(timeout_ms / 1000):
+            output = await run.outcome.future
+    except TimeoutError:
+        return Failed(f"TIME_OUT: not done after {timeout_ms} ms")
+    except _ExecutionError as fault:
+        return Failed(str(fault)[:REASON_MAX])
+    finally:
+        run.stop()
+    if isinstance(output, bytes):
+        return output
+    return Failed(f"EXECUTOR_ERROR: it returned {type(output).__name__}, not bytes")
+
+
+class _ThreadOutcome:
+    """A future of this event loop that another thread completes, unless the loop is closed by then."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[object] = self._loop.create_future()
+
+    def succeed(self, output: object) -> None:
+        self._complete(self.future.set_result, output)
+
+    def fail(self, reason: str) -> None:
+        self._complete(self.future.set_exception, _ExecutionError(reason))
+
+    def fail_with(self, fault: BaseException) -> None:
+        self.fail(f"EXECUTOR_ERROR: {type(fault).__name__}: {fault}")
+
+    def _complete(self, set_outcome: Callable[..., None], value: object) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._complete_now, set_outcome, value)
+        except RuntimeError:  # the loop is closed
+            return
+
+    def _complete_now(self, set_outcome: Callable[..., None], value: object) -> None:
+        if not self.future.done():
+            set_outcome(value)
+
+
+class _ThreadRun:
+    """A thread of its own, not of a pool: an executor that ignores `cancel` blocks no other."""
+
+    def __init__(self, executor: Executor, payload: WorkPayload) -> None:
+        self.outcome = _ThreadOutcome()
+        self._executor, self._payload = executor, payload
+        self._cancel = threading.Event()
+        threading.Thread(target=self._work, name="executor", daemon=True).start()
+
+    def stop(self) -> None:
+        self._cancel.set()
+
+    def _work(self) -> None:
+        try:
+            self.outcome.succeed(self._executor.run(self._payload, self._cancel))
+        except BaseException as fault:
+            self.outcome.fail_with(fault)
+
+
+class _ProcessRun:
+    """A child process; a thread waits for its answer or its end."""
+
+    def __init__(self, executor: Executor, payload: WorkPayload) -> None:
+        self.outcome = _ThreadOutcome()
+        self._executor, self._payload = executor, payload
+        # Ctrl-C is for the agent, which lets work finish. Programs that the executor starts still end by SIGTERM.
+        self._child = ChildProcess("forkserver", exit_with_parent, ignored=(signal.SIGINT,))
+        threading.Thread(target=self._work, name="executor", daemon=True).start()
+
+    def stop(self) -> None:
+        self._child.kill()
+
+    def _work(self) -> None:
+        try:
+            self.outcome.succeed(self._child.run(_run_executor, self._executor, self._payload))
+        except CallFailed as fault:
+            self.outcome.fail(f"EXECUTOR_ERROR: {fault.kind}: {fault.message}")
+        except ChildEnded as fault:
+            self.outcome.fail(f"EXECUTOR_CRASHED: exit code {fault.exit_code}")
+        except BaseException as fault:
+            self.outcome.fail_with(fault)
+
+
+_RUNS: Final[dict[ExecutorIsolation, Callable[[Executor, WorkPayload], _ThreadRun | _ProcessRun]]] = {
+    ExecutorIsolation.THREAD: _ThreadRun,
+    ExecutorIsolation.PROCESS: _ProcessRun,
+}
+
+
+# ------------------------------------------------------------------------------------------------ in the child process
+
+
+class _NeverCancelled:
+    """A child process is killed instead."""
+
+    def is_set(self) -> bool:
+        return False
+
+    def wait(self, timeout: float | None = None) -> bool:
+        threading.Event().wait(timeout)
+        return False
+
+
+def _run_executor(executor: Executor, payload: WorkPayload) -> bytes:
+    return executor.run(payload, _NeverCancelled())

@@ -1,0 +1,165 @@
+"""The work folder: a lease is on disk before it is acknowledged, and its output until its verdict is final (EVD-006).
+
+```
+work/{lease id}/offer      the accepted offer, as JSON; a folder without it is removed
+work/{lease id}/output     the output's bytes
+work/{lease id}/outcome    the evidence record that reports the outcome, signed; the node has the output by then
+```
+
+Each file is replaced atomically: it is complete, or it does not exist.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from holdfast.core.base.errors import Unavailable
+from holdfast.system.durable_files import FOLDER_MODE, lock_file, replace_file, sync_folder
+
+OFFER, OUTPUT, OUTCOME = "offer", "output", "outcome"
+_LOCK: Final = ".lock"
+_LEASE_DIR: Final = re.compile(r"([0-9a-f]{2})+")
+"""Folders with other names are not ours: an operator put them here, or moved a damaged lease aside."""
+T = TypeVar("T")
+
+
+class AcceptedOffer(msgspec.Struct, frozen=True):
+    """A lease as it was offered."""
+
+    lease_id: bytes
+    task_id: bytes
+    kind: str
+    attempt: int
+    payload: bytes
+    """The job's canonical payload."""
+    proof: str
+    t_deadline_ms: int
+    """By the node's clock, at the time of the offer: renewals move it."""
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """A lease's outcome, ready to be spooled. It is decided once, so that every retry sends the same bytes."""
+
+    payload_type: str
+    payload: dict[str, Any]
+
+
+class ResumedLease(msgspec.Struct, frozen=True):
+    """A lease that an earlier process left in the folder."""
+
+    offer: AcceptedOffer
+    has_output: bool
+    outcome: Outcome | None
+
+
+class WorkDir:
+    """One folder per lease, for one process at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = -1
+
+    def open(self) -> list[ResumedLease]:
+        """Lock the folder and read its leases. Unavailable where another process has the lock or the disk fails."""
+        try:
+            self._path.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+            sync_folder(self._path.parent)
+            self._take_lock()
+            folders = sorted(
+                entry for entry in self._path.iterdir() if _LEASE_DIR.fullmatch(entry.name) and entry.is_dir()
+            )
+            return [lease for folder in folders if (lease := self._load(folder)) is not None]
+        except OSError as fault:
+            raise _as_unavailable(fault) from fault
+
+    def close(self) -> None:
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    async def store_offer(self, offer: AcceptedOffer) -> None:
+        """Durable when this returns; the lease may be acknowledged only then."""
+        await _run_to_completion(self._store_offer, offer)
+
+    async def store_output(self, lease_id: bytes, output: bytes) -> None:
+        await _run_to_completion(replace_file, self._folder(lease_id) / OUTPUT, output)
+
+    async def store_outcome(self, lease_id: bytes, outcome: Outcome) -> None:
+        await _run_to_completion(replace_file, self._folder(lease_id) / OUTCOME, msgspec.json.encode(outcome))
+
+    async def read_output(self, lease_id: bytes) -> bytes:
+        return await _run_to_completion((self._folder(lease_id) / OUTPUT).read_bytes)
+
+    async def remove(self, lease_id: bytes) -> None:
+        """Delete all files of a lease, the offer first: after a crash the rest does not look like unfinished work."""
+        await _run_to_completion(_remove_dir, self._folder(lease_id))
+
+    # -------------------------------------------------------------------------------------------- on the disk
+
+    def _folder(self, lease_id: bytes) -> Path:
+        return self._path / lease_id.hex()
+
+    def _take_lock(self) -> None:
+        lock = lock_file(self._path / _LOCK)
+        if lock is None:
+            message = f"another agent works in {self._path}"
+            raise Unavailable("EVD-006", message, "one agent per folder; give this one its own --data")
+        self._lock = lock
+
+    def _store_offer(self, offer: AcceptedOffer) -> None:
+        folder = self._folder(offer.lease_id)
+        folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
+        replace_file(folder / OFFER, msgspec.json.encode(offer))
+        sync_folder(self._path)
+
+    def _load(self, folder: Path) -> ResumedLease | None:
+        """A folder without an offer is of a lease that was never acknowledged, or was being removed."""
+        names = {entry.name for entry in folder.iterdir()}
+        if OFFER not in names:
+            _remove_dir(folder)
+            return None
+        outcome = _read(folder / OUTCOME, Outcome) if OUTCOME in names else None
+        return ResumedLease(_read(folder / OFFER, AcceptedOffer), OUTPUT in names, outcome)
+
+
+def _read(path: Path, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as fault:
+        raise Unavailable("EVD-006", f"{path}: {fault}", "the file is damaged; move the folder away") from fault
+
+
+def _remove_dir(folder: Path) -> None:
+    (folder / OFFER).unlink(missing_ok=True)
+    if not folder.exists():
+        return
+    sync_folder(folder)
+    for entry in folder.iterdir():
+        entry.unlink()
+    folder.rmdir()
+    sync_folder(folder.parent)
+
+
+async def _run_to_completion(work: Callable[..., T], *args: object) -> T:
+    """In a thread. A caller that is cancelled meanwhile waits until the thread is done with the files."""
+    running = asyncio.ensure_future(asyncio.to_thread(work, *args))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait({running})
+        if not running.cancelled():
+            running.exception()  # seen, so that asyncio does not log it: the caller was cancelled
+        raise
+    except OSError as fault:
+        raise _as_unavailable(fault) from fault
+
+
+def _as_unavailable(fault: OSError) -> Unavailable:
+    return Unavailable("EVD-006", f"{fault.strerror}: {fault.filename}", "check disk space and permissions")

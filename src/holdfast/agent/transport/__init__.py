@@ -1,0 +1,1 @@
+"""How an agent communicates with its node: calls, the work stream, and its evidence."""

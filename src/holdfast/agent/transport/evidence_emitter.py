@@ -1,0 +1,258 @@
+"""The agent's evidence: one session per process, spooled before it is sent, delivered until it is acked (EVD-005).
+
+The channel is the provider's id. Undelivered sessions of earlier processes are replayed beside the live one, oldest
+first (EVD-004).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from holdfast.core.base.errors import Corrupt, Refused, Unavailable
+from holdfast.ports import Clock
+from holdfast.shipping.backlog import Backlog, OpenSender
+from holdfast.shipping.session_sender import SessionSender
+from holdfast.spool import Spool, SpoolPolicy, Ticket, channel
+from holdfast.spool.files.disk import RealDisk
+from holdfast.spool.files.names import SessionPaths
+from holdfast.spool.files.record import CHANNEL_TERMINATED
+
+RETRY_MS: Final = 200
+"""The pause before the next try where the spool refuses a record."""
+SESSION_OVER_NAMES: Final = frozenset({"SessionEnded", "SessionDamaged", "SessionFinished"})
+"""Refusals after which only another session accepts records."""
+_log = structlog.get_logger()
+
+
+class SpooledAt(msgspec.Struct, frozen=True):
+    """Where a record is spooled."""
+
+    session: str
+    sequence: int
+
+
+class EvidenceEmitter:
+    """Emits into the live session and delivers all sessions."""
+
+    def __init__(
+        self, root: Path, channel_id: str, open_sender: OpenSender, clock: Clock, policy: SpoolPolicy | None = None
+    ) -> None:
+        self._root, self._channel = root, channel_id
+        self._open_sender, self._clock = open_sender, clock
+        self._live: SessionSender | None = None
+        self.backlog = Backlog(root, channel_id, open_sender, clock, policy)
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._opening = asyncio.Lock()
+        self._spooled_before: dict[tuple[str, str], SpooledAt] = {}
+        self._is_delivering = False
+        self._logged_reason = ""
+        """Why the last attempt to open a session failed."""
+
+    @property
+    def is_ready(self) -> bool:
+        """There is a session that accepts records: without one no lease is accepted."""
+        return self._live is not None
+
+    def open_sessions(self) -> list[tuple[str, Spool]]:
+        """The sessions that are being delivered, the live one first."""
+        senders = ([] if self._live is None else [self._live]) + self.backlog.senders
+        return [(sender.session, sender.spool) for sender in senders]
+
+    @property
+    def live_session(self) -> str:
+        return self._live.session if self._live is not None else ""
+
+    # -------------------------------------------------------------------------------------------- opening
+
+    async def open(self) -> None:
+        """Open the undelivered sessions, and begin a new one. Unavailable where the disk fails."""
+        for session in await asyncio.to_thread(self._unfinished):
+            sender = await self.backlog.add_session(session)
+            if sender is not None:
+                await asyncio.to_thread(self._index_spooled, session, sender.spool)
+        await self._open_session()
+
+    def _unfinished(self) -> list[str]:
+        """Sessions with records to deliver, oldest first. Delivered sessions without an end are kept, and logged."""
+        disk, folder = RealDisk(), self._root / self._channel
+        if not folder.exists():
+            return []
+        channel.reclaim(disk, folder, self._clock.wall_ms(), except_session="")
+        statuses = [
+            channel.read_status(disk, SessionPaths(folder, self._channel, name))
+            for name in channel.list_sessions(disk, folder)
+        ]
+        if delivered := [status for status in statuses if status.acked >= status.last]:
+            hint = f"holdfast spool seal {folder}/SESSION.spool.jsonl --yes"
+            _log.info("sessions_without_end_kept", rule="SP-RET-001", sessions=len(delivered), hint=hint)
+        return [status.paths.session for status in statuses if status.acked < status.last]
+
+    def _index_spooled(self, session: str, spool: Spool) -> None:
+        """Index the records that are spooled already, by type and lease: they are not emitted again."""
+        try:
+            for sequence, line in enumerate(spool.replay(spool.first_available - 1), spool.first_available):
+                record = msgspec.json.decode(line, type=_LeaseRecord)
+                if record.payload.lease_id:
+                    self._spooled_before[record.payload_type, record.payload.lease_id] = SpooledAt(session, sequence)
+        except (Corrupt, Unavailable, msgspec.DecodeError) as fault:  # its delivery reports it as an error
+            _log.warning("session_not_indexed", session=session, reason=str(fault))
+
+    def spooled_before(self, payload_type: str, lease_id: bytes) -> SpooledAt | None:
+        """Where an earlier process has spooled this record, if it is not delivered yet."""
+        return self._spooled_before.get((payload_type, lease_id.hex()))
+
+    async def _open_session(self) -> None:
+        session = await asyncio.to_thread(self._next_session)
+        spool = await asyncio.to_thread(self.backlog.open, session)
+        if isinstance(spool, Refused):
+            return self._log_unavailable(str(spool))
+        self._logged_reason = ""
+        self._live = self._open_sender(session, spool)
+        if self._is_delivering:
+            self._start_live()
+        return None
+
+    def _log_unavailable(self, reason: str) -> None:
+        """Once while the reason stays the same: it is retried several times a second."""
+        if reason != self._logged_reason:
+            _log.error("evidence_session_not_opened", reason=reason, hint="no leases are accepted meanwhile")
+        self._logged_reason = reason
+
+    def _next_session(self) -> str:
+        """Session names sort by when they began, also where the clock was set back."""
+        folder = self._root / self._channel
+        names = channel.list_sessions(RealDisk(), folder) if folder.exists() else []
+        last = max((int(name) for name in names if name.isdigit()), default=0)
+        return f"{max(self._clock.wall_ms(), last + 1):015d}"
+
+    # -------------------------------------------------------------------------------------------- emitting
+
+    async def emit(self, payload_type: str, payload: dict[str, Any]) -> None:
+        """Emit one record. It waits only where the spool refuses it: no evidence is dropped."""
+        await self._emit(payload_type, payload)
+
+    async def emit_spooled(self, payload_type: str, payload: dict[str, Any]) -> SpooledAt:
+        """Emit one record, and return when it is spooled (SP-002)."""
+        while True:
+            live, ticket = await self._emit(payload_type, payload)
+            try:
+                return SpooledAt(live.session, await ticket)
+            except Unavailable as fault:
+                _log.error("spooling_failed", session=live.session, reason=str(fault), hint="it is retried")
+
+    async def _emit(self, payload_type: str, payload: dict[str, Any]) -> tuple[SessionSender, Ticket]:
+        while True:
+            live = self._live
+            ticket = live.spool.emit(payload_type, payload) if live is not None else None
+            if live is not None and isinstance(ticket, Ticket):
+                return live, ticket
+            if live is None or (isinstance(ticket, Refused) and ticket.name in SESSION_OVER_NAMES):
+                await self._replace_session(live)
+            else:
+                await self._clock.sleep(RETRY_MS)
+
+    async def _replace_session(self, ended: SessionSender | None) -> None:
+        """Open another session; the ended one is still delivered."""
+        async with self._opening:
+            if self._live is not ended:
+                return  # another task has replaced it
+            if ended is not None:
+                self._live = None
+                await self._end_task(ended.session)
+                self.backlog.senders.append(ended)
+                if self._is_delivering and "backlog" not in self._tasks:
+                    self._spawn("backlog", self._run_backlog())
+            try:
+                await self._open_session()
+            except Unavailable as fault:
+                self._log_unavailable(str(fault))
+            self._ensure_session_task()
+            if self._live is None:
+                await self._clock.sleep(RETRY_MS)
+
+    def _ensure_session_task(self) -> None:
+        """SP-RET-003: without a session no lease is accepted, so no emit would open one: a task does."""
+        if self._live is None and self._is_delivering and "opening" not in self._tasks:
+            self._spawn("opening", self._open_until_live())
+
+    async def _open_until_live(self) -> None:
+        """Retry until a full channel has space, or the disk works again."""
+        while self._live is None:
+            await self._replace_session(None)
+        del self._tasks["opening"]
+
+    # -------------------------------------------------------------------------------------------- delivering
+
+    def start_delivery(self) -> None:
+        """Start, once the provider is registered. A repeat has no effect."""
+        if self._is_delivering:
+            return
+        self._is_delivering = True
+        self._start_live()
+        self._ensure_session_task()
+        if self.backlog.senders:
+            self._spawn("backlog", self._run_backlog())
+
+    def _start_live(self) -> None:
+        if self._live is not None:
+            self._spawn(self._live.session, self._live.run(self._clock))
+
+    async def _run_backlog(self) -> None:
+        await self.backlog.run(lambda: self.live_session)
+        del self._tasks["backlog"]
+
+    async def wait_delivered(self, record: SpooledAt) -> None:
+        """Return when the node has this record, or at once where its session is not open any more."""
+        for sender in [self._live, *self.backlog.senders]:
+            if sender is not None and sender.session == record.session:
+                await sender.wait_acked(record.sequence)
+
+    # -------------------------------------------------------------------------------------------- ending
+
+    async def close(self, reason: str, flush_ms: int) -> None:
+        """Emit CHANNEL_TERMINATED, wait up to `flush_ms` for its ack, and close all sessions.
+
+        A full channel is terminated already, and accepts nothing before it gets acks.
+        """
+        live = self._live
+        if live is not None:
+            payload = {"termination_utc_ms": self._clock.wall_ms(), "reason": reason, "detail": ""}
+            try:
+                async with asyncio.timeout(flush_ms / 1000):
+                    await self.wait_delivered(await self.emit_spooled(CHANNEL_TERMINATED, payload))
+            except TimeoutError:
+                unacked = live.spool.spooled_sequence - live.spool.acked_sequence
+                _log.warning("evidence_unacked", records=unacked, hint="it is sent at the next start")
+        for name in list(self._tasks):
+            await self._end_task(name)
+        await self.backlog.close()
+        if self._live is not None:
+            refusal = await self._live.spool.aclose(final=True)
+            if refusal is not None:
+                _log.warning("session_not_finished", reason=str(refusal))
+
+    def _spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks[name] = asyncio.create_task(work, name=f"evidence {name}")
+
+    async def _end_task(self, name: str) -> None:
+        task = self._tasks.pop(name, None)
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+class _LeasePayload(msgspec.Struct):
+    lease_id: str = ""
+
+
+class _LeaseRecord(msgspec.Struct):
+    """The fields of a record that identify it."""
+
+    payload_type: str
+    payload: _LeasePayload

@@ -1,0 +1,118 @@
+"""One table from every kind of error to every protocol: JSON-RPC code, HTTP status, gRPC status, exit code."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from holdfast.core.base.errors import Corrupt, Refused, Unavailable
+
+
+class ErrorCodes(msgspec.Struct, frozen=True):
+    """How one named error looks on each protocol."""
+
+    rpc: int
+    http: int
+    grpc: str
+    exit: int
+
+
+ERROR_CODES: Final = {
+    # JSON-RPC's own
+    "ParseError": ErrorCodes(-32700, 400, "INVALID_ARGUMENT", 2),
+    "InvalidRequest": ErrorCodes(-32600, 400, "INVALID_ARGUMENT", 2),
+    "MethodNotFound": ErrorCodes(-32601, 404, "UNIMPLEMENTED", 2),
+    "InvalidParams": ErrorCodes(-32602, 400, "INVALID_ARGUMENT", 2),
+    "Internal": ErrorCodes(-32603, 500, "INTERNAL", 70),
+    # Refused: the request was understood and a rule does not allow it
+    "Refused": ErrorCodes(-32000, 409, "FAILED_PRECONDITION", 1),
+    "NotFound": ErrorCodes(-32001, 404, "NOT_FOUND", 1),
+    "InsufficientFunds": ErrorCodes(-32002, 402, "FAILED_PRECONDITION", 1),
+    "IdReused": ErrorCodes(-32003, 409, "ALREADY_EXISTS", 1),
+    "QueueFull": ErrorCodes(-32004, 503, "RESOURCE_EXHAUSTED", 75),
+    "BackPressure": ErrorCodes(-32005, 503, "RESOURCE_EXHAUSTED", 75),
+    "NoResultYet": ErrorCodes(-32006, 409, "FAILED_PRECONDITION", 1),
+    "Expired": ErrorCodes(-32007, 410, "FAILED_PRECONDITION", 1),
+    "ResultPruned": ErrorCodes(-32008, 410, "NOT_FOUND", 1),
+    "AlreadyConsumed": ErrorCodes(-32013, 409, "ALREADY_EXISTS", 1),
+    "ProofConflict": ErrorCodes(-32014, 409, "ALREADY_EXISTS", 1),
+    "ChainMismatch": ErrorCodes(-32015, 409, "FAILED_PRECONDITION", 1),
+    "HeightMismatch": ErrorCodes(-32016, 409, "FAILED_PRECONDITION", 1),
+    "LeaseLost": ErrorCodes(-32030, 409, "FAILED_PRECONDITION", 1),
+    "NullifierReuse": ErrorCodes(-32031, 409, "ALREADY_EXISTS", 1),
+    "EvidenceGap": ErrorCodes(-32032, 409, "OUT_OF_RANGE", 1),
+    "SequenceConflict": ErrorCodes(-32050, 409, "ALREADY_EXISTS", 1),
+    "DeadLettersFull": ErrorCodes(-32051, 503, "RESOURCE_EXHAUSTED", 75),
+    "EvidencePruned": ErrorCodes(-32052, 410, "NOT_FOUND", 1),
+    "NotSealed": ErrorCodes(-32009, 409, "FAILED_PRECONDITION", 1),
+    "BadConfig": ErrorCodes(-32012, 400, "INVALID_ARGUMENT", 2),
+    # refusals of a spool
+    "BadId": ErrorCodes(-32040, 400, "INVALID_ARGUMENT", 2),
+    "SessionLocked": ErrorCodes(-32041, 409, "FAILED_PRECONDITION", 75),
+    "SessionDamaged": ErrorCodes(-32042, 409, "DATA_LOSS", 1),
+    "SessionFinished": ErrorCodes(-32043, 409, "FAILED_PRECONDITION", 1),
+    "SessionEnded": ErrorCodes(-32044, 409, "FAILED_PRECONDITION", 1),
+    "SpoolFull": ErrorCodes(-32045, 503, "RESOURCE_EXHAUSTED", 75),
+    "SpoolClosed": ErrorCodes(-32046, 409, "FAILED_PRECONDITION", 1),
+    "AckAhead": ErrorCodes(-32047, 409, "OUT_OF_RANGE", 1),
+    "AckGap": ErrorCodes(-32048, 409, "OUT_OF_RANGE", 1),
+    "NotFinal": ErrorCodes(-32049, 409, "FAILED_PRECONDITION", 1),
+    "NotSpoken": ErrorCodes(-32053, 409, "FAILED_PRECONDITION", 1),
+    # authentication and limits
+    "Unauthorized": ErrorCodes(-32020, 401, "UNAUTHENTICATED", 77),
+    "KeyExpired": ErrorCodes(-32021, 401, "UNAUTHENTICATED", 77),
+    "KeyRevoked": ErrorCodes(-32022, 401, "UNAUTHENTICATED", 77),
+    "Forbidden": ErrorCodes(-32023, 403, "PERMISSION_DENIED", 77),
+    "AttestationRefused": ErrorCodes(-32026, 403, "PERMISSION_DENIED", 77),
+    "RateLimited": ErrorCodes(-32024, 429, "RESOURCE_EXHAUSTED", 75),
+    "TooLarge": ErrorCodes(-32025, 413, "RESOURCE_EXHAUSTED", 2),
+    # the world or the store failed
+    "Unavailable": ErrorCodes(-32010, 503, "UNAVAILABLE", 75),
+    "Corrupt": ErrorCodes(-32011, 500, "DATA_LOSS", 74),
+}
+
+
+RESULT_ERRORS: Final = frozenset(
+    {
+        "NoResultYet",
+        "Expired",
+        "ResultPruned",
+        "ProofConflict",
+        "NullifierReuse",
+        "ChainMismatch",
+        "AlreadyConsumed",
+        "NotFound",
+    }
+)
+"""RES-007: how a read of a result can be refused. The command line prints these names, too."""
+
+
+class ErrorReply(msgspec.Struct, frozen=True):
+    """An error, ready to be sent: the same name, rule, message and hint on every protocol."""
+
+    name: str
+    rule: str
+    message: str
+    hint: str = ""
+    details: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def codes(self) -> ErrorCodes:
+        return ERROR_CODES[self.name]
+
+    def __str__(self) -> str:
+        text = f"{self.rule}: {self.message}" if self.rule else self.message
+        return f"{text} ({self.hint})" if self.hint else text
+
+
+def error_reply(error: Refused | Exception) -> ErrorReply:
+    """The reply to a refusal or a fault. Of an unexpected exception it reveals nothing."""
+    match error:
+        case Refused(rule, message, hint, name, details):
+            return ErrorReply(name, rule, message, hint, details)
+        case Unavailable():
+            return ErrorReply("Unavailable", error.rule, error.message, error.hint)
+        case Corrupt():
+            return ErrorReply("Corrupt", error.rule, error.message, error.hint)
+    return ErrorReply("Internal", "", "internal error", "see the node's log")

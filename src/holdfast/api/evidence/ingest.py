@@ -1,0 +1,209 @@
+"""Stores the records of one session, whichever service received them (EVD-002, EVD-003, EVD-007).
+
+The watermark in the state decides, not the stream. Whether a stream is cut, repeated or doubled, a record is stored
+once; a record that is received again is compared with the stored one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+import structlog
+
+from holdfast.api.completion import build_completion
+from holdfast.api.evidence.metrics import EvidenceMetrics, StreamProgress
+from holdfast.api.evidence.reader import SessionReader
+from holdfast.api.evidence.validation import (
+    NO_OUTPUT,
+    RecordRequest,
+    RecordSender,
+    ValidatedLines,
+    is_same_record,
+    pack_lines,
+    reject,
+    validate,
+)
+from holdfast.core.base.errors import Corrupt, Refused
+from holdfast.core.base.event import Command
+from holdfast.core.base.values import VerifySignature
+from holdfast.core.evidence.messages import RejectedRecord, StoreEvidence
+from holdfast.core.lease.messages import FailLease
+from holdfast.engine.loop import Engine
+from holdfast.engine.outcome import Accepted, Outcome
+from holdfast.engine.queries.evidence import GetDeadLetterCapacity, GetWatermark
+from holdfast.ports import Blobs
+
+T = TypeVar("T")
+_log = structlog.get_logger()
+
+
+class IngestContext(Protocol):
+    """What ingestion needs of the node."""
+
+    @property
+    def engine(self) -> Engine: ...
+    @property
+    def blobs(self) -> Blobs: ...
+    @property
+    def verify(self) -> VerifySignature: ...
+    async def in_pool(self, work: Callable[..., T], *args: object) -> T: ...
+
+
+class EvidenceIngest:
+    """One session, while a stream delivers records of it."""
+
+    def __init__(
+        self, node: IngestContext, sender: RecordSender, metrics: EvidenceMetrics, progress: StreamProgress
+    ) -> None:
+        self._node, self._sender, self._metrics, self._progress = node, sender, metrics, progress
+        self._stored = SessionReader(node.engine, sender.channel, sender.session)
+        self._pruned = 0
+        self.acked = 0
+
+    async def load_watermark(self) -> None:
+        """The durable watermark: what a restarted node would load."""
+        watermark = await self._node.engine.query_durable(GetWatermark(self._sender.channel, self._sender.session))
+        acked, self._pruned = (0, 0) if watermark is None else (watermark.acked, watermark.pruned)
+        self._advance(max(self.acked, acked))
+
+    @property
+    def _session_name(self) -> str:
+        return f"{self._sender.channel}/{self._sender.session}"
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the sender has records that the node does not have."""
+        return self._progress.emitted > self.acked
+
+    def _advance(self, acked: int) -> None:
+        self.acked = self._progress.acked = acked
+        self._progress.emitted = max(self._progress.emitted, acked)
+
+    async def ingest(self, first: int, lines: list[bytes]) -> Refused | None:
+        """EVD-002: lines above the watermark are stored, lines below it are compared, a gap is refused.
+
+        A refusal leaves the watermark where it was. After an `EvidenceGap` the sender may continue on the same stream.
+        """
+        if first < 1:
+            return Refused("EVD-001", f"a record has the sequence {first}", "a session begins with 1", "InvalidParams")
+        if first > self.acked + 1:
+            self._metrics.gaps += 1
+            message = f"{self._session_name}: {first} does not follow {self.acked}"
+            return Refused("EVD-002", message, "send again from the acknowledged sequence", "EvidenceGap")
+        self._progress.emitted = max(self._progress.emitted, first + len(lines) - 1)
+        while lines:
+            known = min(self.acked + 1 - first, len(lines))
+            if known and (refusal := await self._check_duplicates(first, lines[:known])):
+                return refusal
+            lines, first = lines[known:], first + known
+            if lines:
+                stored = await self._store(first, lines)
+                if isinstance(stored, Refused):
+                    return stored
+                lines, first = lines[stored:], first + stored
+        return None
+
+    async def _check_duplicates(self, first: int, lines: list[bytes]) -> Refused | None:
+        """EVD-003: a repeated record has no effect; another record under a known sequence is a conflict.
+
+        Records that are pruned while they are read look like a hole: then they are compared again.
+        """
+        while True:
+            pruned = self._pruned
+            try:
+                return await self._compare_stored(first, lines)
+            except Corrupt:
+                await self.load_watermark()
+                if self._pruned == pruned:
+                    raise
+
+    async def _compare_stored(self, first: int, lines: list[bytes]) -> Refused | None:
+        """Duplicates are rare, so the stored lines are read. Of a pruned record only the sequence is known."""
+        begin, last = max(first, self._pruned + 1), first + len(lines) - 1
+        if begin <= last:
+            async for sequence, stored in self._stored.lines(begin, last):
+                if not is_same_record(stored, lines[sequence - first]):
+                    self._metrics.conflicts += 1
+                    message = f"{self._session_name}: {sequence} is stored with another event_uuid"
+                    return Refused(
+                        "EVD-003", message, "a sequence is used once: begin a new session", "SequenceConflict"
+                    )
+        self._metrics.duplicates += len(lines)
+        return None
+
+    async def _store(self, first: int, lines: list[bytes]) -> int | Refused:
+        """Store some of the lines that follow the watermark and return how many: 0 where another stream was faster."""
+        validated = await self._node.in_pool(validate, self._sender, self._node.verify, first, lines)
+        commands = await self._commands(validated)
+        if (fitting := self._count_within_quota(first, validated)) < len(validated.lines):
+            return await self._store(first, lines[:fitting])
+        return await self._submit(first, validated, commands)
+
+    def _count_within_quota(self, first: int, validated: ValidatedLines) -> int:
+        """EVD-007: lines before the first dead letter over the quota are stored; from there on the channel waits.
+
+        Without this, dead letters that arrive together could exceed the quota, since none of them is counted yet.
+        """
+        room = self._node.engine.query_undurable(GetDeadLetterCapacity(self._sender.channel))
+        if len(validated.rejected) <= room:
+            return len(validated.lines)
+        before = sorted(each.sequence for each in validated.rejected)[max(0, room)] - first
+        return before or len(validated.lines)
+
+    async def _submit(self, first: int, validated: ValidatedLines, commands: list[Command]) -> int | Refused:
+        """Records, watermark and the records' commands in one journal batch, durable when this returns."""
+        last = first + len(validated.lines) - 1
+        store = StoreEvidence(
+            provider_id=self._sender.provider_id,
+            channel=self._sender.channel,
+            session=self._sender.session,
+            first=first,
+            last=last,
+            lines=pack_lines(validated.lines),
+            rejected=tuple(validated.rejected),
+            ending=validated.end,
+        )
+        stored, *outcomes = await self._node.engine.submit_atomic([store, *commands])
+        if isinstance(stored, Accepted) and not stored.is_repeat:
+            self._advance(last)
+            self._count(validated, outcomes)
+            return len(validated.lines)
+        before = self.acked
+        await self.load_watermark()
+        return stored if isinstance(stored, Refused) and self.acked == before else 0
+
+    async def _commands(self, validated: ValidatedLines) -> list[Command]:
+        """The commands of the records. A completion whose output is missing is stored, as evidence alone (RCV-001)."""
+        commands: list[Command] = []
+        for each in validated.requests:
+            command = await command_of(self._node, self._sender, each)
+            if isinstance(command, Refused):
+                why = (NO_OUTPUT, command.message)
+                validated.rejected.append(reject(each.sequence, why, each.line, is_stored=True))
+            else:
+                commands.append(command)
+        return commands
+
+    def _count(self, validated: ValidatedLines, outcomes: list[Outcome]) -> None:
+        """A refused command is reported to the operator alone: the sender's record is stored in any case."""
+        refusals = [str(outcome) for outcome in outcomes if isinstance(outcome, Refused)]
+        invalid_requests = sum(each.is_stored for each in validated.rejected)
+        self._metrics.count_stored(len(validated.lines))
+        self._metrics.invalid_requests += invalid_requests
+        self._metrics.malformed += len(validated.rejected) - invalid_requests
+        self._metrics.refused_requests += len(refusals)
+        if validated.rejected or refusals:
+            reasons = [*map(_describe_rejected, validated.rejected), *refusals]
+            _log.info("evidence_rejected", channel=self._sender.channel, reasons=reasons[:8])
+
+
+async def command_of(node: IngestContext, sender: RecordSender, asking: RecordRequest) -> Command | Refused:
+    """The command that a record asks for."""
+    if isinstance(asking.request, FailLease):
+        return asking.request
+    return await build_completion(node.blobs, sender.provider_id, asking.request)
+
+
+def _describe_rejected(rejected: RejectedRecord) -> str:
+    return f"record {rejected.sequence}: {rejected.name}: {rejected.reason}"

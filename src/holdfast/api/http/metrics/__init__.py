@@ -1,0 +1,1 @@
+"""What Prometheus reads from the node, by topic (OBS-001)."""

@@ -1,0 +1,106 @@
+"""uvicorn with our loop, our socket and our protocols, without signals and without logs of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import Generator
+from typing import Any
+
+import uvicorn
+
+from holdfast.api.http.connection import ConnectionGuard, GuardedHttp, GuardedWebSocket
+from holdfast.api.http.settings import HttpSettings
+from holdfast.core.base.errors import Unavailable
+
+BACKLOG = 1_024
+
+
+def uvicorn_config(app: Any, settings: HttpSettings) -> uvicorn.Config:
+    ping_s = settings.ping_ms / 1000
+    return uvicorn.Config(
+        app,
+        http=GuardedHttp,
+        ws=GuardedWebSocket,
+        ws_max_size=settings.body_bytes_max,
+        ws_ping_interval=ping_s,
+        ws_ping_timeout=ping_s,
+        ws_per_message_deflate=False,  # memory for every connection, and bombs
+        interface="asgi3",
+        lifespan="off",
+        log_config=None,
+        log_level="critical",  # what goes wrong is in our own log; what clients do wrong is counted, not logged
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=settings.idle_ms / 1000,  # type: ignore[arg-type]
+        timeout_graceful_shutdown=settings.drain_ms / 1000,  # type: ignore[arg-type]
+    )
+
+
+class UvicornServer(uvicorn.Server):
+    """Runs inside the node: the node handles signals, and a tick a second is enough."""
+
+    def __init__(self, config: uvicorn.Config, guard: ConnectionGuard, tls: ssl.SSLContext | None) -> None:
+        super().__init__(config)
+        self._guard, self._tls = guard, tls
+        self._exit_requested = asyncio.Event()
+        self.is_up = asyncio.Event()
+        self.servers: list[asyncio.base_events.Server] = []
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        config, state = self.config, self.server_state
+        handshake_s = self._guard.settings.head_ms / 1000 if self._tls else None
+        loop = asyncio.get_running_loop()
+        for sock in sockets or ():
+            server = await loop.create_server(
+                lambda: GuardedHttp(config, state, {"guard": self._guard}, loop),
+                sock=sock,
+                ssl=self._tls,
+                backlog=config.backlog,
+                ssl_handshake_timeout=handshake_s,
+            )
+            self.servers.append(server)
+        self.started = True
+        self.is_up.set()
+
+    async def main_loop(self) -> None:
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):  # not wait_for: on Python 3.11 it drops a cancelling
+                async with asyncio.timeout(1.0):
+                    await self._exit_requested.wait()
+
+    def request_exit(self) -> None:
+        self.should_exit = True
+        self._exit_requested.set()
+
+    def stop_listening(self) -> None:
+        for server in self.servers:
+            server.close()
+
+
+def listening_socket(settings: HttpSettings) -> socket.socket:
+    """A bound socket, so that its port is known before it is served."""
+    try:
+        family, kind, number, _, address = socket.getaddrinfo(
+            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        sock = socket.socket(family, kind, number)  # with the protocol named: else asyncio leaves Nagle's delay on
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind(address)
+            sock.setblocking(False)
+        except BaseException:
+            sock.close()
+            raise
+    except OSError as fault:
+        where = f"{settings.host}:{settings.port}"
+        raise Unavailable("RPC-001", f"{where} cannot be listened on: {fault}", "choose another http.port") from fault
+    return sock

@@ -1,0 +1,41 @@
+"""The methods of JSON-RPC: one table from name to method, the same over HTTP, WebSocket and the Unix socket.
+
+HTTP adds `rpc.discover` and the methods of a WebSocket; the Unix socket adds `events.follow`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from holdfast.api.node_access import RpcMethod
+from holdfast.api.rpc.methods import (
+    accounts,
+    aicf,
+    availability,
+    chain,
+    evidence,
+    jobs,
+    keys,
+    node,
+    providers,
+    queue,
+    quotes,
+    results,
+    retention,
+)
+
+METHODS: Final[dict[str, RpcMethod]] = {
+    **jobs.METHODS,
+    **aicf.METHODS,
+    **queue.METHODS,
+    **quotes.METHODS,
+    **results.METHODS,
+    **availability.METHODS,
+    **retention.METHODS,
+    **providers.METHODS,
+    **evidence.METHODS,
+    **accounts.METHODS,
+    **chain.METHODS,
+    **keys.METHODS,
+    **node.METHODS,
+}

@@ -1,0 +1,240 @@
+"""Methods about results: the record from the next block on, proofs for light clients, bytes on development networks."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Final
+
+import msgspec
+
+from holdfast.api.node_access import OWNERS, REQUESTERS, NodeAccess, RpcCall, RpcMethod, why_not_own
+from holdfast.api.rpc.methods.jobs import JobParams
+from holdfast.api.rpc.paging import why_not_limit
+from holdfast.api.rpc.privileged import submit_for
+from holdfast.core.base.errors import Corrupt, Refused
+from holdfast.core.base.event import Command
+from holdfast.core.base.height_bound import AtHeight
+from holdfast.core.base.merkle import prove_inclusion, root
+from holdfast.core.base.values import AccountId, ChainId, Digest, EventNo, Height, TaskId
+from holdfast.core.chain.model import Block
+from holdfast.core.job.ids import tx_hash
+from holdfast.core.result.model import Result
+from holdfast.engine import queries
+from holdfast.engine.result_view import ResultView, build_consume, readable_result, view_result, why_not_chain
+
+RPC_BYTES_MAX: Final = 1 << 20
+"""RPC-002: only small results are sent."""
+
+
+class ResultParams(msgspec.Struct, frozen=True):
+    """Which result, and optionally of which chain; `even_pending` shows PENDING and EXPIRED, too."""
+
+    task_id: TaskId
+    chain_id: int | None = None
+    even_pending: bool = False
+
+
+class ReadResultParams(msgspec.Struct, frozen=True):
+    """Which result, and optionally of which chain and at which open height."""
+
+    task_id: TaskId
+    chain_id: int | None = None
+    height: Height | None = None
+
+
+class ConsumeResultParams(msgspec.Struct, frozen=True):
+    """Which result to consume; a retry carries the same nonce."""
+
+    task_id: TaskId
+    chain_id: int | None = None
+    height: Height | None = None
+    nonce: int | None = None
+    """Distinguishes a retry from a second use; drawn at random where it is not given."""
+    caller: AccountId | None = None
+    """The account that consumes it, where an operator acts on its behalf."""
+
+
+class ConsumeResultReply(msgspec.Struct, frozen=True):
+    """The result is consumed, and cannot be consumed again."""
+
+    task_id: TaskId
+    caller: AccountId
+    nonce: int
+    event: EventNo
+    is_repeat: bool
+
+
+class ListVerdictsParams(msgspec.Struct, frozen=True):
+    """Verdicts that refused a submission for a job, in their order."""
+
+    task_id: TaskId
+    limit: int = 100
+    cursor: int = 0
+
+
+class ResultProof(msgspec.Struct, frozen=True):
+    """RES-008: proves that a block resolved a result: leaf, path to the header's `result_root`, signed header."""
+
+    chain_id: int
+    block: Block
+    leaf: bytes
+    index: int
+    size: int
+    path: list[Digest]
+
+
+class ResultBytes(msgspec.Struct, frozen=True):
+    """The bytes of a result, for a development network."""
+
+    task_id: TaskId
+    result_digest: Digest
+    bytes: bytes
+
+
+async def _get(access: NodeAccess, _: RpcCall, params: ResultParams) -> ResultView | Refused:
+    source = access.source
+    if refusal := why_not_chain(source.policy.chain_id, params.chain_id):
+        return refusal
+    return await (view_result if params.even_pending else readable_result)(source, params.task_id)
+
+
+async def _read(access: NodeAccess, _: RpcCall, params: ReadResultParams) -> ResultView | Refused:
+    """JOB-004: what a contract calls `read_result`, over RPC with a key."""
+    refusal = why_not_chain(access.source.policy.chain_id, params.chain_id)
+    return refusal or await readable_result(access.source, params.task_id, params.height)
+
+
+async def _consume(access: NodeAccess, call: RpcCall, params: ConsumeResultParams) -> ConsumeResultReply | Refused:
+    """JOB-004, RES-005: what a contract calls `consume_result`, over RPC with a key."""
+    policy, caller = access.source.policy, params.caller or call.principal.account
+    if caller is None:
+        return Refused("RES-005", "params: caller: missing", name="InvalidParams")
+    if (
+        refusal := why_not_chain(policy.chain_id, params.chain_id)
+        or why_not_own(call.principal, caller)
+        or _why_not_nonce(params)
+    ):
+        return refusal
+    nonce = params.nonce if params.nonce is not None else secrets.randbits(63)
+    tx = tx_hash(ChainId(policy.chain_id), caller.encode(), nonce, {"consume": params.task_id})
+    command: Command = await build_consume(access.source, params.task_id, caller, tx)
+    if params.height is not None:
+        command = AtHeight(params.height, command)
+    outcome = await submit_for(access, call, command)
+    if isinstance(outcome, Refused):
+        return outcome
+    return ConsumeResultReply(params.task_id, caller, nonce, outcome.event, outcome.is_repeat)
+
+
+def _why_not_nonce(params: ConsumeResultParams) -> Refused | None:
+    if params.nonce is None or 0 <= params.nonce < 2**63:
+        return None
+    return Refused("RPC-001", f"params: nonce: {params.nonce} is not in 0 … 2⁶³ − 1", name="InvalidParams")
+
+
+async def _list_verdicts(access: NodeAccess, _: RpcCall, params: ListVerdictsParams) -> queries.Page | Refused:
+    """PRF-002: a refusing verdict is kept with its reasons; an accepting one is in the result's record."""
+    if refusal := why_not_limit(params.limit):
+        return refusal
+    match = {"task_id": params.task_id}
+    return await queries.page(access.source, "verdict", match, params.cursor, params.limit)
+
+
+async def _prove(access: NodeAccess, _: RpcCall, params: JobParams) -> ResultProof | Refused:
+    return await prove_result(access, params.task_id)
+
+
+async def prove_result(access: NodeAccess, id_: TaskId) -> ResultProof | Refused:
+    """The proof that a block resolved a result. A reorg between its reads is noticed and refused."""
+    result = await readable_result(access.source, id_)
+    if isinstance(result, Refused):
+        return result
+    block = await queries.block(access.source, result.height_resolved)
+    if block is None:
+        return _REORGED
+    try:
+        proof = await _proof(access, result, block)
+    except Corrupt:
+        if await _is_unchanged(access, result, block):
+            raise
+        return _REORGED
+    return proof if await _is_unchanged(access, result, block) else _REORGED
+
+
+_REORGED: Final = Refused("RES-008", "a reorg is rolling back the block of this result", "try again", "NoResultYet")
+
+
+async def _proof(access: NodeAccess, result: ResultView, block: Block) -> ResultProof:
+    first = block.log_size - block.result_count
+    leaves = await queries.leaves(access.source, first, block.result_count)
+    index = result.leaf_index - first
+    if root(leaves) != block.result_root or not 0 <= index < len(leaves):
+        raise Corrupt("RES-008", f"the leaves of block {block.height} do not give its root", "run holdfast db rebuild")
+    return ResultProof(
+        chain_id=access.source.policy.chain_id,
+        block=block,
+        leaf=leaves[index],
+        index=index,
+        size=len(leaves),
+        path=prove_inclusion(leaves, index),
+    )
+
+
+async def _is_unchanged(access: NodeAccess, result: ResultView, block: Block) -> bool:
+    """Whether record, block and leaves, read one after the other, were of one chain: a reorg may come in between."""
+    now, head = await queries.result(access.source, result.task_id), await queries.block(access.source, block.height)
+    place = (result.height_resolved, result.leaf_index)
+    return now is not None and (now.height_resolved, now.leaf_index) == place and head == block
+
+
+def result_pruned(result: Result) -> Refused:
+    """RES-007, RET-004: the bytes are deleted here; the details say by which digests they are known elsewhere."""
+    details = [("result_digest", result.result_digest.hex()), ("height_resolved", str(result.height_resolved))]
+    if result.da_commitment is not None:
+        details.insert(0, ("da_commitment", result.da_commitment.hex()))
+    hint = ", ".join(f"{name} {value}" for name, value in details)
+    return Refused("RES-007", "this node has deleted the bytes", hint, "ResultPruned", tuple(details))
+
+
+async def _get_bytes(access: NodeAccess, _: RpcCall, params: JobParams) -> ResultBytes | Refused:
+    """RPC-002: a node sends result bytes only where its policy says so, on a development network."""
+    if not access.source.policy.result.serve_bytes:
+        hint = "set policy.result.serve_bytes = true on a development network"
+        return Refused("RPC-002", "this node serves no result bytes", hint, "Forbidden")
+    result = await readable_result(access.source, params.task_id)
+    if isinstance(result, Refused):
+        return result
+    if result.result_size > RPC_BYTES_MAX:
+        says = f"the result has {result.result_size} bytes, at most {RPC_BYTES_MAX} are sent"
+        return Refused("RPC-002", says, name="TooLarge")
+    raw = await read_output(access, result)
+    return result_pruned(result) if raw is None else ResultBytes(params.task_id, result.result_digest, raw)
+
+
+async def read_output(access: NodeAccess, result: Result) -> bytes | None:
+    """A result's bytes, from the hot or the warm store."""
+    raw = await queries.hot_output(access.source, result)
+    if raw is None and access.blobs is not None:
+        raw = await access.blobs.read(result.result_digest)
+    return raw
+
+
+METHODS: Final[dict[str, RpcMethod]] = {
+    "cap.getResult": RpcMethod("A result, readable from the block after its own.", ResultParams, ResultView, _get),
+    "cap.readResult": RpcMethod("A result as a contract reads it.", ReadResultParams, ResultView, _read, OWNERS),
+    "cap.consumeResult": RpcMethod(
+        "Consume a result, once; for its job's caller.",
+        ConsumeResultParams,
+        ConsumeResultReply,
+        _consume,
+        REQUESTERS,
+        is_write=True,
+    ),
+    "cap.proveResult": RpcMethod("Prove that a block resolved a result.", JobParams, ResultProof, _prove),
+    "cap.listVerdicts": RpcMethod(
+        "Why submissions for a job were refused.", ListVerdictsParams, queries.Page, _list_verdicts
+    ),
+    "cap.getResultBytes": RpcMethod(
+        "A small result's bytes, on development networks.", JobParams, ResultBytes, _get_bytes
+    ),
+}

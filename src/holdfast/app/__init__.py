@@ -1,0 +1,1 @@
+"""Where concrete things meet: a node and an agent, each built from its settings."""

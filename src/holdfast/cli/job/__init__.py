@@ -1,0 +1,15 @@
+"""`holdfast job`: submit jobs to the queue, show and cancel them, and requeue those that failed."""
+
+from __future__ import annotations
+
+from holdfast.cli import make_app
+from holdfast.cli.job import dead_letter, enqueue, quote, show, update
+
+app = make_app(no_args_is_help=True, help="Submit jobs to the queue, show and cancel them.")
+app.add_typer(dead_letter.app, name="dead-letter")
+app.command("quote")(quote.quote)
+app.command("enqueue")(enqueue.enqueue)
+app.command("show")(show.show)
+app.command("list")(show.list_)
+app.command("cancel")(update.cancel)
+app.command("raise-fee")(update.raise_fee)

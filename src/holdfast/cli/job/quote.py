@@ -1,0 +1,70 @@
+"""`holdfast job quote`: which providers could run a job now, its place in the queue, why others cannot (JOB-008)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from holdfast.cli.job.payload import invalid_option, payload_from_file
+from holdfast.cli.terminal.node_client import NodeAddress, call_node
+from holdfast.cli.terminal.options import Ca, Data, Json, TokenFile, Url
+from holdfast.cli.terminal.reporting import value_or_exit
+from holdfast.cli.terminal.tables import print_json, print_table
+from holdfast.core.base.errors import Refused
+from holdfast.core.base.values import Kind
+
+
+def quote(
+    task_id: Annotated[str | None, typer.Argument(metavar="[TASK_ID]", help="A job that waits in the queue.")] = None,
+    max_fee: Annotated[int, typer.Option(min=1, help="What it may cost at most.")] = 1_000,
+    caller: Annotated[
+        str | None, typer.Option(help="The account that would submit it. [default: the key's account]")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="For a job of kind AI: which model.")] = None,
+    units: Annotated[int, typer.Option(min=1, help="With --model: units of work.")] = 1,
+    region: Annotated[str | None, typer.Option(help="With --model: where it must run.")] = None,
+    file: Annotated[
+        Path | None, typer.Option(help="The whole payload as JSON instead of the options; - is standard input.")
+    ] = None,
+    data: Data = None,
+    url: Url = None,
+    token_file: TokenFile = None,
+    ca: Ca = None,
+    as_json: Json = False,
+) -> None:
+    """Show which providers could run a job now: a waiting one, by its id, or one that you describe.
+
+    Nothing is submitted and nothing is reserved. If no provider could run it, the refusing filter is shown for each.
+    """
+    params: dict[str, Any] = {"task_id": task_id}
+    if task_id is None:
+        params = {"payload": value_or_exit(_payload(model, units, region, file)), "max_fee": max_fee, "caller": caller}
+    answer = call_node(NodeAddress(data, url, token_file, ca), "cap.getQuote", **params)
+    print_json(answer) if as_json else _print(answer)
+
+
+def _payload(model: str | None, units: int, region: str | None, file: Path | None) -> dict[str, Any] | Refused:
+    if (model is None) == (file is None):
+        return invalid_option("TASK_ID, --model or --file: pass one of them", "holdfast job quote --model echo")
+    if file is not None:
+        return payload_from_file(file)
+    payload = {"kind": Kind.AI.value, "spec": {"model": model, "prompt": "?"}, "units": units}
+    return payload | ({"region": region} if region is not None else {})
+
+
+def _print(answer: dict[str, Any]) -> None:
+    total = answer["could"] + answer["could_not"]
+    print(f"{answer['could']} of {total} providers could run it now")
+    print(f"{answer['position']} of {answer['waiting']} waiting jobs are before it")
+    if answer["providers"]:
+        heads = ("PROVIDER", "NAME", "REGION", "COST", "FREE SLOTS")
+        columns = ("provider_id", "name", "region", "cost", "free_slots")
+        print_table(heads, [tuple(each[name] for name in columns) for each in answer["providers"]])
+        return
+    if answer["refused"]:
+        rows = [(each["provider_id"], each["name"], each["why_not"]) for each in answer["refused"]]
+        print_table(("PROVIDER", "NAME", "WHY NOT"), rows)
+    if answer["could_not"] > len(answer["refused"]):
+        print(f"and {answer['could_not'] - len(answer['refused'])} more")

@@ -1,0 +1,124 @@
+"""`holdfast job show | list`: jobs as they are now, with their chain of custody."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from holdfast.cli.job.custody import chain_of_custody
+from holdfast.cli.terminal.node_client import NodeAddress, NodeSession, call_node, run_on_node
+from holdfast.cli.terminal.options import Ca, Data, Json, TokenFile, Url
+from holdfast.cli.terminal.provider_jobs import list_provider_jobs
+from holdfast.cli.terminal.reporting import refuse
+from holdfast.cli.terminal.tables import format_time, print_json, print_record, print_table
+from holdfast.client import Client
+from holdfast.core.base.errors import Refused
+from holdfast.core.base.values import Kind
+from holdfast.core.job.model import JobState
+
+JobArgument = Annotated[str, typer.Argument(metavar="TASK_ID", help="The job's id, as in its receipt.")]
+
+
+def show(
+    task_id: JobArgument,
+    events: Annotated[bool, typer.Option("--events", help="Also every event that names it, from the journal.")] = False,
+    data: Data = None,
+    url: Url = None,
+    token_file: TokenFile = None,
+    ca: Ca = None,
+    as_json: Json = False,
+) -> None:
+    """Show a job: its receipt, its payload, and its chain of custody so far."""
+    if events and url is not None:
+        message = "--events reads the socket of the node's folder"
+        refuse(Refused("RPC-001", message, "do not pass --url", "InvalidParams"))
+
+    async def read_job(node: NodeSession) -> tuple[Any, list[Any]]:
+        view = await node.call("cap.getJob", task_id=task_id)
+        return view, await _events_of(node, view["job"]) if events else []
+
+    view, job_events = run_on_node(NodeAddress(data, url, token_file, ca), read_job)
+    if as_json:
+        print_json({**view, "events": job_events} if events else view)
+        return
+    _print_job(view)
+    for event in job_events:
+        print(f"  event {event['number']:<8} {format_time(event['time_ms'])}  {event['type']}")
+
+
+def list_(
+    caller: Annotated[str | None, typer.Option(help="Only this account's.")] = None,
+    status: Annotated[JobState | None, typer.Option(help="Only jobs in this state.")] = None,
+    kind: Annotated[Kind | None, typer.Option(help="Only of this kind.")] = None,
+    from_height: Annotated[int | None, typer.Option(min=0, help="Admitted in this block or later.")] = None,
+    replicas: Annotated[bool, typer.Option("--replicas", help="Also the replicas of quorum jobs.")] = False,
+    provider: Annotated[str | None, typer.Option(metavar="ID", help="Only those that this provider holds now.")] = None,
+    limit: Annotated[int, typer.Option(help="How many.")] = 100,
+    cursor: Annotated[int, typer.Option(min=0, help="Continue after this one.")] = 0,
+    data: Data = None,
+    url: Url = None,
+    token_file: TokenFile = None,
+    ca: Ca = None,
+    as_json: Json = False,
+) -> None:
+    """List jobs in the order of their admission; with --provider the jobs it holds, and until when."""
+    address = NodeAddress(data, url, token_file, ca)
+    if provider is not None:
+        if from_height is not None:
+            refuse(Refused("RPC-001", "--from-height: not with --provider", "pass one of them", "InvalidParams"))
+        filters = {"state": status, "kind": kind, "caller": caller, "limit": limit, "cursor": cursor}
+        list_provider_jobs(address, provider, filters, as_json=as_json)
+        return
+    params = {"caller": caller, "status": status, "kind": kind, "from_height": from_height}
+    page = call_node(address, "cap.listJobs", **params, include_replicas=replicas, limit=limit, cursor=cursor)
+    if as_json:
+        print_json(page)
+        return
+    heads = ("TASK ID", "KIND", "STATE", "CALLER", "MAX FEE", "HEIGHT", "ENQUEUED")
+    columns = ("id", "kind", "state", "caller", "max_fee", "height")
+    print_table(heads, [(*(row[name] for name in columns), format_time(row["enqueue_ms"])) for row in page["rows"]])
+    if page["next_after"] is not None:
+        print(f"more: --cursor {page['next_after']}")
+
+
+def _print_job(view: dict[str, Any]) -> None:
+    job = view["job"]
+    receipt = ("kind", "caller", "tier", "height", "tx_hash", "nonce", "request_hash")
+    print_record(
+        {"task_id": job["id"], "state": job["state"]}
+        | {name: job[name] for name in receipt}
+        | {
+            "earliest_read_height": view["earliest_read_height"],
+            "reserved": job["max_fee"],
+            "expires": f"{format_time(job['expires_ms'])}, or at height {view['expires_height']}",
+            "payload": msgspec.json.encode(view["payload"]).decode(),
+        }
+    )
+    if job["parent"]:
+        print_record({"replica_of": job["parent"]})
+    if view["replicas"]:
+        _print_replicas(job, view["replicas"])
+    print("chain of custody:")
+    for transfer in chain_of_custody(view):
+        print(f"  {format_time(transfer.at_ms):<21} {transfer.what:<46} {transfer.proof:<52} {transfer.rule}")
+
+
+def _print_replicas(job: dict[str, Any], replicas: list[dict[str, Any]]) -> None:
+    print(f"replicas, of which {job['quorum_n']} of {job['quorum_m']} must agree:")
+    heads = ("INDEX", "STATE", "PROVIDER", "DIGEST", "PAID", "TASK ID")
+    names = ("index", "state", "provider_id", "digest", "charged", "task_id")
+    print_table(heads, [tuple(replica[name] for name in names) for replica in replicas])
+
+
+async def _events_of(node: NodeSession, job: dict[str, Any]) -> list[Any]:
+    """Everything in the journal that names the job, from its admission to now."""
+    assert isinstance(node, Client), "only the local socket streams events"
+    last, events = (await node.call("node.getStatus"))["event"], []
+    async for event in node.follow(job["event"] - 1):
+        if job["id"] in (event["event"].get(name) for name in ("id", "task_id", "job_id")):
+            events.append(event)
+        if event["number"] >= last:
+            break
+    return events

@@ -1,0 +1,174 @@
+"""`holdfast spool list`, `show`, `replay` and `tail`: read spools without changing them.
+
+Whether a session is open is found by trying its lock, which is released at once.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.spool.session import (
+    EXIT_NOT_INTACT,
+    SpoolFile,
+    exit_with,
+    format_ranges,
+    format_size,
+    is_open_elsewhere,
+    paths_of,
+    report_spool_errors,
+)
+from holdfast.cli.terminal.tables import print_table
+from holdfast.core.base.errors import Refused
+from holdfast.spool import channel
+from holdfast.spool.channel import SessionStatus
+from holdfast.spool.files.disk import RealDisk
+from holdfast.spool.files.names import SessionPaths
+from holdfast.spool.files.recover import FileVerdict
+from holdfast.spool.files.segment_log import ReadView, SegmentLog
+from holdfast.spool.files.session_markers import read_released
+from holdfast.spool.reader import SpoolReader
+from holdfast.spool.session import describe_damage
+
+POLL_S = 0.2
+COLUMNS = ("CHANNEL", "SESSION", "RECORDS", "ACKED", "LEFT", "SIZE", "STATE")
+
+
+def list_(root: Annotated[Path, typer.Argument(help="The folder with the channels' folders.")]) -> None:
+    """List all sessions of all channels: their records, how far they are acked, and their state.
+
+    Only the end of each file is read: `verify` reads all of it. Exit code 0: no damage. 1: one is damaged. 2:
+    unreadable.
+    """
+    with report_spool_errors():
+        disk = RealDisk()
+        statuses = [
+            channel.read_status(disk, SessionPaths(root / name, name, session))
+            for name in disk.folders(root)
+            for session in channel.list_sessions(disk, root / name)
+        ]
+        print_table(COLUMNS, [_row(status) for status in statuses])
+        raise typer.Exit(EXIT_NOT_INTACT if any(_is_damaged(status) for status in statuses) else 0)
+
+
+def _row(status: SessionStatus) -> tuple[object, ...]:
+    records = f"{status.first}-{status.last}" if status.segments and status.last >= status.first else "none"
+    unacked = max(0, status.last - max(status.acked, status.first - 1))
+    return (
+        status.paths.channel,
+        status.paths.session,
+        records,
+        status.acked,
+        unacked,
+        format_size(status.bytes_used),
+        _state(status),
+    )
+
+
+def _is_damaged(status: SessionStatus) -> bool:
+    return status.tail is not None and status.tail.verdict is FileVerdict.DAMAGED
+
+
+def _state(status: SessionStatus) -> str:
+    if is_open_elsewhere(status.paths):
+        return "open"
+    if _is_damaged(status):
+        return "DAMAGED: see `holdfast spool verify`"
+    if status.is_reclaimable:
+        return "finished, reclaimable"
+    torn = ", torn tail (recoverable)" if status.tail is not None and status.tail.verdict is FileVerdict.TORN else ""
+    return ("finished" if status.is_finished else "unfinished") + torn
+
+
+def show(file: SpoolFile) -> None:
+    """Show a session: its files, records, acks and state."""
+    with report_spool_errors():
+        disk, paths = RealDisk(), paths_of(file)
+        status = channel.read_status(disk, paths)
+        print(f"channel    {paths.channel}\nsession    {paths.session}\nstate      {_state(status)}")
+        for segment in status.segments:
+            size = format_size(segment.path.stat().st_size)
+            print(f"file       {segment.path.name}  from record {segment.first}  {size}")
+        print(f"records    {status.first} to {status.last}\nacked      {status.acked}")
+        if status.tail is not None and status.tail.last_record is not None:
+            print(f"last       {status.tail.last_record.payload_type} at {status.tail.last_record.emitted_utc}")
+        if status.final is not None:
+            print(f"final      record {status.final.sequence} ({status.final.reason})")
+        if status.tail is not None and status.tail.verdict is FileVerdict.DAMAGED:
+            print(f"damage     {describe_damage(status.tail)}")
+        if released := read_released(disk, paths):
+            print(f"released   {format_ranges(released)}")
+        if status.quarantined_bytes:
+            print(f"quarantine {format_size(status.quarantined_bytes)} in {paths.session}@*.quarantine")
+
+
+def replay(
+    file: SpoolFile,
+    after: Annotated[int | None, typer.Option(help="Begin after this sequence. [default: after the ack]")] = None,
+) -> None:
+    """Print the spooled records as they are in the file, one JSON line per record.
+
+    Of a session that another process has open, only durable records are printed. It stops before a gap and says which
+    records are missing, with exit code 1.
+    """
+    with report_spool_errors():
+        paths = paths_of(file)
+        status = channel.read_status(RealDisk(), paths)
+        start = max(status.acked, status.first - 1) if after is None else after
+        for batch in _durable_reader(paths, status).batches(start):
+            sys.stdout.buffer.write(b"\n".join(batch.lines) + b"\n")
+        sys.stdout.buffer.flush()
+
+
+def _durable_reader(paths: SessionPaths, status: SessionStatus) -> SpoolReader:
+    """Reads without the lock, up to the last record that is durable."""
+    tail = status.tail
+    if tail is None:
+        exit_with(Refused("SP-005", f"session {paths.session} has no records", "", "NotFound"))
+    last = tail.last_valid if tail.verdict is FileVerdict.DAMAGED else tail.last
+    if is_open_elsewhere(paths):
+        last = min(last, tail.durable_until)
+    return _reader(paths, ReadView(status.segments, last, tail.data_end))
+
+
+def _reader(paths: SessionPaths, view: ReadView) -> SpoolReader:
+    disk = RealDisk()
+    return SpoolReader(SegmentLog(disk, paths, view, None, None), partial(read_released, disk, paths))
+
+
+def tail(
+    file: SpoolFile,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Continue with new records, until interrupted.")
+    ] = False,
+    lines: Annotated[
+        int, typer.Option("--lines", "-n", min=0, help="How many of the last records to print first.")
+    ] = 10,
+) -> None:
+    """Print the last records, with -f also new ones as they are written, durable or not."""
+    with report_spool_errors():
+        paths = paths_of(file)
+        last = max(0, channel.read_status(RealDisk(), paths).last - lines)
+        while True:
+            last = _print_after(paths, last)
+            if not follow:
+                return
+            time.sleep(POLL_S)
+
+
+def _print_after(paths: SessionPaths, last: int) -> int:
+    """Print the records after `last`; returns the new last."""
+    status = channel.read_status(RealDisk(), paths)
+    if status.tail is None or status.tail.last <= last:
+        return last
+    view = ReadView(status.segments, status.tail.last, status.tail.data_end)
+    for batch in _reader(paths, view).batches(max(last, status.first - 1)):
+        sys.stdout.buffer.write(b"\n".join(batch.lines) + b"\n")
+        last = batch.first + len(batch.lines) - 1
+    sys.stdout.buffer.flush()
+    return last

@@ -1,0 +1,1 @@
+"""What every verb uses: options, a connection to the node, tables, progress, error messages with exit codes."""

@@ -1,0 +1,125 @@
+"""How every verb reports: all faults of the settings at once, an error as one sentence with a hint and an exit code."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from errno import EADDRINUSE
+from pathlib import Path
+from typing import NoReturn, TextIO, TypeVar, cast
+
+import typer
+
+from holdfast.api.error_codes import ERROR_CODES, RESULT_ERRORS, error_reply
+from holdfast.client import NodeRefused, NodeUnreachable
+from holdfast.config import Config, LogFormat, LogSettings, load, why_not_store
+from holdfast.core.base.errors import Corrupt, Refused, Unavailable
+
+T = TypeVar("T")
+BAD_INPUT = 2
+
+
+def load_settings(file: Path | None, flags: Mapping[str, object], *, with_stores: bool = False) -> Config:
+    """The settings, or every fault in them on standard error and exit code 2.
+
+    `with_stores` also checks that journal and tables can be opened with them, and configures logging.
+    """
+    loaded = load(file, os.environ, flags)
+    if with_stores and isinstance(loaded, Config) and (refusal := why_not_store(loaded)):
+        loaded = [refusal]
+    if isinstance(loaded, Config):
+        if with_stores:  # a verb that only calls a node logs nothing
+            configure_logging(loaded.log)
+        return loaded
+    for fault in loaded:
+        print(f"holdfast: {fault}", file=sys.stderr)
+    raise typer.Exit(BAD_INPUT)
+
+
+def configure_logging(log: LogSettings) -> None:
+    """Logs go to standard error, as text for people or as JSON for machines."""
+    import structlog  # noqa: PLC0415 - it imports rich, which takes longer than most verbs
+
+    level = logging.getLevelNamesMapping()[log.level.upper()]
+    has_colours = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    text = structlog.dev.ConsoleRenderer(colors=has_colours)
+    renderer = structlog.processors.JSONRenderer() if log.format is LogFormat.JSON else text
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, LossyStderr())),
+    )
+
+
+class LossyStderr:
+    """Standard error that may be closed or on a full disk: then a log line is lost, and the work goes on."""
+
+    def write(self, text: str) -> None:
+        with suppress(OSError, ValueError):
+            sys.stderr.write(text)
+
+    def flush(self) -> None:
+        with suppress(OSError, ValueError):
+            sys.stderr.flush()
+
+
+@contextmanager
+def report_errors() -> Iterator[None]:
+    """Run what may fail: an error becomes one sentence and its exit code, never a traceback."""
+    try:
+        yield
+    except (Unavailable, Corrupt) as fault:
+        reply = error_reply(fault)
+        print(f"holdfast: {reply}", file=sys.stderr)
+        raise typer.Exit(reply.codes.exit) from None
+    except NodeRefused as fault:
+        name = f"{fault.name}: " if fault.name in RESULT_ERRORS else ""
+        print(f"holdfast: {name}{_printable(fault)}", file=sys.stderr)
+        raise typer.Exit(ERROR_CODES[fault.name].exit if fault.name in ERROR_CODES else 1) from None
+    except NodeUnreachable as fault:
+        print(f"holdfast: {_printable(fault)}\n  is a node running there? start one with: holdfast up", file=sys.stderr)
+        raise typer.Exit(ERROR_CODES["Unavailable"].exit) from None
+    except OSError as fault:
+        if (message := _describe_os_error(fault)) is None:
+            raise  # of a stream: `main` ends quietly when the reader of our output is gone
+        print(f"holdfast: {message}", file=sys.stderr)
+        raise typer.Exit(ERROR_CODES["Unavailable"].exit) from None
+
+
+def _printable(fault: Exception) -> str:
+    """Text of another program without characters that control the terminal."""
+    return "".join(char if char.isprintable() else "?" for char in str(fault))
+
+
+def _describe_os_error(fault: OSError) -> str | None:
+    if fault.errno == EADDRINUSE:
+        return f"{fault.strerror} (choose another port, or stop the program that uses it)"
+    if fault.filename is None:
+        return None
+    return f"{fault.strerror}: {os.fsdecode(fault.filename)} (check the path, its permissions and the disk's space)"
+
+
+def value_or_exit(answer: T | Refused) -> T:
+    """The answer; a refusal becomes one sentence and its exit code."""
+    return refuse(answer) if isinstance(answer, Refused) else answer
+
+
+def refuse(refusal: Refused) -> NoReturn:
+    """Print the refusal and exit with its code."""
+    reply = error_reply(refusal)
+    print(f"holdfast: {reply}", file=sys.stderr)
+    raise typer.Exit(reply.codes.exit)
+
+
+def format_finding(is_good: bool, what: str, message: str, hint: str = "") -> str:
+    """One check and its outcome, with the glyphs used everywhere: ✔ good, ▲ needs attention."""
+    line = f"{'✔' if is_good else '▲'} {what:<12} {message}"
+    return f"{line}\n{'':<15}→ {hint}" if hint else line

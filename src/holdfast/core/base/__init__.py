@@ -1,0 +1,1 @@
+"""What every domain builds on: values, errors, canonical bytes, trees, state transitions, events."""

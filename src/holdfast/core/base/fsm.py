@@ -1,0 +1,41 @@
+"""Transition tables: the life of a record is a dictionary {state: {transition: next state}}, not a ladder of ifs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import TypeVar
+
+S = TypeVar("S", bound=StrEnum)
+T = TypeVar("T", bound=StrEnum)
+
+Transitions = Mapping[S, Mapping[T, S]]
+"""state → transition → next state. A state without transitions is final."""
+
+
+def next_state(transitions: Transitions[S, T], state: S, transition: T) -> S | None:
+    """The state after `transition`, or None where the table does not allow it."""
+    allowed = transitions.get(state)
+    return allowed.get(transition) if allowed else None
+
+
+def why_not_transition(transitions: Transitions[S, T], state: S, transition: T) -> str | None:
+    """Why the table does not allow this transition, None where it does."""
+    allowed = transitions.get(state, {})
+    if transition in allowed:
+        return None
+    if not allowed:
+        return f"{state} is final"
+    return f"{state} allows {', '.join(sorted(allowed))}, not {transition}"
+
+
+def unreachable_states(transitions: Transitions[S, T], start: S) -> frozenset[S]:
+    """States of the table that no path from `start` reaches: a correct table has none."""
+    seen, todo = {start}, [start]
+    while todo:
+        for target in transitions.get(todo.pop(), {}).values():
+            if target not in seen:
+                seen.add(target)
+                todo.append(target)
+    states = set(transitions) | {target for allowed in transitions.values() for target in allowed.values()}
+    return frozenset(states - seen)

@@ -1,0 +1,184 @@
+"""Merkle trees as RFC 6962 §2.1 defines them, so that any verifier of that RFC checks our proofs.
+
+Leaves are bytes, hashes are SHA-256, and a proof is the list of sibling hashes from the leaf upwards. Verification
+follows RFC 9162 §2.1.3.2 and §2.1.4.2. A proof binds the leaf to the root; the size of the tree is bound by the
+signature of the root.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Final
+
+import msgspec
+
+from holdfast.core.base.values import Digest
+
+EMPTY_ROOT: Final = Digest(sha256(b"").digest())
+HASH_BYTES: Final = 32
+
+
+def leaf_hash(leaf: bytes) -> Digest:
+    """The hash of one leaf; the prefix 0 separates leaves from inner nodes."""
+    return Digest(sha256(b"\x00" + leaf).digest())
+
+
+def node_hash(left: bytes, right: bytes) -> Digest:
+    """The hash of two neighbours."""
+    return Digest(sha256(b"\x01" + left + right).digest())
+
+
+# ------------------------------------------------------------------------------------------------ trees
+
+
+def root(leaves: Sequence[bytes]) -> Digest:
+    """MTH of RFC 6962 §2.1: the root over these leaves."""
+    return _root([leaf_hash(leaf) for leaf in leaves])
+
+
+def prove_inclusion(leaves: Sequence[bytes], index: int) -> list[Digest]:
+    """PATH of RFC 6962 §2.1.1: the hashes that are needed, besides the leaf at `index`, to compute the root."""
+    if not 0 <= index < len(leaves):
+        raise IndexError(f"leaf {index} of {len(leaves)}")
+    hashes, path = [leaf_hash(leaf) for leaf in leaves], []
+    while len(hashes) > 1:
+        k = largest_power_of_two_below(len(hashes))
+        if index < k:
+            path.append(_root(hashes[k:]))
+            hashes = hashes[:k]
+        else:
+            path.append(_root(hashes[:k]))
+            hashes, index = hashes[k:], index - k
+    return path[::-1]
+
+
+def prove_consistency(leaves: Sequence[bytes], first_size: int) -> list[Digest]:
+    """PROOF of RFC 6962 §2.1.2: the tree of the first `first_size` leaves is a prefix of this one.
+
+    The RFC starts at size 1; the empty tree is a prefix of every tree, so its proof is empty.
+    """
+    if not 0 <= first_size <= len(leaves):
+        raise IndexError(f"the first {first_size} of {len(leaves)} leaves")
+    if first_size == 0:
+        return []
+    hashes, path, is_first_root = [leaf_hash(leaf) for leaf in leaves], [], True
+    while first_size < len(hashes):
+        k = largest_power_of_two_below(len(hashes))
+        if first_size <= k:
+            path.append(_root(hashes[k:]))
+            hashes = hashes[:k]
+        else:
+            path.append(_root(hashes[:k]))
+            hashes, first_size, is_first_root = hashes[k:], first_size - k, False
+    if not is_first_root:  # a verifier that knows the first root needs no hash for it
+        path.append(_root(hashes))
+    return path[::-1]
+
+
+def largest_power_of_two_below(size: int) -> int:
+    """Where a tree of `size` leaves is split."""
+    return 1 << ((size - 1).bit_length() - 1)
+
+
+def _root(hashes: Sequence[Digest]) -> Digest:
+    if not hashes:
+        return EMPTY_ROOT
+    # Pairing level by level and carrying the odd node up gives the same tree as the RFC's split, without recursion.
+    level = list(hashes)
+    while len(level) > 1:
+        pairs = [node_hash(level[i], level[i + 1]) for i in range(0, len(level) - 1, 2)]
+        level = pairs + level[len(level) & ~1 :]
+    return level[0]
+
+
+# ------------------------------------------------------------------------------------------------ verification
+
+
+def verify_inclusion(root: bytes, leaf: bytes, index: int, size: int, path: Sequence[bytes]) -> bool:
+    """RFC 9162 §2.1.3.2: whether `leaf` is at `index` in the tree of that size and root."""
+    if not 0 <= index < size or not _are_hashes(path):
+        return False
+    fn, sn, r = index, size - 1, leaf_hash(leaf)
+    for p in path:
+        if sn == 0:
+            return False
+        if fn & 1 or fn == sn:
+            r = node_hash(p, r)
+            fn, sn = _climb(fn, sn)
+        else:
+            r = node_hash(r, p)
+        fn, sn = fn >> 1, sn >> 1
+    return sn == 0 and r == root
+
+
+def verify_consistency(
+    first_size: int, first_root: bytes, second_size: int, second_root: bytes, path: Sequence[bytes]
+) -> bool:
+    """RFC 9162 §2.1.4.2: whether the first tree is a prefix of the second."""
+    if not 0 <= first_size <= second_size or not _are_hashes(path):
+        return False
+    if first_size == second_size:
+        return not path and first_root == second_root and (first_size > 0 or first_root == EMPTY_ROOT)
+    if first_size == 0:
+        return not path and first_root == EMPTY_ROOT
+    if not path:
+        return False
+    fn, sn = first_size - 1, second_size - 1
+    while fn & 1:
+        fn, sn = fn >> 1, sn >> 1
+    # After the shift fn is 0 exactly where first_size is a power of two: then the path starts at the first root itself.
+    full_path = list(path) if fn else [first_root, *path]
+    fr = sr = full_path[0]
+    for c in full_path[1:]:
+        if sn == 0:
+            return False
+        if fn & 1 or fn == sn:
+            fr, sr = node_hash(c, fr), node_hash(c, sr)
+            fn, sn = _climb(fn, sn)
+        else:
+            sr = node_hash(sr, c)
+        fn, sn = fn >> 1, sn >> 1
+    return sn == 0 and fr == first_root and sr == second_root
+
+
+def _climb(fn: int, sn: int) -> tuple[int, int]:
+    """Skip the levels on which a last, odd node is carried up without a sibling."""
+    while fn and not fn & 1:
+        fn, sn = fn >> 1, sn >> 1
+    return fn, sn
+
+
+def _are_hashes(path: Sequence[bytes]) -> bool:
+    return all(len(step) == HASH_BYTES for step in path)
+
+
+# ------------------------------------------------------------------------------------------------ a growing log
+
+
+class Frontier(msgspec.Struct, gc=False):
+    """The right edge of a tree that only grows: one hash per set bit of `size`, largest subtree first.
+
+    This is enough to append and to compute the root, whatever the number of leaves: at most 40 hashes below 2⁴⁰ leaves.
+    """
+
+    size: int = 0
+    peaks: list[Digest] = []
+
+    def append(self, leaf_hash: Digest) -> None:
+        """Add the hash of the next leaf: it merges with every full subtree it completes."""
+        carried, size, peaks = leaf_hash, self.size, self.peaks
+        while size & 1:
+            carried = Digest(sha256(b"\x01" + peaks.pop() + carried).digest())  # `node_hash`, written out
+            size >>= 1
+        peaks.append(carried)
+        self.size += 1
+
+    def root(self) -> Digest:
+        """The root over all leaves so far."""
+        if not self.peaks:
+            return EMPTY_ROOT
+        right = self.peaks[-1]
+        for left in reversed(self.peaks[:-1]):
+            right = node_hash(left, right)
+        return right

@@ -1,0 +1,39 @@
+"""What must hold of the chain after every decision: blocks follow each other, and trees have a leaf for each entry."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from holdfast.core.base.values import ChainId
+from holdfast.core.chain.model import HasChain, UnfinalizedBlock, final_height, genesis_chain
+
+
+def broken_invariants(state: HasChain) -> list[str]:
+    """The invariants of the chain that do not hold."""
+    chain, final = state.chain, final_height(state)
+    kept = [*([chain.last_final] if chain.last_final is not None else []), *chain.unfinalized.values()]
+    head = kept[-1].block if kept else genesis_chain(ChainId(state.policy.chain_id)).head
+    log_size = kept[-1].log.size if kept else 0
+    numbers = [tx.number for sealed in chain.unfinalized.values() for tx in sealed.txs]
+    numbers += [tx.number for tx in chain.open.txs]
+    checks = {
+        "the heights of unfinalized blocks are contiguous": list(chain.unfinalized)
+        == list(range(final + 1, chain.head.height + 1)),
+        "the head is the last sealed block": chain.head == head,
+        "each block follows the block below it": all(_follows(below, above) for below, above in pairwise(kept)),
+        "each block counts its transactions": all(
+            len(sealed.txs) == sealed.block.tx_count for sealed in chain.unfinalized.values()
+        ),
+        "each block has the size of its log": all(sealed.log.size == sealed.block.log_size for sealed in kept),
+        "the open block has a leaf for each transaction": chain.open.tree.size == len(chain.open.txs),
+        "the log has a leaf for each result": chain.log.size == log_size + chain.open.results.size,
+        "transactions are in the order of their events": all(a < b for a, b in pairwise(numbers)),
+        "only final blocks wait for eviction": all(height <= final for height in state.final_txs_pending),
+        "money of final blocks is final": final <= state.ledger.finalized_height,
+    }
+    return [invariant for invariant, holds in checks.items() if not holds]
+
+
+def _follows(below: UnfinalizedBlock, above: UnfinalizedBlock) -> bool:
+    parent, block = below.block, above.block
+    return (block.height, block.parent, block.first_event) == (parent.height + 1, parent.hash, parent.last_event + 1)

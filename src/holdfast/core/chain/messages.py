@@ -1,0 +1,80 @@
+"""Commands and events of the chain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from holdfast.core.base.event import Command, Event
+from holdfast.core.base.values import Digest, Height
+
+
+class SealBlock(Command, frozen=True):
+    """Seal the open block. `sign` is an argument, as time is: core has no key, and the hash is computed here."""
+
+    proposer: bytes
+    sign: Callable[[bytes], bytes]
+
+
+class RollBackBlocks(Command, frozen=True):
+    """Roll back the blocks above this height; on development networks."""
+
+    height: Height
+
+
+class BlockSealed(Event, frozen=True, tag=40):
+    """The open block is sealed. The rest of its header follows from the events before (CHN-006)."""
+
+    public_name: ClassVar = "blockSealed"
+
+    height: Height
+    hash: Digest
+    time_ms: int
+    proposer: bytes
+    signature: bytes
+
+
+class EvictFinalTxs(Command, frozen=True):
+    """Evict up to `limit` transactions of final blocks, and make as many settlements available."""
+
+    limit: int = 1_024
+
+
+class BlocksFinal(Event, frozen=True, tag=124):
+    """Blocks up to here are final (CHN-005). With many settlements `FinalTxsEvicted` evicts them in steps.
+
+    With few settlements, `Finalized` does both at once.
+    """
+
+    public_name: ClassVar = "blocksFinal"
+
+    height: Height
+
+
+class FinalTxsEvicted(Event, frozen=True, tag=125):
+    """The next `count` settlements of final blocks are available, and as many of their transactions left memory."""
+
+    public_name: ClassVar = "finalTxsEvicted"
+
+    count: int
+
+
+class BlockRolledBack(Event, frozen=True, tag=41):
+    """The head was rolled back; its transactions wait to be included again (CHN-003, CHN-004).
+
+    An empty hash stands for the open block: its transactions move to a lower height.
+    """
+
+    public_name: ClassVar = "blockRolledBack"
+
+    height: Height
+    hash: bytes
+
+
+class TransactionsReincluded(Event, frozen=True, tag=42):
+    """The transactions of orphaned blocks are in the open block, in their old order (CHN-004)."""
+
+    public_name: ClassVar = "transactionsReincluded"
+
+    height: Height
+    count: int

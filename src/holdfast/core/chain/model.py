@@ -1,0 +1,169 @@
+"""The chain as the state keeps it: its head, the blocks that are not final, and the open one."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Protocol
+
+import msgspec
+
+from holdfast.core.base.merkle import Frontier
+from holdfast.core.base.values import ChainId, Digest, EventNo, Height
+from holdfast.core.chain.header import Header, SignedHeader, beacon_after, genesis_signed
+from holdfast.core.queue.model import HasQueue
+
+
+class TxKind(StrEnum):
+    """The kinds of transactions (CHN-001)."""
+
+    ADMISSION = "admission"
+    PROOF = "proof"
+    CONSUMPTION = "consumption"
+    EXPIRY = "expiry"
+    FAILURE = "failure"
+    CANCELLATION = "cancellation"
+    SLASH = "slash"
+    VALIDATOR = "validator"
+
+
+class Tx(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A transaction: its event, its subject, and the hash of its leaf in the block's tree."""
+
+    number: EventNo
+    kind: TxKind
+    subject: bytes
+    leaf: Digest
+
+
+class BlockStatus(StrEnum):
+    """Whether a block is on the active chain."""
+
+    SEALED = "SEALED"
+    ORPHANED = "ORPHANED"
+
+
+class Block(msgspec.Struct, array_like=True, gc=False):
+    """A sealed block; a row of the table `block`, whose key is the event that sealed it."""
+
+    event: EventNo
+    height: Height
+    hash: Digest
+    status: BlockStatus
+    parent: Digest
+    time_ms: int
+    proposer: bytes
+    beacon: Digest
+    first_event: EventNo
+    last_event: EventNo
+    tx_count: int
+    tx_root: Digest
+    result_count: int
+    result_root: Digest
+    blob_count: int
+    blob_root: Digest
+    log_size: int
+    log_root: Digest
+    signature: bytes
+
+
+class UnfinalizedBlock(msgspec.Struct, array_like=True):
+    """A sealed block with what a rollback needs; the last final block is kept in this form, too."""
+
+    block: Block
+    txs: list[Tx]
+    log: Frontier
+    """The log of results after this block."""
+
+
+class OpenBlock(msgspec.Struct, array_like=True):
+    """The block that is being filled."""
+
+    txs: list[Tx] = []
+    tree: Frontier = msgspec.field(default_factory=Frontier)
+    results: Frontier = msgspec.field(default_factory=Frontier)
+    blobs: Frontier = msgspec.field(default_factory=Frontier)
+
+
+class Chain(msgspec.Struct, array_like=True):
+    """Head, open block, log of results, and all blocks that are not final."""
+
+    head: Block
+    open: OpenBlock = msgspec.field(default_factory=OpenBlock)
+    log: Frontier = msgspec.field(default_factory=Frontier)
+    unfinalized: dict[Height, UnfinalizedBlock] = {}
+    """Heights ascending, the head last."""
+    last_final: UnfinalizedBlock | None = None
+    """The last final block, None before the first: the lowest head that a rollback can reach."""
+
+    @property
+    def is_at_genesis(self) -> bool:
+        return self.head.height == 0 and not self.open.txs
+
+
+class HasChain(HasQueue, Protocol):
+    """The parts of the state that the chain reads and changes."""
+
+    chain: Chain
+    final_txs_pending: dict[Height, list[Tx]]
+    """Transactions of final blocks that are still in memory."""
+
+
+def genesis_chain(chain_id: ChainId) -> Chain:
+    """A chain without blocks."""
+    return Chain(block_of(EventNo(0), genesis_signed(chain_id)))
+
+
+def block_of(event: EventNo, signed: SignedHeader) -> Block:
+    header = signed.header
+    rest = {name: getattr(header, name) for name in _HEADER_COLUMNS}
+    return Block(
+        event=event,
+        height=header.height,
+        hash=signed.hash,
+        status=BlockStatus.SEALED,
+        signature=signed.signature,
+        **rest,
+    )
+
+
+_HEADER_COLUMNS = [name for name in Header.__struct_fields__ if name not in ("chain_id", "height")]
+
+
+def signed_of(block: Block, chain_id: ChainId) -> SignedHeader:
+    columns = {name: getattr(block, name) for name in _HEADER_COLUMNS}
+    header = Header(chain_id=chain_id, height=block.height, **columns)
+    return SignedHeader(header, block.hash, block.signature)
+
+
+def next_header(state: HasChain, last_event: EventNo, time_ms: int, proposer: bytes) -> Header:
+    """The header of the open block, if it were sealed with everything up to `last_event` (CHN-002)."""
+    chain = state.chain
+    head, open_ = chain.head, chain.open
+    return Header(
+        chain_id=ChainId(state.policy.chain_id),
+        height=Height(head.height + 1),
+        parent=head.hash,
+        time_ms=time_ms,
+        proposer=proposer,
+        beacon=beacon_after(head.signature),
+        first_event=EventNo(head.last_event + 1),
+        last_event=last_event,
+        tx_count=open_.tree.size,
+        tx_root=open_.tree.root(),
+        result_count=open_.results.size,
+        result_root=open_.results.root(),
+        blob_count=open_.blobs.size,
+        blob_root=open_.blobs.root(),
+        log_size=chain.log.size,
+        log_root=chain.log.root(),
+    )
+
+
+def copy_frontier(frontier: Frontier) -> Frontier:
+    return Frontier(frontier.size, list(frontier.peaks))
+
+
+def final_height(state: HasChain) -> Height:
+    """CHN-005: blocks up to here are never rolled back."""
+    last_final = state.chain.last_final
+    return last_final.block.height if last_final is not None else Height(0)

@@ -1,0 +1,55 @@
+"""Transactions of the open block (CHN-001, CHN-002): their leaves, and how they enter it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from holdfast.core.base.canonical import canonical, packed_bytes, packed_int
+from holdfast.core.base.merkle import leaf_hash
+from holdfast.core.base.values import EventNo, Height
+from holdfast.core.chain.model import HasChain, OpenBlock, Tx, TxKind
+
+
+def tx_leaf(kind: TxKind, number: EventNo, subject: bytes, content: bytes) -> bytes:
+    """A transaction as a light client sees it: its kind, its event, its subject and the event's content.
+
+    It equals `canonical([kind, number, subject, content])`, written out because every job needs it twice.
+    """
+    return _LEAF_PREFIX[kind] + packed_int(number) + packed_bytes(subject) + packed_bytes(content)
+
+
+_LEAF_PREFIX: Final = {kind: b"\x84" + canonical(kind.value) for kind in TxKind}
+"""The beginning of an array of four items, the first of which is the kind."""
+
+
+def add_transaction(state: HasChain, kind: TxKind, subject: bytes, content: bytes) -> None:
+    """CHN-002: the event just applied is a transaction of the open block."""
+    number = state.last_event
+    append_tx(state.chain.open, Tx(number, kind, subject, leaf_hash(tx_leaf(kind, number, subject, content))))
+
+
+def append_tx(open_: OpenBlock, tx: Tx) -> None:
+    open_.txs.append(tx)
+    open_.tree.append(tx.leaf)
+
+
+def pop_final_txs(state: HasChain, count: int) -> list[tuple[Height, Tx]]:
+    """Remove the next transactions of final blocks from memory."""
+    popped: list[tuple[Height, Tx]] = []
+    for height in list(state.final_txs_pending):
+        txs, room = state.final_txs_pending[height], count - len(popped)
+        popped += [(height, tx) for tx in txs[:room]]
+        if len(txs) <= room:
+            del state.final_txs_pending[height]
+        else:
+            state.final_txs_pending[height] = txs[room:]
+        if len(popped) >= count:
+            break
+    return popped
+
+
+def add_result(state: HasChain, leaf: bytes) -> None:
+    """RES-008: a result's leaf is in the block that resolves it and in the log of all results."""
+    hashed = leaf_hash(leaf)
+    state.chain.open.results.append(hashed)
+    state.chain.log.append(hashed)

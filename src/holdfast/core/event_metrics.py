@@ -1,0 +1,113 @@
+"""Which metrics an event counts (OBS-001), just before it is applied, while memory still has its subject."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from holdfast.core.base.event import Event
+from holdfast.core.base.values import LeaseId, TaskId
+from holdfast.core.index.metrics import QueueMetrics
+from holdfast.core.job.model import JobState
+from holdfast.core.lease.messages import JobAssigned, LeaseClosed, LeaseRenewed
+from holdfast.core.lease.model import Leases
+from holdfast.core.lease.quorum import QUORUM_LOST
+from holdfast.core.policy_change.decide import QUOTA_LOWERED
+from holdfast.core.proof.messages import CompletionIgnored, ProofAccepted, ProofRefused, VerifierFault, VoteCast
+from holdfast.core.provider.messages import HeartbeatMissed, ProviderSlashed
+from holdfast.core.queue.apply import QUORUM_REACHED
+from holdfast.core.queue.messages import JobAdmitted, JobCancelled, JobExpired, JobFailed
+from holdfast.core.queue.model import Queue
+from holdfast.core.queue.requeue import JobRequeued
+
+DECLINED, OTHER = "DECLINED", "OTHER"
+ENDED_WITHOUT_RESULT: Final = frozenset(
+    {
+        "ACK_TIMEOUT",
+        "LEASE_EXPIRED",
+        "PROOF_INVALID",
+        "PROVIDER_FAIL",
+        "JOB_CANCELLED",
+        "JOB_EXPIRED",
+        "PROVIDER_JAILED",
+        "PROVIDER_SUSPENDED",
+        "PROVIDER_RETIRED",
+        QUOTA_LOWERED,
+        QUORUM_REACHED,
+        QUORUM_LOST,
+        VerifierFault.VERIFIER_FAILED.value,
+        VerifierFault.NO_VERIFIER.value,
+    }
+)
+"""Why leases end without a result. The free text of a provider that declines is not a label."""
+
+
+class HasMetrics(Protocol):
+    """The parts of the state that the metrics read."""
+
+    metrics: QueueMetrics
+    queue: Queue
+    leases: Leases
+
+
+def _count_admitted(state: HasMetrics, event: JobAdmitted) -> None:
+    state.metrics.count("admitted", event.kind)
+
+
+def _count_assigned(state: HasMetrics, event: JobAssigned) -> None:
+    job, metrics = state.queue.jobs[event.job_id], state.metrics
+    metrics.count("given", job.kind)
+    if event.attempt:
+        metrics.count("retried", job.kind)
+    else:
+        metrics.wait_ms[job.kind].add(event.t_start_ms - job.enqueue_ms)
+
+
+def _count_closed(state: HasMetrics, event: LeaseClosed) -> None:
+    reason = event.reason if event.reason in ENDED_WITHOUT_RESULT else OTHER
+    is_declined = event.denied_until_ms and not event.is_failure
+    state.metrics.count("lost", DECLINED if is_declined else reason)
+
+
+def _count_accepted(state: HasMetrics, event: ProofAccepted) -> None:
+    _observe_work(state, event.lease_id, event.ended_ms)
+    _count_ended(state, event.task_id, _COMPLETED)
+
+
+def _observe_work(state: HasMetrics, lease_id: LeaseId, ended_ms: int) -> None:
+    """Of a job with replicas each lease is observed at its vote, before the job ends."""
+    lease = state.leases.by_id.get(lease_id)
+    if lease is not None:
+        state.metrics.work_ms[state.queue.jobs[lease.job_id].kind].add(ended_ms - lease.t_start_ms)
+
+
+def _count_ended(state: HasMetrics, id_: TaskId, outcome: str) -> None:
+    state.metrics.count(outcome, state.queue.jobs[id_].kind)
+
+
+_COMPLETED, _EXPIRED, _FAILED, _CANCELLED = (
+    state.value for state in (JobState.COMPLETED, JobState.EXPIRED, JobState.FAILED, JobState.CANCELLED)
+)
+
+
+def _count_slashed(state: HasMetrics, event: ProviderSlashed) -> None:
+    state.metrics.count("slashed", event.severity)
+    state.metrics.count("penalty", event.severity, event.penalty)
+
+
+EVENT_METRICS: Final[dict[type[Event], Callable[[Any, Any], None]]] = {
+    JobAdmitted: _count_admitted,
+    JobRequeued: lambda state, event: state.metrics.count("requeued", event.job.kind),
+    JobAssigned: _count_assigned,
+    LeaseRenewed: lambda state, event: state.metrics.count("renewed", "late" if event.is_late else "in time"),
+    LeaseClosed: _count_closed,
+    VoteCast: lambda state, event: _observe_work(state, event.lease_id, event.ended_ms),
+    ProofAccepted: _count_accepted,
+    ProofRefused: lambda state, _: state.metrics.count("refused"),
+    CompletionIgnored: lambda state, _: state.metrics.count("ignored"),
+    JobExpired: lambda state, event: _count_ended(state, event.id, _EXPIRED),
+    JobFailed: lambda state, event: _count_ended(state, event.id, _FAILED),
+    JobCancelled: lambda state, event: _count_ended(state, event.id, _CANCELLED),
+    ProviderSlashed: _count_slashed,
+    HeartbeatMissed: lambda state, _: state.metrics.count("missed"),
+}

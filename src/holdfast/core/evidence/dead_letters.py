@@ -1,0 +1,107 @@
+"""Dead letters (EVD-007): permanently refused records, kept with the reason until an operator resolves them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from holdfast.core.base.errors import Refused
+from holdfast.core.base.event import Attachment, Decided, make_payload
+from holdfast.core.base.handlers import Decide
+from holdfast.core.evidence.messages import (
+    DeadLetterResolved,
+    RecordDeadLettered,
+    RejectedRecord,
+    ResolveDeadLetter,
+    StoreEvidence,
+)
+from holdfast.core.evidence.model import DeadLetter, DeadLetterStatus, HasDeadLetters
+
+RAW_BYTES_MAX: Final = 1 << 20
+"""How many bytes of a record are kept; of a larger one its beginning, its size and its digest."""
+REASON_MAX: Final = 200
+NOTE_MAX: Final = 200
+_LIST_HINT: Final = "an operator resolves them: holdfast evidence dead-letter list"
+
+
+def check_dead_letter_limit(
+    state: HasDeadLetters, channel: str, rejected: tuple[RejectedRecord, ...]
+) -> Refused | None:
+    """EVD-007: the number of waiting dead letters is bounded for each channel, so that no sender fills the memory."""
+    most = state.policy.evidence.dead_letters_per_channel_max
+    if not rejected or state.dead_letters_waiting.get(channel, 0) + len(rejected) <= most:
+        return None
+    message = f"{channel}: {most} dead letters wait already"
+    return Refused("EVD-007", message, _LIST_HINT, "DeadLettersFull")
+
+
+def dead_letter_events(
+    state: HasDeadLetters, source: StoreEvidence, now_ms: int
+) -> tuple[list[RecordDeadLettered], list[Attachment]]:
+    """EVD-007: the rejected records of a received message, each as a dead letter."""
+    events, attachments = list[RecordDeadLettered](), list[Attachment]()
+    for rejected in source.rejected:
+        payload, rows = make_payload(rejected.raw[:RAW_BYTES_MAX], state.policy.engine.inline_payload_bytes_max)
+        attachments += rows
+        events.append(
+            RecordDeadLettered(
+                provider_id=source.provider_id,
+                channel=source.channel,
+                session=source.session,
+                sequence=rejected.sequence,
+                name=rejected.name,
+                reason=rejected.reason[:REASON_MAX],
+                payload=payload,
+                size=rejected.size,
+                digest=rejected.digest,
+                is_stored=rejected.is_stored,
+                at_ms=now_ms,
+            )
+        )
+    return events, attachments
+
+
+def apply_dead_lettered(state: HasDeadLetters, event: RecordDeadLettered) -> None:
+    number = state.last_event
+    dead_letter = DeadLetter(
+        event=number,
+        provider_id=event.provider_id,
+        channel=event.channel,
+        session=event.session,
+        sequence=event.sequence,
+        name=event.name,
+        reason=event.reason,
+        size=event.size,
+        digest=event.digest,
+        at_ms=event.at_ms,
+    )
+    state.dead_letters[number] = dead_letter
+    state.dead_letters_waiting[event.channel] = state.dead_letters_waiting.get(event.channel, 0) + 1
+    state.touched["dead_letter"][number] = dead_letter
+
+
+def resolve_dead_letter(
+    state: HasDeadLetters, command: ResolveDeadLetter, now_ms: int, decide: Decide
+) -> Decided | Refused:
+    """EVD-007: the retried command and the end of the dead letter are one decision, or neither happens."""
+    dead_letter = state.dead_letters.get(command.event)
+    if dead_letter is None:
+        return Refused("EVD-007", f"no dead letter {command.event} waits", _LIST_HINT, "NotFound")
+    if len(command.note) > NOTE_MAX:
+        return Refused("EVD-007", f"note: {len(command.note)} characters, at most {NOTE_MAX}", name="InvalidParams")
+    status = DeadLetterStatus.SETTLED if command.retry_command is None else DeadLetterStatus.RETRIED
+    retried = Decided(()) if command.retry_command is None else decide(state, command.retry_command, now_ms)
+    if isinstance(retried, Refused):
+        return retried
+    resolved = DeadLetterResolved(command.event, dead_letter.channel, status, command.note, now_ms)
+    return Decided((resolved, *retried.events), retried.attachments)
+
+
+def apply_resolved(state: HasDeadLetters, event: DeadLetterResolved) -> None:
+    dead_letter = state.dead_letters.pop(event.event)
+    dead_letter.status, dead_letter.note, dead_letter.ended_ms = event.status, event.note, event.at_ms
+    left = state.dead_letters_waiting[event.channel] - 1
+    if left:
+        state.dead_letters_waiting[event.channel] = left
+    else:
+        del state.dead_letters_waiting[event.channel]
+    state.touched["dead_letter"][event.event] = dead_letter

@@ -1,0 +1,89 @@
+"""Ids that are unique over all history (ENG-005): an id is claimed once, by one event, and stays claimed."""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+import msgspec
+
+from holdfast.core.base.errors import Refused
+from holdfast.core.base.event import Decided, Event
+from holdfast.core.base.values import EventNo
+
+_pack = msgspec.msgpack.Encoder().encode
+
+
+class Claim(msgspec.Struct, frozen=True, gc=False):
+    """Which event claimed an id, and a checksum of that event.
+
+    The checksum tells a repeat from another use of the same id. It guards against mistakes, not against malice: a
+    caller can only harm its own ids.
+    """
+
+    event: EventNo
+    checksum: int
+
+
+class Claims(msgspec.Struct, gc=False):
+    """Ids claimed since the last checkpoint of the tables, and older ones that the engine has loaded."""
+
+    recent: dict[bytes, tuple[EventNo, Event]] = {}
+    loaded: dict[bytes, Claim] = {}
+    new_keys: list[bytes] = []
+    """Keys claimed since the last batch was sealed: the projection must write them."""
+
+    is_recording: bool = True
+    """False while batches are folded again that have their claims in the tables already."""
+
+    def add(self, key: bytes, number: EventNo, event: Event) -> None:
+        if self.is_recording:
+            self.recent[key] = (number, event)
+            self.new_keys.append(key)
+
+    def is_known(self, key: bytes) -> bool:
+        """Whether memory has this claim; the engine loads an older one before the decision."""
+        return key in self.recent or key in self.loaded
+
+    def event_of(self, key: bytes) -> EventNo | None:
+        """The event that claimed this key, None where memory has no such claim."""
+        if (recent := self.recent.get(key)) is not None:
+            return recent[0]
+        return claim.event if (claim := self.loaded.get(key)) is not None else None
+
+    def drain_new(self) -> list[tuple[bytes, Claim]]:
+        """The new claims as the tables store them; the list of new ones is emptied."""
+        drained, last = list[tuple[bytes, Claim]](), None
+        for key in self.new_keys:
+            number, event = self.recent[key]
+            if event is not last:  # an event that claims two ids claims them one after the other: it is packed once
+                last, claim = event, Claim(number, _checksum(event))
+            drained.append((key, claim))
+        self.new_keys.clear()
+        return drained
+
+    def clear_recent(self) -> None:
+        """Drop the recent claims: the tables have them all."""
+        self.recent.clear()
+        self.new_keys.clear()
+
+
+def check_unique(claims: Claims, key: bytes, event: Event) -> Decided | Refused | None:
+    """None where the key is free; the first decision for a repeat; a refusal where the key was used otherwise."""
+    if (known := claims.recent.get(key)) is not None:
+        number, is_same = known[0], known[1] == event
+    elif (old := claims.loaded.get(key)) is not None:
+        number, is_same = old.event, old.checksum == _checksum(event)
+    else:
+        return None
+    if is_same:
+        return Decided((), repeat_of=number)
+    return Refused(
+        "ENG-005",
+        f"this id was used for something else at event {number}",
+        "a repeat must be the same in every field; take a new id for a new request",
+        name="IdReused",
+    )
+
+
+def _checksum(event: Event) -> int:
+    return crc32(_pack(event))

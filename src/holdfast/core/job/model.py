@@ -1,0 +1,157 @@
+"""A job as the state keeps it: its transition table (JOB-007), and the row of the table `job`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from holdfast.core.base.fsm import Transitions
+from holdfast.core.base.values import AccountId, Digest, EventNo, Height, Kind, ReservationId, TaskId, Tier
+
+TASK_ID_BYTES: Final = 32
+
+
+class JobState(StrEnum):
+    """Where a job is (JOB-007)."""
+
+    QUEUED = "QUEUED"
+    ASSIGNED = "ASSIGNED"
+    COMPLETED = "COMPLETED"
+    EXPIRED = "EXPIRED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+
+
+class JobTransition(StrEnum):
+    """What can happen to a job."""
+
+    ASSIGN = "assign"
+    RETURN = "return"
+    ACCEPT = "accept"
+    AGREE = "agree"
+    """Enough of its replicas returned the same output (LEA-009)."""
+    EXPIRE = "expire"
+    EXHAUST = "exhaust"
+    CANCEL = "cancel"
+    REQUEUE = "requeue"
+
+
+_FINAL_TRANSITIONS: Final = {JobTransition.EXPIRE: JobState.EXPIRED, JobTransition.CANCEL: JobState.CANCELLED}
+
+JOB_TRANSITIONS: Final[Transitions[JobState, JobTransition]] = {
+    JobState.QUEUED: {
+        JobTransition.ASSIGN: JobState.ASSIGNED,
+        JobTransition.AGREE: JobState.COMPLETED,
+        JobTransition.EXHAUST: JobState.FAILED,
+        **_FINAL_TRANSITIONS,
+    },
+    JobState.ASSIGNED: {JobTransition.RETURN: JobState.QUEUED, JobTransition.ACCEPT: JobState.COMPLETED},
+    JobState.COMPLETED: {},
+    JobState.EXPIRED: {},
+    JobState.FAILED: {JobTransition.REQUEUE: JobState.QUEUED},
+    JobState.CANCELLED: {},
+}
+LIVE_STATES: Final = frozenset({JobState.QUEUED, JobState.ASSIGNED})
+
+
+class Job(msgspec.Struct, array_like=True, gc=False):
+    """One job; a row of the table `job` under the event that admitted it."""
+
+    event: EventNo
+    id: TaskId
+    kind: Kind
+    caller: AccountId
+    tier: Tier
+    height: Height
+    """Of the block that was open at admission (JOB-001)."""
+    tx_hash: Digest
+    nonce: int
+    request_hash: Digest
+    size_bytes: int
+    spec_digest: Digest
+    """Of the payload's bytes: beside the journal's batch where they are large (ENG-007)."""
+    max_fee: int
+    units: int
+    priority: int
+    enqueue_ms: int
+    expires_ms: int
+    requirements: bytes
+    proof: str
+    state: JobState = JobState.QUEUED
+    attempts: int = 0
+    """Leases so far."""
+    failures: int = 0
+    not_before_ms: int = 0
+    """A retry waits until then."""
+    relative_expires_ms: int | None = None
+    charged: int | None = None
+    payee: AccountId | None = None
+    settled_height: Height | None = None
+    reason: str = ""
+    """Why it ended, or what failed last."""
+    ended_ms: int | None = None
+    expires_height: Height = Height(0)
+    """The last block in which a proof can be accepted (TTL-001); 0 where only time ends it."""
+    requeues: int = 0
+    """How often an operator requeued it after it had failed (RTY-001)."""
+    requeued_ms: int = 0
+    """When it was last requeued; its time to live counts from then."""
+    parent: TaskId = TaskId(b"")
+    """Of a replica: its job (LEA-009)."""
+    parent_event: EventNo = EventNo(0)
+    """Of a replica: the key of its job's row, where the payload is."""
+    quorum_n: int = 0
+    """Of a job with replicas: how many must agree."""
+    quorum_m: int = 0
+    """Of a job with replicas: how many there are. The job waits for them and is not assigned itself."""
+
+
+class FailedJob(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A job that failed too often (RTY-001); a row of the table `failed_job` until it is requeued or purged."""
+
+    event: EventNo
+    """The key of the job's own row."""
+    id: TaskId
+    kind: Kind
+    caller: AccountId
+    max_fee: int
+    attempts: int
+    requeues: int
+    reason: str
+    """What failed last."""
+    failed_ms: int
+
+
+class SpecRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The payload of a job, kept out of memory; a row of the table `spec`, where it is small enough for its event."""
+
+    event: EventNo
+    raw: bytes
+
+
+def expires_at_ms(job: Job) -> int:
+    """TTL-001: whichever of a job's times to live ends first."""
+    return job.expires_ms if job.relative_expires_ms is None else min(job.expires_ms, job.relative_expires_ms)
+
+
+def reservation_id(job: Job, requeues: int | None = None) -> ReservationId:
+    """The id of the reservation of a job's fee: the job's id, after the n-th requeue with n appended."""
+    n = job.requeues if requeues is None else requeues
+    return ReservationId(job.id + n.to_bytes(8, "big") if n else job.id)
+
+
+def task_of_reservation(reservation: ReservationId) -> TaskId:
+    """The job that the reservation is for."""
+    return TaskId(reservation[:TASK_ID_BYTES])
+
+
+def requeues_of_reservation(reservation: ReservationId) -> int:
+    """How often the job had been requeued when the reservation was made."""
+    return int.from_bytes(reservation[TASK_ID_BYTES:], "big")
+
+
+def earliest_read_height(job: Job) -> Height:
+    """RES-002: a proof can be in the block of the admission, which is readable from the next block on."""
+    return Height(job.height + 1)

@@ -1,0 +1,36 @@
+"""What an event does to API keys."""
+
+from __future__ import annotations
+
+from holdfast.core.key.messages import KeyCreated, KeyRevoked, KeyRotated, key_claim
+from holdfast.core.key.model import Key, KeyState
+
+
+def apply_created(state: KeyState, event: KeyCreated) -> None:
+    number = state.last_event
+    key = Key(
+        id=event.id,
+        event=number,
+        role=event.role,
+        account=event.account,
+        tier=event.tier,
+        scopes=event.scopes,
+        label=event.label,
+        secret=event.secret,
+        made_ms=event.made_ms,
+        expires_ms=event.expires_ms,
+    )
+    state.keys[event.id] = state.touched["key"][event.id] = key
+    state.claims.add(key_claim(event), number, event)
+
+
+def apply_rotated(state: KeyState, event: KeyRotated) -> None:
+    key = state.keys[event.id]
+    key.old_secret, key.old_until_ms, key.secret = key.secret, event.old_until_ms, event.secret
+    state.touched["key"][event.id] = key
+
+
+def apply_revoked(state: KeyState, event: KeyRevoked) -> None:
+    key = state.keys[event.id]
+    key.revoked_ms = event.revoked_ms
+    state.touched["key"][event.id] = key

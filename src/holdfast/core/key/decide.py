@@ -1,0 +1,93 @@
+"""Whether a key may be created, rotated or revoked."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from holdfast.core.base.errors import Refused
+from holdfast.core.base.event import Decided
+from holdfast.core.base.values import ACCOUNT_NAME, KeyId
+from holdfast.core.index import unique_ids
+from holdfast.core.key.messages import CreateKey, KeyCreated, KeyRevoked, KeyRotated, RevokeKey, RotateKey, key_claim
+from holdfast.core.key.model import EXPIRES_MS_MAX, GRACE_MS_MAX, LABEL_MAX, SCOPES_MAX, Key, KeyState, Role
+
+REQUESTER_NAME_MAX: Final = 64
+_KEY_ID: Final = re.compile(r"[0-9a-f]{16}")
+_SCOPE: Final = re.compile(r"[a-zA-Z]+\.(?:\*|[a-zA-Z]+)")
+
+
+def create(state: KeyState, command: CreateKey, now_ms: int) -> Decided | Refused:
+    scopes = " ".join(command.scopes)
+    event = KeyCreated(
+        id=command.id,
+        secret=command.secret,
+        role=command.role,
+        account=command.account,
+        tier=command.tier,
+        scopes=scopes,
+        label=command.label,
+        made_ms=now_ms,
+        expires_ms=command.expires_ms,
+    )
+    known = state.keys.get(command.id)
+    if known is not None and _request_fields(known) == _request_fields(event):
+        return Decided((), repeat_of=known.event)
+    if earlier := unique_ids.check_unique(state.claims, key_claim(event), event):
+        return earlier
+    return _why_not_created(command, now_ms) or Decided((event,))
+
+
+def _request_fields(key: Key | KeyCreated) -> tuple[object, ...]:
+    """The fields that make two requests for a key the same; the time is not one of them."""
+    return key.secret, key.role, key.account, key.tier, key.scopes, key.label, key.expires_ms
+
+
+def _why_not_created(command: CreateKey, now_ms: int) -> Refused | None:
+    role, account, until_ms = command.role, command.account, command.expires_ms
+    faults = {
+        "id: must be 16 hex digits": not _KEY_ID.fullmatch(command.id),
+        "secret: must be a hash of 32 bytes": len(command.secret) != 32,
+        "account: a requester's key needs one, 1–64 of a-z 0-9 : . _ -": role is Role.REQUESTER
+        and not (ACCOUNT_NAME.fullmatch(account or "") and len(account or "") <= REQUESTER_NAME_MAX),
+        "account: a provider's is 1–128 of a-z 0-9 : . _ -": role is Role.PROVIDER
+        and not (account is None or ACCOUNT_NAME.fullmatch(account)),
+        "account: only a requester's or a provider's key has one": role in (Role.OPERATOR, Role.AUDITOR)
+        and account is not None,
+        f"label: at most {LABEL_MAX} printable characters": len(command.label) > LABEL_MAX
+        or not command.label.isprintable(),
+        f"scopes: at most {SCOPES_MAX}": len(command.scopes) > SCOPES_MAX,
+        "scopes: a scope is `group.method` or `group.*`": not all(_SCOPE.fullmatch(scope) for scope in command.scopes),
+        "expires_ms: is past already": until_ms is not None and until_ms <= now_ms,
+        "expires_ms: too far ahead": until_ms is not None and until_ms >= EXPIRES_MS_MAX,
+    }
+    message = "; ".join(fault for fault, is_present in faults.items() if is_present)
+    return Refused("SEC-001", message, name="InvalidParams") if message else None
+
+
+def rotate(state: KeyState, command: RotateKey, now_ms: int) -> Decided | Refused:
+    key = _live_key(state, command.id)
+    if isinstance(key, Refused):
+        return key
+    if key.secret == command.secret:
+        return Decided((), repeat_of=key.event)
+    if len(command.secret) != 32:
+        return Refused("SEC-001", "secret: must be a hash of 32 bytes", name="InvalidParams")
+    if not 0 <= command.grace_ms <= GRACE_MS_MAX:
+        return Refused("SEC-001", f"grace_ms: {command.grace_ms} is not in 0 … {GRACE_MS_MAX}", name="InvalidParams")
+    return Decided((KeyRotated(command.id, command.secret, now_ms + command.grace_ms),))
+
+
+def revoke(state: KeyState, command: RevokeKey, now_ms: int) -> Decided | Refused:
+    key = state.keys.get(command.id)
+    if key is not None and key.revoked_ms is not None:
+        return Decided((), repeat_of=key.event)
+    live = _live_key(state, command.id)
+    return live if isinstance(live, Refused) else Decided((KeyRevoked(command.id, now_ms),))
+
+
+def _live_key(state: KeyState, id_: KeyId) -> Key | Refused:
+    key = state.keys.get(id_)
+    if key is None:
+        return Refused("SEC-001", f"no key {id_!r:.40}", "`holdfast key list` shows them", "NotFound")
+    return Refused("SEC-001", f"key {id_} was revoked") if key.revoked_ms is not None else key

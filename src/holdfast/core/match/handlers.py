@@ -1,0 +1,12 @@
+"""What matching publishes to the state machine."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from holdfast.core.base.handlers import Commands, Events
+from holdfast.core.match import decide, requester_window
+from holdfast.core.match.messages import Match, RequestersCounted
+
+COMMANDS: Final[Commands] = {Match: decide.match}
+EVENTS: Final[Events] = {RequestersCounted: requester_window.apply_counted}

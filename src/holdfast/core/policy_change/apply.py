@@ -1,0 +1,60 @@
+"""What the adoption of a policy does: priorities are recomputed, epochs renumbered (PRI-003, QUO-001)."""
+
+from __future__ import annotations
+
+from holdfast.core.base.values import ChainId
+from holdfast.core.chain.model import genesis_chain
+from holdfast.core.job.model import LIVE_STATES, Job, JobState
+from holdfast.core.match.seed_shuffle import epoch_id
+from holdfast.core.policy import PriorityPolicy
+from holdfast.core.policy_change.messages import PolicyAdopted
+from holdfast.core.policy_change.model import POLICY_KEY, PolicyState, adopted_policy, read_policy
+from holdfast.core.provider.apply import rebuild_provider_timers
+from holdfast.core.queue import priority
+from holdfast.core.queue.ready_queue import rebuild_ready_queue
+
+
+def apply_adopted(state: PolicyState, event: PolicyAdopted) -> None:
+    """PRI-003: the fold continues with this policy, whatever it started with."""
+    before, policy = adopted_policy(state.policy_bytes), read_policy(event.policy)
+    state.policy_bytes[POLICY_KEY], state.policy = event.policy, policy
+    if state.chain.is_at_genesis:
+        state.chain = genesis_chain(ChainId(policy.chain_id))
+    rebuild_provider_timers(state)  # due times depend on the policy
+    if before is None or before.priority != policy.priority:  # the policy before the first adoption is not known
+        recompute_priorities(state, policy.priority)
+    if before is not None and before.chain.epoch_blocks != policy.chain.epoch_blocks:
+        _renumber_epochs(state, before.chain.epoch_blocks, policy.chain.epoch_blocks)
+
+
+def recompute_priorities(state: PolicyState, policy: PriorityPolicy) -> None:
+    """All waiting jobs at once, so that there is never a mixed order."""
+    jobs = state.queue.jobs
+    for job in jobs.values():
+        if job.state in LIVE_STATES and (rank := _priority_of(job, policy)) != job.priority:
+            job.priority = rank
+            state.touched["job"][job.event] = job
+    queue = state.queue
+    version = queue.ready_queue.version
+    queue.ready_queue = rebuild_ready_queue(job for job in jobs.values() if job.state is JobState.QUEUED)
+    queue.ready_queue.version = version + 1
+
+
+def _priority_of(job: Job, policy: PriorityPolicy) -> int:
+    return priority.sort_priority(job.max_fee, job.size_bytes, job.tier, job.enqueue_ms, policy)
+
+
+def _renumber_epochs(state: PolicyState, before_blocks: int, blocks: int) -> None:
+    """QUO-001: epochs of another length have other numbers. What the current epoch used counts in the new one."""
+    height = state.chain.head.height
+    before, now = epoch_id(height, before_blocks), epoch_id(height, blocks)
+    for provider_id, quota in list(state.quotas.items()):
+        is_current = quota.epoch >= before
+        for lease in state.leases.of(provider_id):
+            lease.units, lease.epoch = (lease.units, now) if is_current and lease.epoch == quota.epoch else (0, 0)
+            state.touched["lease"][lease.event] = lease
+        if is_current:
+            quota.epoch = now
+        else:
+            del state.quotas[provider_id]
+        state.touched["provider_quota"][provider_id] = quota if is_current else None

@@ -1,0 +1,69 @@
+"""What an event does to proofs: votes, verdicts and equivocation."""
+
+from __future__ import annotations
+
+from holdfast.core.job.model import JobTransition
+from holdfast.core.lease import apply as lease_apply
+from holdfast.core.lease.model import HasLeases, LeaseTransition
+from holdfast.core.proof.messages import (
+    CompletionIgnored,
+    ProofAccepted,
+    ProofRefused,
+    TaskLinked,
+    VoteCast,
+    equivocation_key,
+    link_key,
+    nullifier_key,
+)
+from holdfast.core.proof.model import ProofVerdict
+from holdfast.core.proof.votes import make_vote
+from holdfast.core.provider.apply import record_completion, touch
+from holdfast.core.queue import apply as queue_apply
+from holdfast.core.queue import replicas
+
+
+def apply_refused(state: HasLeases, event: ProofRefused) -> None:
+    """PRF-002: the verdict is stored with its reasons."""
+    state.touched["verdict"][state.last_event] = ProofVerdict(
+        event=state.last_event,
+        task_id=event.task_id,
+        lease_id=event.lease_id,
+        provider_id=event.provider_id,
+        method=event.method,
+        digest=event.digest,
+        verdict=event.verdict,
+        reasons=event.reasons,
+        at_ms=event.at_ms,
+    )
+
+
+def apply_ignored(state: HasLeases, event: CompletionIgnored) -> None:
+    """RCV-002: recorded in the journal; the penalty is a separate event, once per lease."""
+    if event.is_penalized:
+        state.claims.add(equivocation_key(event.lease_id), state.last_event, event)
+
+
+def apply_vote_cast(state: HasLeases, event: VoteCast) -> None:
+    """RCV-001: the replica and its lease are COMPLETED; whether it is paid depends on the other votes."""
+    lease_apply.finish(state, event.lease_id, LeaseTransition.COMPLETE, "", event.ended_ms)
+    queue_apply.finish(state, event.task_id, JobTransition.ACCEPT, "", event.ended_ms)
+    state.quorums[event.parent].votes.append(make_vote(event, state.last_event))
+    touch(state, state.providers[event.provider_id])
+
+
+def apply_quorum_accepted(state: HasLeases, event: ProofAccepted) -> None:
+    """PRF-003: the job is COMPLETED and its replicas end with it; for those that agreed a completion is recorded."""
+    job, votes = state.queue.jobs[event.task_id], state.quorums[event.task_id].votes
+    replicas.split_payment(state, job, event.paid)
+    queue_apply.finish(state, event.task_id, JobTransition.AGREE, "", event.ended_ms)
+    agreeing = {payment.index for payment in event.paid}
+    for vote in votes:
+        if vote.index in agreeing:
+            record_completion(state, state.providers[vote.provider_id])
+
+
+def reserve_nullifier(state: HasLeases, event: ProofAccepted) -> None:
+    """RES-001: one task, one nullifier, for ever; by the link a repeat of the same proof is recognised."""
+    state.claims.add(nullifier_key(event.nullifier), state.last_event, event)
+    if event.link:
+        state.claims.add(link_key(event.task_id), state.last_event, TaskLinked(event.task_id, event.link))

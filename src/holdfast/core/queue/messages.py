@@ -1,0 +1,141 @@
+"""Commands and events of the queue."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import ClassVar, Final
+
+from holdfast.core.base.canonical import H
+from holdfast.core.base.event import Command, Event, PayloadRef
+from holdfast.core.base.values import AccountId, Amount, Digest, Height, Kind, TaskId, Tier
+
+ENQUEUE_TAG: Final = "holdfast.enqueue.v1"
+
+
+class Enqueue(Command, frozen=True):
+    """Admit a job. Everything that does not depend on the state was computed before (`decide.build_enqueue`)."""
+
+    caller: AccountId
+    tier: Tier
+    kind: Kind
+    payload: bytes
+    """Canonical bytes."""
+    request_hash: Digest
+    tx_hash: Digest
+    nonce: int
+    max_fee: Amount
+    units: int
+    ttl_ms: int | None
+    requirements: bytes
+    proof: str
+    idempotency: bytes = b""
+    """Digest of the API key and the client's idempotency key; empty where none was given."""
+    fingerprint: bytes = b""
+    """Digest of the request without its nonce."""
+    quorum_n: int = 0
+    quorum_m: int = 0
+    replica_proof: str = ""
+    """The proof method of each replica; empty without replicas (LEA-009)."""
+    digest: Digest | None = None
+    """Of the payload, where the caller has computed it (`event.payload_digest`)."""
+
+
+class CancelJob(Command, frozen=True):
+    """End a job and refund its money; `by` is the requester, None an operator."""
+
+    id: TaskId
+    by: AccountId | None = None
+    reason: str = "CANCELLED"
+
+
+class RaiseFee(Command, frozen=True):
+    """Raise the fee of a job, which raises its priority; `by` is the requester, None an operator."""
+
+    id: TaskId
+    max_fee: Amount
+    by: AccountId | None = None
+
+
+class JobAdmitted(Event, frozen=True, tag=50):
+    """A job is in the queue and its fee is reserved (JOB-006)."""
+
+    public_name: ClassVar = "jobAdmitted"
+
+    id: TaskId
+    caller: AccountId
+    tier: Tier
+    kind: Kind
+    height: Height
+    tx_hash: Digest
+    nonce: int
+    request_hash: Digest
+    payload: PayloadRef
+    max_fee: Amount
+    units: int
+    priority: int
+    enqueue_ms: int
+    expires_ms: int
+    requirements: bytes
+    proof: str
+    idempotency: bytes = b""
+    fingerprint: bytes = b""
+    idempotency_until_ms: int = 0
+    expires_height: Height = Height(0)
+    """The last block in which a proof can be accepted (TTL-001); 0: only time ends the job."""
+    quorum_n: int = 0
+    quorum_m: int = 0
+    """Its replicas are admitted by the events after this one (LEA-009); 0: it has none."""
+
+
+class JobCancelled(Event, frozen=True, tag=51):
+    """A job was cancelled; its money is refunded in the open block."""
+
+    public_name: ClassVar = "jobCancelled"
+
+    id: TaskId
+    reason: str
+    ended_ms: int
+
+
+class FeeRaised(Event, frozen=True, tag=52):
+    """A job has a higher fee and priority now."""
+
+    public_name: ClassVar = "feeRaised"
+
+    id: TaskId
+    max_fee: Amount
+    priority: int
+
+
+def enqueue_key(message: Enqueue | JobAdmitted) -> bytes:
+    """JOB-002: the same tx, caller and payload are the same job, whatever the height."""
+    return _enqueue_key(message.tx_hash, message.caller, message.request_hash)
+
+
+@lru_cache(maxsize=256)  # computed three times for each job: before, in and after the decision
+def _enqueue_key(tx_hash: Digest, caller: AccountId, request_hash: Digest) -> bytes:
+    return b"t" + H(ENQUEUE_TAG, tx_hash, caller.encode(), request_hash)
+
+
+def job_key(id_: TaskId) -> bytes:
+    return b"j" + id_
+
+
+class JobExpired(Event, frozen=True, tag=53):
+    """A job's time to live ended; its money is refunded in the open block (TTL-001)."""
+
+    public_name: ClassVar = "jobExpired"
+
+    id: TaskId
+    reason: str
+    ended_ms: int
+
+
+class JobFailed(Event, frozen=True, tag=54):
+    """A job failed too often; its money is refunded in the open block (RTY-001)."""
+
+    public_name: ClassVar = "jobFailed"
+
+    id: TaskId
+    reason: str
+    ended_ms: int

@@ -1,0 +1,97 @@
+"""The queue as the state keeps it: live jobs, ended jobs with money that a reorg can still move, idempotency keys."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Protocol
+
+import msgspec
+
+from holdfast.core.base.values import AccountId, EventNo, Height, TaskId
+from holdfast.core.escrow.model import Ledger
+from holdfast.core.index.due_index import DueIndex
+from holdfast.core.index.touch import Touched
+from holdfast.core.index.unique_ids import Claims
+from holdfast.core.job.model import LIVE_STATES, Job, JobState, expires_at_ms
+from holdfast.core.job.quorum import Quorum
+from holdfast.core.policy import Policy
+from holdfast.core.queue.ready_queue import ReadyQueue, rebuild_ready_queue
+
+
+class IdempotencyEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The request of an idempotency key, and until when the key counts (JOB-002)."""
+
+    event: EventNo
+    fingerprint: bytes
+    """Digest of the request without its nonce."""
+    until_ms: int
+
+
+class Queue(msgspec.Struct):
+    """Jobs by id, with counters and indexes that follow every change."""
+
+    jobs: dict[TaskId, Job] = {}
+    in_flight: dict[AccountId, int] = {}
+    """The number of live jobs by requester; a job with replicas counts as one."""
+    depth: int = 0
+    """The number of live jobs; of a job with replicas (LEA-009) each replica counts instead."""
+    idempotency_entries: dict[bytes, IdempotencyEntry] = {}
+    """By idempotency key, oldest first: all are valid equally long."""
+    ready_queue: ReadyQueue = msgspec.field(default_factory=ReadyQueue)
+    expiry_times: DueIndex = msgspec.field(default_factory=DueIndex)
+    """When live jobs expire (TTL-001)."""
+    expiry_heights: DueIndex = msgspec.field(default_factory=lambda: DueIndex(bucket_width=1))
+    """After which block live jobs expire."""
+
+    def count(self, job: Job, by: int) -> None:
+        if not job.quorum_m:
+            self.depth += by
+        if job.parent:
+            return
+        left = self.in_flight.get(job.caller, 0) + by
+        if left:
+            self.in_flight[job.caller] = left
+        else:
+            del self.in_flight[job.caller]
+
+    def schedule_expiry(self, job: Job) -> None:
+        """Schedule by time and by height: the first one ends the job. A replica ends with its job."""
+        if job.parent:
+            return
+        self.expiry_times.schedule(job.id, expires_at_ms(job))
+        if job.expires_height:
+            self.expiry_heights.schedule(job.id, job.expires_height)
+
+    def unschedule_expiry(self, job: Job) -> None:
+        self.expiry_times.remove(job.id, expires_at_ms(job))
+        self.expiry_heights.remove(job.id, job.expires_height)
+
+
+def rebuild_queue(jobs: dict[TaskId, Job]) -> Queue:
+    """A queue with its counters and indexes rebuilt from the jobs."""
+    queue, live = Queue(jobs), [job for job in jobs.values() if job.state in LIVE_STATES]
+    queue.depth = sum(not job.quorum_m for job in live)
+    requested = [job for job in live if not job.parent]
+    queue.in_flight = dict(Counter(job.caller for job in requested))
+    queue.expiry_times.schedule_many((job.id, expires_at_ms(job)) for job in requested)
+    queue.expiry_heights.schedule_many((job.id, job.expires_height) for job in requested if job.expires_height)
+    queue.ready_queue = rebuild_ready_queue(job for job in live if job.state is JobState.QUEUED)
+    return queue
+
+
+class HasQueue(Protocol):
+    """The parts of the state that this domain reads and changes."""
+
+    policy: Policy
+    ledger: Ledger
+    queue: Queue
+    claims: Claims
+    touched: Touched
+    last_event: EventNo
+    requeued: dict[TaskId, list[EventNo]]
+    """The requeueing events of jobs whose earlier refunds a reorg can still move (RTY-001)."""
+    quorums: dict[TaskId, Quorum]
+    """The votes of jobs with replicas (LEA-009)."""
+
+    @property
+    def open_height(self) -> Height: ...

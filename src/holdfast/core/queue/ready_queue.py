@@ -1,0 +1,175 @@
+"""The order of waiting jobs (PRI-003): the stored priority decides, no job is ever scored again.
+
+Jobs of one shape are one group with its own order: matching treats them alike. A group without an eligible provider
+costs nothing, however many jobs are in it. The order over all groups is merged where it is needed. Delayed jobs
+(retries) are kept beside the groups until their time has come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from heapq import merge
+from struct import Struct
+from typing import Final, NamedTuple
+
+import msgspec
+
+from holdfast.core.base.values import AccountId, Kind, TaskId, Tier
+from holdfast.core.index.due_index import DueIndex
+from holdfast.core.index.sorted_keys import SortedKeys, from_unsorted
+from holdfast.core.job.model import Job
+
+AGE_OFFSET: Final = 8
+"""In a sort key: where the priority ends and the age begins."""
+ID_OFFSET: Final = 16
+"""In a sort key: where the job's id begins."""
+_PRIORITY_MAX: Final = 2**63
+_pack_key = Struct(">QQ").pack
+
+
+def sort_key_of(job: Job) -> bytes:
+    """PRI-003 as bytes that sort in the order of the queue: higher priority first, then the older, then by id."""
+    return _pack_key(_PRIORITY_MAX - job.priority, job.enqueue_ms) + job.id
+
+
+def task_id_of(sort_key: bytes) -> TaskId:
+    return TaskId(sort_key[ID_OFFSET:])
+
+
+_ANY_CALLER: Final = AccountId("")
+_NO_PARENT: Final = TaskId(b"")
+
+
+class JobShape(NamedTuple):
+    """What matching reads of a job, besides its order: the same for all jobs of a group."""
+
+    kind: Kind
+    requirements: bytes
+    units: int
+    caller: AccountId = _ANY_CALLER
+    """The requester where policy limits requesters (MAT-005), else empty."""
+    tier: Tier | None = None
+    parent: TaskId = _NO_PARENT
+    """Of replicas, their job: they are assigned to different providers (LEA-009)."""
+
+
+class JobGroup(msgspec.Struct, gc=False):
+    """Ready jobs of one shape, in the two orders in which they are assigned."""
+
+    by_priority: SortedKeys = msgspec.field(default_factory=SortedKeys)
+    by_age: SortedKeys = msgspec.field(default_factory=lambda: SortedKeys(AGE_OFFSET))
+    """The same, the oldest first, for the starvation guard (MAT-005)."""
+
+
+class ReadyQueue(msgspec.Struct):
+    """Waiting jobs: ready ones by group and in order, delayed ones by the time at which they become ready."""
+
+    groups: dict[JobShape, JobGroup] = {}
+    delayed: DueIndex = msgspec.field(default_factory=DueIndex)
+    version: int = 0
+    """Grows with every job that becomes ready: a tick that assigned nothing need not run again before."""
+    is_by_caller: bool = False
+    """Whether groups differ by requester: only where policy limits requesters."""
+    waiting: dict[Kind, int] = {}
+    """The number of waiting jobs by kind, ready or delayed."""
+
+    def add(self, job: Job) -> None:
+        if job.quorum_m:  # its replicas are here instead (LEA-009)
+            return
+        self.waiting[job.kind] = self.waiting.get(job.kind, 0) + 1
+        if job.not_before_ms:
+            self.delayed.schedule(job.id, job.not_before_ms)
+        else:
+            self._add_ready(job)
+
+    def remove(self, job: Job) -> None:
+        if job.quorum_m:
+            return
+        self.waiting[job.kind] -= 1
+        shape, sort_key = self.shape_of(job), sort_key_of(job)
+        group = self.groups.get(shape)
+        if group is None or not group.by_priority.remove(sort_key):
+            self.delayed.remove(job.id, job.not_before_ms)
+            return
+        group.by_age.remove(sort_key)
+        if not group.by_priority.blocks:
+            del self.groups[shape]
+
+    def promote(self, jobs: dict[TaskId, Job], now_ms: int) -> None:
+        """Move delayed jobs whose time has come into the ready order."""
+        for id_ in list(self.delayed.due_until(now_ms)):
+            job = jobs[TaskId(id_)]
+            if job.not_before_ms <= now_ms:
+                self.delayed.remove(id_, job.not_before_ms)
+                self._add_ready(job)
+
+    def regroup(self, jobs: dict[TaskId, Job], *, is_by_caller: bool) -> None:
+        """Group the same jobs anew, where policy has begun or ceased to limit requesters."""
+        if self.is_by_caller == is_by_caller:
+            return
+        ready = [jobs[id_] for id_ in self.in_order()]
+        self.is_by_caller, self.version = is_by_caller, self.version + 1
+        self.groups = _group_jobs(self, ready)
+
+    def shape_of(self, job: Job) -> JobShape:
+        """Equal to the `JobShape` of its group; a bare tuple, because a named one takes three times as long to make."""
+        if self.is_by_caller:
+            return (job.kind, job.requirements, job.units, job.caller, job.tier, job.parent)  # type: ignore[return-value]
+        return (job.kind, job.requirements, job.units, _ANY_CALLER, None, job.parent)  # type: ignore[return-value]
+
+    def in_order(self) -> Iterator[TaskId]:
+        """PRI-003: all ready jobs."""
+        for sort_key in merge(*(group.by_priority for group in self.groups.values())):
+            yield task_id_of(sort_key)
+
+    def rank(self, sort_key: bytes) -> int:
+        """How many ready jobs come before this sort key."""
+        return sum(group.by_priority.rank(sort_key) for group in self.groups.values())
+
+    def oldest_ms(self) -> dict[Kind, int]:
+        """The admission time of the oldest ready job of each kind."""
+        oldest: dict[Kind, int] = {}
+        for shape, group in self.groups.items():
+            at_ms = int.from_bytes(group.by_age.blocks[0][0][AGE_OFFSET:ID_OFFSET], "big")
+            oldest[shape.kind] = min(at_ms, oldest.get(shape.kind, at_ms))
+        return oldest
+
+    def _add_ready(self, job: Job) -> None:
+        shape, sort_key = self.shape_of(job), sort_key_of(job)
+        group = self.groups.get(shape)
+        if group is None:
+            group = self.groups[JobShape(*shape)] = JobGroup()
+        group.by_priority.add(sort_key)
+        group.by_age.add(sort_key)
+        self.version += 1
+
+
+def rebuild_ready_queue(jobs: Iterable[Job]) -> ReadyQueue:
+    """PRI-003: the queue of these waiting jobs, built at once: at a start, and after a policy change of priorities."""
+    queue, ready = ReadyQueue(), list[Job]()
+    for job in jobs:
+        if job.quorum_m:
+            continue
+        queue.waiting[job.kind] = queue.waiting.get(job.kind, 0) + 1
+        if job.not_before_ms:
+            queue.delayed.schedule(job.id, job.not_before_ms)
+        else:
+            ready.append(job)
+    queue.groups = _group_jobs(queue, ready)
+    queue.version = len(ready)
+    return queue
+
+
+def _group_jobs(queue: ReadyQueue, jobs: Iterable[Job]) -> dict[JobShape, JobGroup]:
+    keys_by_shape: dict[JobShape, list[bytes]] = {}
+    shape_of, packed = queue.shape_of, _pack_key
+    for job in jobs:  # a start does this a million times, so `sort_key_of` is written out
+        shape = shape_of(job)
+        keys = keys_by_shape.get(shape)
+        if keys is None:
+            keys = keys_by_shape[JobShape(*shape)] = []
+        keys.append(packed(_PRIORITY_MAX - job.priority, job.enqueue_ms) + job.id)
+    return {
+        shape: JobGroup(by_age=from_unsorted(keys.copy(), AGE_OFFSET), by_priority=from_unsorted(keys))
+        for shape, keys in keys_by_shape.items()
+    }

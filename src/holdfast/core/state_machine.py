@@ -1,0 +1,132 @@
+"""The state machine: merges what the domains publish, decides commands and applies events. All changes are made here.
+
+A domain publishes `COMMANDS`, `EVENTS` and `CLAIM_KEYS` in its `handlers`; adding one is one line in `_DOMAINS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, TypeVar
+
+from holdfast.core.base.clock_record import RecordTime, TimeRecorded, record_time
+from holdfast.core.base.errors import Refused
+from holdfast.core.base.event import Command, Decided, Event, OwnershipTaken
+from holdfast.core.base.handlers import Apply, ClaimKey, Decide, no_effect
+from holdfast.core.base.height_bound import AtHeight, why_not_height
+from holdfast.core.base.privileged import PrivilegedActRecorded, PrivilegedCommand
+from holdfast.core.base.values import EventNo
+from holdfast.core.chain import handlers as chain
+from holdfast.core.chain.transactions import add_transaction
+from holdfast.core.escrow import handlers as escrow
+from holdfast.core.event_metrics import EVENT_METRICS
+from holdfast.core.evidence import handlers as evidence
+from holdfast.core.evidence.dead_letters import resolve_dead_letter
+from holdfast.core.evidence.messages import ResolveDeadLetter
+from holdfast.core.key import handlers as key
+from holdfast.core.lease import handlers as lease
+from holdfast.core.lease.apply import credit_outage
+from holdfast.core.match import handlers as match
+from holdfast.core.policy_change import handlers as policy_change
+from holdfast.core.proof import handlers as proof
+from holdfast.core.provider import handlers as provider
+from holdfast.core.queue import handlers as queue
+from holdfast.core.result import handlers as result
+from holdfast.core.retention import handlers as retention
+from holdfast.core.state import State
+from holdfast.core.transactions import TRANSACTIONS
+from holdfast.core.workflows import cancel, complete, finalize, revoke, roll_back
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_DOMAINS: Final = (key, escrow, provider, queue, lease, match, evidence, proof, chain, result, policy_change, retention)
+_WORKFLOWS: Final = (cancel, complete, revoke, roll_back, finalize)
+
+
+def _merge(name: str, own: Mapping[K, V]) -> dict[K, V]:
+    """The tables of all domains and workflows as one; a message has exactly one owner."""
+    merged = dict(own)
+    for module in (*_DOMAINS, *_WORKFLOWS):
+        table: Mapping[K, V] = getattr(module, name, {})
+        assert not merged.keys() & table.keys(), f"{module.__name__}: {merged.keys() & table.keys()} is owned twice"
+        merged |= table
+    return merged
+
+
+# ------------------------------------------------------------------------------------------------ commands
+
+
+def decide(state: State, command: Command, now_ms: int) -> Decided | Refused:
+    """The decision on this command. No fact of the state changes; indexes and metrics may."""
+    return COMMANDS[type(command)](state, command, now_ms)
+
+
+def claim_key(state: State, command: Command) -> bytes | None:
+    """The claim this command depends on (ENG-005), so that the engine can load an old one before the decision."""
+    key_of = _CLAIM_KEYS.get(type(command))
+    return key_of(state, command) if key_of else None
+
+
+def _decide_at_height(state: State, call: AtHeight, now_ms: int) -> Decided | Refused:
+    return why_not_height(state.open_height, call.height) or decide(state, call.command, now_ms)
+
+
+def _decide_privileged(state: State, privileged: PrivilegedCommand, now_ms: int) -> Decided | Refused:
+    """SEC-001: the actor is recorded before the events, in the same batch; without events nothing is recorded."""
+    decided = decide(state, privileged.command, now_ms)
+    if isinstance(decided, Refused) or not decided.events:
+        return decided
+    recorded = PrivilegedActRecorded(privileged.actor, privileged.method, len(decided.events))
+    return Decided((recorded, *decided.events), decided.attachments, answer_index=1 + decided.answer_index)
+
+
+def _decide_dead_letter(state: State, command: ResolveDeadLetter, now_ms: int) -> Decided | Refused:
+    """EVD-007: the retried command can be any command; it is decided as if it had just arrived."""
+    return resolve_dead_letter(state, command, now_ms, decide)
+
+
+COMMANDS: Final[dict[type, Decide]] = _merge(
+    "COMMANDS",
+    {
+        AtHeight: _decide_at_height,
+        PrivilegedCommand: _decide_privileged,
+        ResolveDeadLetter: _decide_dead_letter,
+        RecordTime: record_time,
+    },
+)
+_CLAIM_KEYS: Final[dict[type, ClaimKey]] = _merge(
+    "CLAIM_KEYS",
+    {
+        AtHeight: lambda state, call: claim_key(state, call.command),
+        PrivilegedCommand: lambda state, privileged: claim_key(state, privileged.command),
+    },
+)
+
+# ------------------------------------------------------------------------------------------------ events
+
+
+def apply(state: State, event: Event) -> None:
+    """Give the event the next number and apply it: the only way state changes (ENG-001)."""
+    state.last_event = EventNo(state.last_event + 1)
+    count, effect, transaction = _EFFECTS[type(event)]
+    if count is not None:
+        count(state, event)
+    effect(state, event)
+    if transaction is not None:
+        kind, subject, content = transaction
+        add_transaction(state, kind, subject(event), content(event))
+
+
+def _apply_ownership(state: State, event: OwnershipTaken) -> None:
+    """LEA-008: leases are credited the time without an owner of the journal."""
+    state.owner = event
+    credit_outage(state, event)
+
+
+_APPLY: Final[dict[type[Event], Apply]] = _merge(
+    "EVENTS", {OwnershipTaken: _apply_ownership, PrivilegedActRecorded: no_effect, TimeRecorded: no_effect}
+)
+EVENTS: Final = tuple(_APPLY)
+"""Every kind of event that a journal may hold."""
+_EFFECTS: Final = {kind: (EVENT_METRICS.get(kind), effect, TRANSACTIONS.get(kind)) for kind, effect in _APPLY.items()}
+"""Metrics, effect and transaction as one table: every event is looked up here once."""

@@ -1,0 +1,26 @@
+"""The events that are transactions of blocks (CHN-001): the kind of each, its subject and the content of its leaf."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from holdfast.core.base.event import Event
+from holdfast.core.chain.model import TxKind
+from holdfast.core.proof.messages import ProofAccepted
+from holdfast.core.provider.messages import ProviderSlashed, slash_tx_data
+from holdfast.core.queue.messages import JobAdmitted, JobCancelled, JobExpired, JobFailed
+from holdfast.core.queue.requeue import JobRequeued
+from holdfast.core.result.messages import ResultConsumed
+
+TRANSACTIONS: Final[dict[type[Event], tuple[TxKind, Callable[[Any], bytes], Callable[[Any], bytes]]]] = {
+    JobAdmitted: (TxKind.ADMISSION, lambda event: event.id, lambda event: event.request_hash),
+    JobRequeued: (TxKind.ADMISSION, lambda event: event.id, lambda event: event.job.request_hash),
+    JobCancelled: (TxKind.CANCELLATION, lambda event: event.id, lambda event: event.reason.encode()),
+    JobExpired: (TxKind.EXPIRY, lambda event: event.id, lambda event: event.reason.encode()),
+    JobFailed: (TxKind.FAILURE, lambda event: event.id, lambda event: event.reason.encode()),
+    ProofAccepted: (TxKind.PROOF, lambda event: event.task_id, lambda event: event.nullifier + event.digest),
+    ResultConsumed: (TxKind.CONSUMPTION, lambda event: event.task_id, lambda event: event.tx_hash),
+    ProviderSlashed: (TxKind.SLASH, lambda event: event.id, slash_tx_data),
+}
+"""(kind, subject, content of the leaf), by event."""

@@ -1,0 +1,102 @@
+"""Whether an id was claimed before the last checkpoint (ENG-005): a filter of key prefixes, and a lookup on a hit."""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from holdfast.core.base.values import BatchNo
+from holdfast.core.state import State
+from holdfast.ports import Tables
+
+BUCKETS: Final = 4096
+END_BYTES: Final = 8
+
+
+class PrefixFilter:
+    """Eight bytes per key instead of a hundred: calls nearly all new keys new, and never an old one.
+
+    The prefixes are in sorted buckets, which are cheap to add to and quicker to sort than one long list.
+    """
+
+    def __init__(self) -> None:
+        self._buckets = [array("Q") for _ in range(BUCKETS)]
+
+    def load(self, chunks: Iterable[Sequence[bytes]]) -> None:
+        """Add all keys that the tables hold at the start."""
+        buckets = self._buckets
+        for keys in chunks:
+            for prefix in prefixes_of(keys):
+                buckets[prefix % BUCKETS].append(prefix)
+        self._buckets = [array("Q", sorted(bucket)) for bucket in buckets]
+
+    def add(self, key: bytes) -> None:
+        prefix = prefix_of(key)
+        insort(self._buckets[prefix % BUCKETS], prefix)
+
+    def may_contain(self, key: bytes) -> bool:
+        prefix = prefix_of(key)
+        bucket = self._buckets[prefix % BUCKETS]
+        at = bisect_left(bucket, prefix)
+        return at < len(bucket) and bucket[at] == prefix
+
+
+def prefix_of(key: bytes) -> int:
+    """Both ends of a key, so that ids which count up at either end differ as much as hashes do."""
+    return int.from_bytes(key[:END_BYTES], "big") ^ int.from_bytes(key[-END_BYTES:], "big")
+
+
+def prefixes_of(keys: Sequence[bytes]) -> Iterable[int]:
+    """The same for many keys at once, as one long number: a start does this for millions of keys."""
+    if not all(len(key) >= END_BYTES for key in keys):
+        return map(prefix_of, keys)
+    ends = (b"".join([key[:END_BYTES] for key in keys]), b"".join([key[-END_BYTES:] for key in keys]))
+    first, last = (int.from_bytes(each, "big") for each in ends)
+    prefixes = array("Q", (first ^ last).to_bytes(END_BYTES * len(keys), "big"))
+    if sys.byteorder == "little":
+        prefixes.byteswap()
+    return prefixes
+
+
+class ClaimIndex:
+    """Claims that only the tables hold."""
+
+    LOADED_MAX = 10_000
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self._filter = PrefixFilter()
+        self._dropped_until = BatchNo(0)
+        """Memory has dropped claims of batches up to this one."""
+
+    async def load_filter(self) -> None:
+        self._filter.load([keys async for keys in self._tables.claim_keys()])
+
+    def must_load(self, state: State, key: bytes) -> bool:
+        """True where memory does not know the key and the tables might."""
+        return self._filter.may_contain(key) and not state.claims.is_known(key)
+
+    async def load(self, state: State, key: bytes) -> None:
+        """Load an old claim into memory, so that the decision sees it; another key may have the same prefix.
+
+        "Absent" counts only as of a checkpoint that covers everything memory has dropped; else the tables are asked
+        again. The answer is not kept: whoever waited for it decides at once.
+        """
+        while True:
+            claims, checkpoint = await self._tables.find_claims([key])
+            if (claim := claims.get(key)) is not None:
+                if len(state.claims.loaded) >= self.LOADED_MAX:
+                    state.claims.loaded.clear()
+                state.claims.loaded[key] = claim
+            if claim is not None or checkpoint.number >= self._dropped_until:
+                return
+
+    def hand_over(self, state: State, keys: Iterable[bytes], until: BatchNo) -> None:
+        """The tables hold these claims, of batches up to `until`: their prefixes suffice in memory."""
+        self._dropped_until = max(self._dropped_until, until)
+        for key in keys:
+            self._filter.add(key)
+            state.claims.recent.pop(key, None)

@@ -1,0 +1,49 @@
+"""What a node can be asked.
+
+`table` has the named queries over memory: a struct that says what is asked, answered by one handler. `records` has the
+reads that also look into the tables and the journal. `source` says who answers: the owner or a follower.
+"""
+
+from holdfast.engine.queries.query import Query
+from holdfast.engine.queries.records import (
+    PAGE_MAX,
+    admission,
+    attempts,
+    block,
+    consumption,
+    hot_output,
+    job,
+    job_by_event,
+    leaves,
+    memo,
+    page,
+    replicas,
+    reservation,
+    result,
+    spec,
+    stored_result,
+)
+from holdfast.engine.queries.source import Page, ReadSource, ReplicationStatus
+
+__all__ = [
+    "PAGE_MAX",
+    "Page",
+    "Query",
+    "ReadSource",
+    "ReplicationStatus",
+    "admission",
+    "attempts",
+    "block",
+    "consumption",
+    "hot_output",
+    "job",
+    "job_by_event",
+    "leaves",
+    "memo",
+    "page",
+    "replicas",
+    "reservation",
+    "result",
+    "spec",
+    "stored_result",
+]

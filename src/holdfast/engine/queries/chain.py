@@ -1,0 +1,116 @@
+"""Queries about the chain and the results that a reorg could still reach."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from holdfast.core.base.values import EventNo, Height, TaskId
+from holdfast.core.chain.model import Block, final_height
+from holdfast.core.job.model import Job
+from holdfast.core.result.model import Consumption, Result
+from holdfast.core.retention.model import Pass, is_dropped
+from holdfast.core.state import State
+from holdfast.engine.queries.query import Query, copy_record
+
+
+class ChainHead(msgspec.Struct, frozen=True):
+    """The newest sealed block, and the open block above it."""
+
+    block: Block
+    finalized: Height
+    open_height: Height
+    open_transactions: int
+
+
+class GetChainHead(Query[ChainHead], frozen=True):
+    """Where the chain ends."""
+
+
+class GetBlockInMemory(Query[Block | None], frozen=True):
+    """The block of this height, or the lowest block in memory above it; None where the chain has no such height."""
+
+    height: Height
+
+
+class GetUnfinalizedResult(Query[Result | None], frozen=True):
+    """A result that a reorg can still unlink."""
+
+    task_id: TaskId
+
+
+class GetUnfinalizedConsumption(Query[Consumption | None], frozen=True):
+    """The use of a result, while a reorg can still undo it."""
+
+    task_id: TaskId
+
+
+class ResultMoment(msgspec.Struct, frozen=True, gc=False):
+    """What is known of a task, all as of one moment."""
+
+    open_height: Height
+    job: Job | None
+    result: Result | None
+    consumption: Consumption | None
+
+
+class GetResultMoment(Query[ResultMoment], frozen=True):
+    """What memory knows of a task: one query, so that no block is sealed between two answers."""
+
+    task_id: TaskId
+
+
+class IsHotOutputDropped(Query[bool], frozen=True):
+    """RET-002: whether the store may have deleted the output of the result that this event accepted."""
+
+    event: EventNo
+
+
+def _get_chain_head(state: State, _: GetChainHead) -> ChainHead:
+    return ChainHead(
+        block=msgspec.structs.replace(state.chain.head),
+        finalized=final_height(state),
+        open_height=state.open_height,
+        open_transactions=len(state.chain.open.txs),
+    )
+
+
+def _get_block_in_memory(state: State, query: GetBlockInMemory) -> Block | None:
+    chain = state.chain
+    if not 1 <= query.height <= chain.head.height:
+        return None
+    nearest = chain.unfinalized.get(query.height) or chain.last_final
+    return copy_record(nearest.block) if nearest is not None else None
+
+
+def _get_unfinalized_result(state: State, query: GetUnfinalizedResult) -> Result | None:
+    return copy_record(state.results.get(query.task_id))
+
+
+def _get_unfinalized_consumption(state: State, query: GetUnfinalizedConsumption) -> Consumption | None:
+    return copy_record(state.consumptions.get(query.task_id))
+
+
+def _get_result_moment(state: State, query: GetResultMoment) -> ResultMoment:
+    id_ = query.task_id
+    return ResultMoment(
+        state.open_height,
+        copy_record(state.queue.jobs.get(id_)),
+        copy_record(state.results.get(id_)),
+        copy_record(state.consumptions.get(id_)),
+    )
+
+
+def _is_hot_output_dropped(state: State, query: IsHotOutputDropped) -> bool:
+    return is_dropped(state, Pass.HOT, query.event)
+
+
+QUERIES: Final = {
+    GetChainHead: _get_chain_head,
+    GetBlockInMemory: _get_block_in_memory,
+    GetUnfinalizedResult: _get_unfinalized_result,
+    GetUnfinalizedConsumption: _get_unfinalized_consumption,
+    GetResultMoment: _get_result_moment,
+    IsHotOutputDropped: _is_hot_output_dropped,
+}

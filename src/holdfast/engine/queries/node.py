@@ -1,0 +1,62 @@
+"""Queries about the node itself: its owner, its digest, and what its memory knows of a claimed id."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from holdfast.core.base.event import OwnershipTaken
+from holdfast.core.base.values import Digest, EventNo
+from holdfast.core.state import State
+from holdfast.core.state_snapshot import digest
+from holdfast.engine.queries.query import Query
+
+
+class Ping(Query[None], frozen=True):
+    """Reads nothing. As a durable query it returns once everything that was decided before it is durable."""
+
+
+class GetOwner(Query[OwnershipTaken | None], frozen=True):
+    """Who owns the journal, None before the first owner."""
+
+
+class StateDigest(msgspec.Struct, frozen=True):
+    """The digest of the state as of an event: equal on every node that has applied that event."""
+
+    event: EventNo
+    digest: Digest
+
+
+class GetStateDigest(Query[StateDigest], frozen=True):
+    """Walks the whole state: slow on a large one."""
+
+
+class GetClaimingEvent(Query[EventNo | None], frozen=True):
+    """Which event claimed this key, None where memory does not know; the tables may."""
+
+    key: bytes
+
+
+def _ping(_: State, __: Ping) -> None:
+    return None
+
+
+def _get_owner(state: State, _: GetOwner) -> OwnershipTaken | None:
+    return state.owner
+
+
+def _get_state_digest(state: State, _: GetStateDigest) -> StateDigest:
+    return StateDigest(state.last_event, digest(state))
+
+
+def _get_claiming_event(state: State, query: GetClaimingEvent) -> EventNo | None:
+    return state.claims.event_of(query.key)
+
+
+QUERIES: Final = {
+    Ping: _ping,
+    GetOwner: _get_owner,
+    GetStateDigest: _get_state_digest,
+    GetClaimingEvent: _get_claiming_event,
+}

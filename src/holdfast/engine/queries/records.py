@@ -1,0 +1,273 @@
+"""Records wherever they are: in memory, in rows that wait for the tables, or in the tables; lists with `as_of`.
+
+What memory knows is asked by a named query; the rest comes from the tables and the journal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from holdfast.core import journal_codec
+from holdfast.core.base.canonical import H
+from holdfast.core.base.canonical import decode as decode_canonical
+from holdfast.core.base.errors import Corrupt
+from holdfast.core.base.event import PAYLOAD_TAG, Event
+from holdfast.core.base.values import (
+    AccountId,
+    Amount,
+    BatchNo,
+    Digest,
+    EventNo,
+    Height,
+    ProviderId,
+    ReservationId,
+    TaskId,
+)
+from holdfast.core.chain.model import Block
+from holdfast.core.escrow.messages import Reserve, Reserved, reservation_key
+from holdfast.core.escrow.model import Reservation
+from holdfast.core.job.model import Job, SpecRow
+from holdfast.core.job.quorum import replica_ids
+from holdfast.core.lease.model import Lease
+from holdfast.core.proof.messages import ProofAccepted, link_key
+from holdfast.core.queue.messages import JobAdmitted, job_key
+from holdfast.core.result.model import Consumption, LogLeaf, Result, ResultStatus
+from holdfast.core.retention.model import Tombstone
+from holdfast.core.tables import TABLES
+from holdfast.engine.queries.accounts import GetOpenReservation
+from holdfast.engine.queries.chain import (
+    GetBlockInMemory,
+    GetUnfinalizedConsumption,
+    GetUnfinalizedResult,
+    IsHotOutputDropped,
+)
+from holdfast.engine.queries.jobs import GetLeaseOfJob, GetLiveJob
+from holdfast.engine.queries.node import GetClaimingEvent
+from holdfast.engine.queries.source import Page, ReadSource
+from holdfast.ports import Row, is_row_deleted
+
+R = TypeVar("R", bound=msgspec.Struct)
+PAGE_MAX: Final = 1_000
+_RESTORE: Final = "restore it from a backup"
+
+
+async def reservation(source: ReadSource, id_: ReservationId) -> Reservation | None:
+    """A reservation as it is now, from memory while it is open, from its row once it is final."""
+    live = await source.query_durable(GetOpenReservation(id_))
+    return live or await _row_by_claim(
+        source, Reservation, "reservation", reservation_key(Reserve(id_, AccountId(""), Amount(0)))
+    )
+
+
+async def job(source: ReadSource, id_: TaskId) -> Job | None:
+    """A job as it is now, from memory while it lives or its money can still move, else from its row."""
+    live = await source.query_durable(GetLiveJob(id_))
+    return live or await _row_by_claim(source, Job, "job", job_key(id_))
+
+
+async def replicas(source: ReadSource, of: Job) -> list[Job]:
+    """LEA-009: the replicas of a job, by index; their ids follow from the id of the job."""
+    ids = replica_ids(of.id, of.quorum_m) if of.quorum_m else ()
+    jobs = [await job(source, id_) for id_ in ids]
+    return [each for each in jobs if each is not None]
+
+
+async def job_by_event(source: ReadSource, event: EventNo) -> Job | None:
+    """The job that an event admitted."""
+    return await _row(source, Job, "job", event)
+
+
+async def admission(source: ReadSource, event: EventNo) -> JobAdmitted | None:
+    """The event that admitted a job, as long as the journal or its archive has it."""
+    admitted = await _event(source, event)
+    return admitted if isinstance(admitted, JobAdmitted) else None
+
+
+async def block(source: ReadSource, height: Height) -> Block | None:
+    """The block of this height on the active chain."""
+    nearest = await source.query_durable(GetBlockInMemory(height))
+    if nearest is None or nearest.height == height:
+        return nearest
+    rows, _ = await source.tables.page("block", {"height": height, "status": "SEALED"}, 0, 1)
+    if rows and source.peek(("block", rows[0][0])) is None:
+        return _record(Block, rows[0])
+    while nearest is not None and nearest.height > height:  # not in the tables yet: walk down from block to block
+        nearest = await _row(source, Block, "block", nearest.first_event)  # a block begins with the sealing of the last
+    return nearest
+
+
+async def result(source: ReadSource, id_: TaskId) -> Result | None:
+    """A result as it is now, from memory while a reorg can unlink it, else from its row."""
+    live = await source.query_durable(GetUnfinalizedResult(id_))
+    return live or await stored_result(source, id_)
+
+
+async def stored_result(source: ReadSource, id_: TaskId) -> Result | None:
+    """A result that left memory: from its row, or by the claim of its task while the row is not written yet."""
+    rows, _ = await source.tables.page("result", {"task_id": id_}, 0, 1)
+    if not rows:
+        return await _row_by_claim(source, Result, "result", link_key(id_)) or await _vacuumed_result(source, id_)
+    row = source.peek(("result", rows[0][0])) or rows[0]
+    return await _vacuumed_result(source, id_) if is_row_deleted(row) else _record(Result, row)
+
+
+async def _vacuumed_result(source: ReadSource, id_: TaskId) -> Result | None:
+    """RET-002: what is known of a result whose record was vacuumed: its tombstone, and its leaf in the log."""
+    rows, _ = await source.tables.page("tombstone", {"task_id": id_}, 0, 1)
+    number = EventNo(rows[0][0]) if rows else await _claiming_event(source, link_key(id_))  # type: ignore[arg-type]
+    tombstone = await _row(source, Tombstone, "tombstone", number) if number is not None else None
+    if tombstone is None:
+        return None
+    (leaf,) = await leaves(source, tombstone.leaf, 1)
+    fields: Any = decode_canonical(leaf)
+    _, nullifier, result_digest, size, commitment, height = fields
+    known = Result(
+        event=tombstone.event,
+        task_id=id_,
+        status=ResultStatus.RESOLVED,
+        height_resolved=height,
+        proof_nullifier=nullifier,
+        result_digest=result_digest,
+        result_size=size,
+        mime_type="",
+        da_commitment=commitment,
+        expires_at=Height(0),
+        leaf_index=tombstone.leaf,
+        provider_id=ProviderId(b""),
+        payee=AccountId(""),
+        charged=0,
+        method="",
+        reasons="vacuumed",
+    )
+    event = await _event(source, tombstone.event)  # names the caller, as long as history has it
+    if isinstance(event, ProofAccepted):
+        known.caller, known.kind, known.earliest = event.caller, event.kind, event.earliest
+    return known
+
+
+async def consumption(source: ReadSource, of: Result) -> Consumption | None:
+    """The use of a result, None where it was not used: from memory while a reorg can undo it, else from its row."""
+    live = await source.query_durable(GetUnfinalizedConsumption(of.task_id))
+    used = live or await _row(source, Consumption, "consumption", of.event)
+    return used if used is not None and used.height else None
+
+
+async def hot_output(source: ReadSource, of: Result) -> bytes | None:
+    """TIER-001: the output beside the batch that accepted its proof; None where it is not kept there."""
+    if await source.query_durable(IsHotOutputDropped(of.event)):
+        return None
+    event = await _event(source, of.event)
+    if not isinstance(event, ProofAccepted) or event.output is None:
+        return None
+    if event.output.inline is not None:  # an empty output
+        return event.output.inline
+    return await _attachment(source, of.event, event.output.digest)
+
+
+async def attempts(source: ReadSource, id_: TaskId) -> list[Lease]:
+    """All leases of a job, in order: those that have ended from their rows, the live one from memory."""
+    live = await source.query_durable(GetLeaseOfJob(id_))
+    rows, _ = await source.tables.page("lease", {"job_id": id_}, 0, PAGE_MAX)
+    newest = [source.peek(("lease", row[0])) or row for row in rows]
+    leases = {lease.event: lease for lease in (_record(Lease, row) for row in newest if not is_row_deleted(row))}
+    if live is not None:
+        leases[live.event] = live
+    return [leases[event] for event in sorted(leases)]
+
+
+async def leaves(source: ReadSource, first: int, count: int) -> list[bytes]:
+    """Leaves of the log of results, from an index on; the newest may not be in the tables yet."""
+    raws = list[bytes]()
+    for start in range(first, first + count, PAGE_MAX):
+        indexes = range(start, min(start + PAGE_MAX, first + count))
+        waiting = {index: source.peek(("leaf", index)) for index in indexes}  # before the read: a row moves that way
+        rows, _ = await source.tables.page("leaf", {}, start - 1, len(indexes))
+        stored = {row[0]: row for row in rows}
+        raws += [_leaf(index, waiting[index] or stored.get(index)) for index in indexes]
+    return raws
+
+
+def _leaf(index: int, row: Row | None) -> bytes:
+    if row is None or is_row_deleted(row):
+        raise Corrupt("RES-008", f"leaf {index} of the log is missing", "run holdfast db rebuild")
+    return _record(LogLeaf, row).raw
+
+
+async def spec(source: ReadSource, of: Job) -> bytes:
+    """The payload of a job: a small one has a row, a large one is beside its batch (ENG-007)."""
+    event = of.parent_event or of.event  # a replica has the payload of its job (LEA-009)
+    small = await _row(source, SpecRow, "spec", event)
+    raw = small.raw if small is not None else await _attachment(source, event, of.spec_digest)
+    if raw is None or H(PAYLOAD_TAG, raw) != of.spec_digest:
+        raise Corrupt("ENG-007", f"the payload of job {of.id.hex()} is missing or damaged", _RESTORE)
+    return raw
+
+
+async def memo(source: ReadSource, of: Reservation) -> bytes:
+    """The memo of a reservation: a small one is in its event, a large one beside its batch (ENG-007)."""
+    if of.memo_digest is None:
+        return b""
+    raw = await _attachment(source, of.event, of.memo_digest) or await _inline_memo(source, of.event)
+    if raw is None or H(PAYLOAD_TAG, raw) != of.memo_digest:
+        raise Corrupt("ENG-007", f"the memo of event {of.event} is missing or damaged", _RESTORE)
+    return raw
+
+
+async def page(source: ReadSource, table: str, match: Mapping[str, object], after: str | int, limit: int) -> Page:
+    """A list from the tables, as of an event; it lags the newest events by a moment."""
+    limit = min(limit, PAGE_MAX)
+    rows, as_of = await source.tables.page(table, match, after, limit)
+    next_after = rows[-1][0] if len(rows) == limit else None
+    assert next_after is None or isinstance(next_after, str | int)
+    return Page([_record(TABLES[table].record, row) for row in rows], as_of, next_after)
+
+
+# ------------------------------------------------------------------------------------------------ rows and events
+
+
+async def _row_by_claim(source: ReadSource, kind: type[R], table: str, key: bytes) -> R | None:
+    number = await _claiming_event(source, key)
+    return None if number is None else await _row(source, kind, table, number)
+
+
+async def _row(source: ReadSource, kind: type[R], table: str, key: object) -> R | None:
+    row = source.peek((table, key)) or await source.tables.get(table, key)
+    return _record(kind, row) if row and not is_row_deleted(row) else None
+
+
+async def _attachment(source: ReadSource, event: EventNo, digest: Digest) -> bytes | None:
+    number = await source.journal.batch_of(event)
+    return None if number is None else await source.journal.attachment(number, digest)
+
+
+async def _claiming_event(source: ReadSource, key: bytes) -> EventNo | None:
+    if (number := source.query_undurable(GetClaimingEvent(key))) is not None:
+        return number
+    claims, _ = await source.tables.find_claims([key])
+    return claims[key].event if key in claims else None
+
+
+async def _inline_memo(source: ReadSource, event: EventNo) -> bytes | None:
+    reserved = await _event(source, event)
+    return reserved.memo.inline if isinstance(reserved, Reserved) and reserved.memo is not None else None
+
+
+async def _event(source: ReadSource, number: EventNo) -> Event | None:
+    """An event from the journal or its archive; None where neither has it any more."""
+    batch_number = await source.journal.batch_of(number)
+    if batch_number is None:
+        return None
+    async for batch in source.journal.read(BatchNo(batch_number - 1), batch_number):
+        if batch.first <= number <= batch.last:
+            return journal_codec.unpack(batch)[number - batch.first]
+    return None
+
+
+def _record(kind: type[R], row: Row) -> R:
+    try:
+        return msgspec.convert(row, kind, builtin_types=(bytes,))
+    except (msgspec.ValidationError, ValueError) as fault:
+        raise Corrupt("ENG-004", f"a row of the tables is damaged: {fault}", "run holdfast db rebuild") from fault

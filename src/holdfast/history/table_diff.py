@@ -1,0 +1,86 @@
+"""The tables compared with the fold, row by row; of each expected row only a short fingerprint is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Final
+
+import msgspec
+
+from holdfast.engine.projector import Images
+from holdfast.ports import CLAIMS, Row, is_row_deleted
+
+NAMED_MAX: Final = 3
+"""How many wrong rows are named; the rest is counted."""
+_pack = msgspec.msgpack.Encoder().encode
+
+
+class NameSample(msgspec.Struct):
+    """Faults of one kind: the names of the first few, and their number."""
+
+    first: list[str] = []
+    count: int = 0
+
+    def add(self, name: str) -> None:
+        self.count += 1
+        if len(self.first) < NAMED_MAX:
+            self.first.append(name)
+
+    def __str__(self) -> str:
+        more = f" and {self.count - len(self.first)} more" if self.count > len(self.first) else ""
+        return ", ".join(self.first) + more
+
+
+class ExpectedTables:
+    """The rows and claims of the fold so far, and how a dump of the tables differs from them."""
+
+    def __init__(self) -> None:
+        self._prints: dict[str, dict[object, int]] = {CLAIMS: {}}
+        self.claimed_twice, self.extra, self.different = NameSample(), NameSample(), NameSample()
+        self.rows_compared = 0
+
+    def add_batch(self, images: Images) -> None:
+        """Add what a batch changed. A claim is made once in all of history (ENG-005)."""
+        for (table, key), row in images.rows.items():
+            prints = self._prints.setdefault(table, {})
+            if is_row_deleted(row):
+                prints.pop(key, None)
+            else:
+                prints[key] = fingerprint(row)
+        claims = self._prints[CLAIMS]
+        for key, claim in images.claims:
+            if key in claims:
+                self.claimed_twice.add(f"{_name(CLAIMS, key)} at event {claim.event}")
+            claims[key] = fingerprint((key, claim.event, claim.checksum))
+
+    def compare(self, table: str, rows: Iterable[Row]) -> None:
+        """Compare rows of the tables with the expected ones."""
+        prints = self._prints.setdefault(table, {})
+        for row in rows:
+            self.rows_compared += 1
+            expected = prints.pop(row[0], None)
+            if expected is None:
+                self.extra.add(_name(table, row[0]))
+            elif expected != fingerprint(row):
+                self.different.add(_name(table, row[0]))
+
+    def missing(self) -> NameSample:
+        """Expected rows that were in no dump."""
+        names = NameSample()
+        for table, prints in self._prints.items():
+            for key in prints:
+                names.add(_name(table, key))
+        return names
+
+
+def fingerprint(row: Row) -> int:
+    """Eight bytes that two different rows are unlikely to share."""
+    return int.from_bytes(blake2b(_pack(row), digest_size=8).digest(), "big")
+
+
+def _name(table: str, key: object) -> str:
+    if not isinstance(key, bytes):
+        return f"{table} {key}"
+    is_prefixed = table == CLAIMS and key[:1].isalpha()
+    return f"{table} {chr(key[0])}:{key[1:].hex()}" if is_prefixed else f"{table} {key.hex()}"

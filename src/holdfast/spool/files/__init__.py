@@ -1,0 +1,1 @@
+"""The bytes of a spool on disk: records, segments, markers, recovery and verification."""

@@ -1,0 +1,1 @@
+"""What we need from the operating system in more than one layer: durable files and child processes."""

@@ -1,0 +1,156 @@
+"""An agent in a process of its own that kills itself, once, at a point that the test names.
+
+SIGKILL leaves no time for anything: what is on disk at that moment is all that the next process has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from tests.agent.fake_node import FakeNode
+from tests.agent.in_process_agent import make_agent
+
+from holdfast.agent.executors.built_in import Echo
+from holdfast.agent.executors.contract import CancelSignal, ExecutorIsolation
+from holdfast.agent.leases import work_dir
+from holdfast.agent.leases.lease_executor import COMPLETED
+from holdfast.agent.leases.work_dir import WorkDir
+from holdfast.agent.transport.evidence_emitter import EvidenceEmitter
+from holdfast.agent.transport.node_client import NodeClient
+from holdfast.core.base.values import Kind
+from holdfast.core.job.spec import Payload
+from holdfast.shipping.session_sender import SessionSender
+from holdfast.spool import Ticket
+from holdfast.spool.files.record import BLOCK_FENCE
+
+REPOSITORY = Path(__file__).parents[2]
+DIED = "died"
+
+
+def kill_once(data: Path) -> None:
+    """Once: whoever comes after lives."""
+    if not (data / DIED).exists():
+        (data / DIED).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class KillingExecutor(msgspec.Struct, frozen=True):
+    """An executor in whose middle the agent dies."""
+
+    data: str
+    isolation: ExecutorIsolation = ExecutorIsolation.THREAD
+
+    def run(self, payload: Payload, cancel: CancelSignal) -> bytes:
+        kill_once(Path(self.data))
+        return Echo().run(payload, cancel)
+
+
+def kill_after(kind: type, name: str, data: Path, is_matching: Callable[..., bool] = lambda *_: True) -> None:
+    """Die as soon as this coroutine has returned."""
+    real = getattr(kind, name)
+
+    async def then(self: Any, *args: Any) -> Any:
+        found = await real(self, *args)
+        if is_matching(*args):
+            kill_once(data)
+        return found
+
+    setattr(kind, name, then)
+
+
+def kill_before(kind: type, name: str, data: Path) -> None:
+    real = getattr(kind, name)
+
+    async def first(self: Any, *args: Any) -> Any:
+        kill_once(data)
+        return await real(self, *args)
+
+    setattr(kind, name, first)
+
+
+def kill_after_ack(data: Path) -> None:
+    """Die when the ack of all that there is to say is on disk: the spool will not know any more what was told."""
+    real = SessionSender.on_ack
+
+    def then(self: SessionSender, sequence: int) -> None:
+        real(self, sequence)
+        told = b"".join(self.spool.replay(0))
+        if COMPLETED.encode() in told and BLOCK_FENCE.encode() in told and self.is_delivered:
+            stored = self.spool.ack(sequence)
+            assert isinstance(stored, Ticket)
+            assert stored.wait(60)
+            kill_once(data)
+
+    SessionSender.on_ack = then  # type: ignore[method-assign]
+
+
+def kill_half_removed(data: Path) -> None:
+    """Die when the offer is gone and the rest is still there."""
+    real = Path.unlink
+
+    def then(self: Path, missing_ok: bool = False) -> None:
+        real(self, missing_ok)
+        if self.name == work_dir.OFFER:
+            kill_once(data)
+
+    Path.unlink = then  # type: ignore[method-assign]
+
+
+def is_completion(payload_type: str, _: object) -> bool:
+    return payload_type == COMPLETED
+
+
+KILL_POINTS: dict[str, Callable[[Path], None]] = {
+    "offered": lambda data: kill_before(WorkDir, "store_offer", data),
+    "kept, not acknowledged": lambda data: kill_after(WorkDir, "store_offer", data),
+    "executing": lambda data: None,
+    "output written": lambda data: kill_after(WorkDir, "store_output", data),
+    "uploaded": lambda data: kill_after(NodeClient, "put_output", data),
+    "outcome decided": lambda data: kill_after(WorkDir, "store_outcome", data),
+    "completion emitted": lambda data: kill_after(EvidenceEmitter, "_emit", data, is_completion),
+    "completion spooled": lambda data: kill_after(EvidenceEmitter, "emit_spooled", data, is_completion),
+    "completion acked": kill_after_ack,
+    "being removed": kill_half_removed,
+    "never": lambda data: None,
+}
+
+
+async def run(port: int, data: Path, point: str) -> None:
+    node = FakeNode()
+    node.port = port
+    KILL_POINTS[point](data)
+    deadly = {(Kind.AI, "echo"): KillingExecutor(str(data))} if point == "executing" else {}
+    agent = make_agent(node, data, executors=deadly)
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    await agent.run(stop)
+
+
+class KillableAgent:
+    """What the test holds."""
+
+    def __init__(self, port: int, data: Path, point: str = "never") -> None:
+        data.mkdir(exist_ok=True)
+        command = [sys.executable, "-m", "tests.agent.killable_agent", str(port), str(data), point]
+        with (data / "log").open("ab") as log:
+            self.process = subprocess.Popen(command, cwd=REPOSITORY, stdout=log, stderr=log)
+
+    async def ended(self) -> int:
+        return await asyncio.to_thread(self.process.wait, 60)
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(run(int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]))

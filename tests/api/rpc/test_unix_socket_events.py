@@ -1,0 +1,61 @@
+"""Events on the node's own socket say what happened, without result bytes and without secrets."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.api.result_node import SERVING, result_node
+
+from holdfast.api.rpc.unix_socket import UnixSocketServer
+from holdfast.client import Client, NodeRefused
+from holdfast.core.base.errors import Unavailable
+from holdfast.core.base.event import make_payload
+from holdfast.core.base.values import EventNo, KeyId
+from holdfast.core.key.messages import CreateKey
+from holdfast.core.key.model import Role, secret_hash
+from holdfast.core.proof.messages import RecordVerdict
+from holdfast.engine.event_stream import StoredEvent
+
+
+@pytest.mark.rule("RPC-002", "ENG-006")
+async def test_neither_result_bytes_nor_secrets_leave_with_events(tmp_path: Path) -> None:
+    async with result_node(SERVING) as made:
+        await made.do(CreateKey(KeyId("ab" * 8), secret_hash(b"s" * 32), Role.OPERATOR))
+        job, proof = await made.submission(b"the answer itself")
+        await made.do(proof)
+        await made.do(RecordVerdict(proof.lease_id, True, "", b"the answer itself"))
+        door = UnixSocketServer(made.access, tmp_path / "node.sock")
+        await door.open()
+        seen: dict[str, dict[str, Any]] = {}
+        async for event in Client(tmp_path).follow():
+            seen[event["type"]] = event["event"]
+            if event["number"] == made.engine.durable_head.last:
+                break
+        await door.close()
+    assert seen["jobCompleted"]["task_id"] == job.hex()
+    payload, _ = make_payload(b"the answer itself", 0)
+    said = repr(seen)
+    assert payload.digest.hex() not in said
+    assert b"the answer itself".hex() not in said
+    assert secret_hash(b"s" * 32).hex() not in said
+    assert seen["keyCreated"]["role"] == "operator"
+
+
+@pytest.mark.rule("ENG-006")
+async def test_who_asks_for_deleted_events_learns_where_to_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def gone(_: EventNo) -> AsyncIterator[StoredEvent]:
+        raise Unavailable("ENG-006", "events 1 to 18 were deleted from the archive", "follow after event 18")
+        yield
+
+    async with result_node(SERVING) as made:
+        monkeypatch.setattr(made.engine.event_stream, "follow", gone)
+        door = UnixSocketServer(made.access, tmp_path / "node.sock")
+        await door.open()
+        with pytest.raises(NodeRefused, match="follow after event 18"):
+            await anext(Client(tmp_path, total_timeout_s=1.0).follow())
+        await door.close()

@@ -1,0 +1,111 @@
+"""Finality of full blocks: said at once, let go in steps, and in the end the same as all at once."""
+
+from __future__ import annotations
+
+from unittest.mock import patch
+
+import pytest
+from tests.core.blocks import SEAL
+from tests.core.core_driver import ALICE, CoreDriver
+
+from holdfast.core.base.errors import Refused
+from holdfast.core.base.event import JournalHead
+from holdfast.core.base.values import Height, TaskId
+from holdfast.core.chain import decide
+from holdfast.core.chain.decide import has_evictable_txs
+from holdfast.core.chain.messages import BlocksFinal, EvictFinalTxs, FinalTxsEvicted, RollBackBlocks
+from holdfast.core.escrow.invariants import broken_invariants
+from holdfast.core.escrow.messages import Finalized
+from holdfast.core.state import State
+from holdfast.core.state_snapshot import digest, restore, snapshot
+
+pytestmark = pytest.mark.rule("CHN-005", "ESC-002")
+RESULTS = 5
+
+
+def full_block(at_once_max: int) -> CoreDriver:
+    """A block with some results and the use of one before them, of which the first is just final."""
+    core = CoreDriver()
+    core.funded()
+    core.provider(slots=RESULTS)
+    early = _resolve(core, 1)[0]
+    core.seal()
+    core.consume(early)
+    _resolve(core, RESULTS)
+    core.seal(12)
+    with patch.object(decide, "AT_ONCE_MAX", at_once_max):
+        core.do(SEAL)
+    return core
+
+
+def _resolve(core: CoreDriver, count: int) -> list[TaskId]:
+    jobs = [core.enqueue(nonce=len(core.events) + n) for n in range(count)]
+    core.match()
+    for job in jobs:
+        core.complete(job)
+    return jobs
+
+
+def comparable_parts(state: State) -> object:
+    """All but the number of the last event."""
+    ledger = state.ledger
+    accounts = sorted((a.owner, a.available, a.held, a.pending) for a in ledger.accounts.values())
+    kept = (
+        sorted(ledger.reservations),
+        dict(ledger.settled_by_height),
+        ledger.finalized_height,
+        sorted(state.queue.jobs),
+    )
+    return accounts, kept, sorted(state.results), sorted(state.consumptions), sorted(state.claims.recent)
+
+
+@pytest.mark.parametrize("run_max", [1, 2, 5, 100])
+def test_evicting_in_runs_of_any_size_gives_what_one_step_gives(run_max: int) -> None:
+    at_once, core = full_block(at_once_max=100), full_block(at_once_max=RESULTS - 1)
+    assert isinstance(at_once.events[-1], Finalized)
+    assert isinstance(core.events[-1], BlocksFinal)
+    assert core.state.ledger.accounts[ALICE].pending > 0
+    lots = 0
+    while has_evictable_txs(core.state):
+        (event,) = core.do(EvictFinalTxs(run_max))
+        assert isinstance(event, FinalTxsEvicted)
+        assert broken_invariants(core.state.ledger) == []
+        lots += 1
+    assert lots >= RESULTS // run_max
+    assert core.ask(EvictFinalTxs(run_max)) == ()
+    assert comparable_parts(core.state) == comparable_parts(at_once.state)
+    assert not core.state.final_txs_pending
+
+
+def test_a_block_is_final_before_its_money_is_free() -> None:
+    core = full_block(at_once_max=0)
+    final = core.state.ledger.finalized_height
+    no = core.ask(RollBackBlocks(Height(final - 1)))
+    assert isinstance(no, Refused)
+    assert no.rule == "CHN-005"
+    core.do(RollBackBlocks(final))  # what is above can be rolled back while the rest leaves
+    while has_evictable_txs(core.state):
+        core.do(EvictFinalTxs(1))
+    assert broken_invariants(core.state.ledger) == []
+
+
+def test_what_was_not_evicted_yet_leaves_with_the_next_block_that_is_final() -> None:
+    core = full_block(at_once_max=0)
+    core.do(EvictFinalTxs(2))
+    core.seal()
+    assert isinstance(core.events[-1], Finalized)
+    assert not has_evictable_txs(core.state)
+    assert broken_invariants(core.state.ledger) == []
+
+
+def test_a_snapshot_between_two_runs_goes_on_like_the_state_it_was_taken_of() -> None:
+    core = full_block(at_once_max=0)
+    core.do(EvictFinalTxs(2))
+    copy, _ = restore(snapshot(core.state, JournalHead(last=core.state.last_event)), core.state.policy)
+    assert digest(copy) == digest(core.state)
+    other = CoreDriver(copy)
+    for each in (core, other):
+        each.do(EvictFinalTxs(3))
+        each.do(EvictFinalTxs(100))
+    assert digest(other.state) == digest(core.state)
+    assert not has_evictable_txs(copy)

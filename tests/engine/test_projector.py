@@ -1,0 +1,306 @@
+"""The projection: behind the journal, never ahead of it, rebuilt when in doubt, and invisible to point reads."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.core.commands import some_id
+from tests.simulation.journal import Fault
+from tests.simulation.tables import SimulatedTables
+from tests.simulation.world import World, small_batches
+
+from holdfast.core.base.errors import Corrupt, Unavailable
+from holdfast.core.base.event import JournalHead
+from holdfast.core.base.values import AccountId, Amount, BatchNo, Digest, EventNo, Height, Term
+from holdfast.core.chain.messages import SealBlock
+from holdfast.core.escrow.messages import Charge, Finalize, Mint, Reserve
+from holdfast.core.escrow.model import Account, ReservationStatus
+from holdfast.core.state_snapshot import digest
+from holdfast.engine import queries
+from holdfast.engine.loop import Engine
+from holdfast.engine.outcome import EngineStatus
+from holdfast.engine.queries.accounts import GetAccount
+
+ALICE, BOB = AccountId("alice"), AccountId("bob")
+pytestmark = pytest.mark.rule("ENG-004")
+
+
+async def lived(world: World, *, is_behind: bool = False) -> Engine:
+    """An engine with one paid hold, one open one and some money; the tables of one that is behind have none of it."""
+    engine = await world.started()
+    if is_behind:
+        await engine.projector.stop()  # else they have it as soon as a fifth of a second has passed
+    await engine.submit(Mint(some_id(1), ALICE, Amount(100)))
+    await engine.submit(Reserve(some_id(2), ALICE, Amount(30)))
+    await engine.submit(Charge(some_id(2), Height(1), BOB, Amount(20)))
+    await engine.submit(Finalize(Height(1)))
+    await engine.submit(Reserve(some_id(3), ALICE, Amount(5)))
+    return engine
+
+
+async def test_rows_say_what_the_state_says_once_they_are_written() -> None:
+    world = World()
+    engine = await lived(world)
+    await engine.projector.drain()
+    assert world.tables.rows["account"][ALICE] == (ALICE, 75, 5, 0)
+    assert world.tables.rows["account"][BOB] == (BOB, 20, 0, 0)
+    statuses = [row[6] for row in world.tables.rows["reservation"].values()]
+    assert statuses == [ReservationStatus.PAID, ReservationStatus.HELD]
+    assert world.tables.at == engine.durable_head
+    await engine.stop()
+
+
+async def test_point_reads_never_lag_though_the_tables_do() -> None:
+    world = World()
+    engine = await lived(world, is_behind=True)
+    assert world.tables.rows["reservation"] == {}  # nothing is written yet
+    paid = await queries.reservation(engine, some_id(2))
+    assert paid is not None
+    assert (paid.status, paid.charged, paid.payee) == (ReservationStatus.PAID, 20, BOB)
+    engine.projector.start()
+    await engine.projector.drain()
+    assert await queries.reservation(engine, some_id(2)) == paid  # and now from the tables
+    assert await queries.reservation(engine, some_id(77)) is None
+    assert await engine.query_durable(GetAccount(ALICE)) == Account(ALICE, 75, 5, 0)
+    assert await engine.query_durable(GetAccount(AccountId("nobody"))) is None
+    await engine.stop()
+
+
+async def test_a_row_that_was_deleted_is_gone_for_point_reads_before_the_tables_know() -> None:
+    world = World()
+    engine = await lived(world)
+    await engine.projector.drain()
+    hold = await queries.reservation(engine, some_id(2))
+    assert hold is not None
+    engine.undurable_state.touched["reservation"][hold.event] = None  # what a station's apply says
+    await engine.submit(Mint(some_id(9), ALICE, Amount(1)))
+    assert hold.event in world.tables.rows["reservation"]
+    assert await queries.reservation(engine, some_id(2)) is None
+    await engine.projector.drain()
+    assert hold.event not in world.tables.rows["reservation"]
+    assert await queries.reservation(engine, some_id(2)) is None
+    await engine.stop()
+
+
+async def test_a_deletion_that_could_not_be_written_is_written_again() -> None:
+    world = World()
+    engine = await lived(world)
+    await engine.projector.drain()
+    event = next(iter(world.tables.rows["reservation"]))
+    world.tables.write_faults = 2
+    engine.undurable_state.touched["reservation"][event] = None
+    await engine.submit(Mint(some_id(9), ALICE, Amount(1)))
+    await engine.projector.drain()
+    assert event not in world.tables.rows["reservation"]
+    await engine.stop()
+
+
+async def test_lists_say_which_event_they_are_as_of() -> None:
+    world = World()
+    engine = await lived(world, is_behind=True)
+    assert (await queries.page(engine, "reservation", {}, 0, 10)).as_of == 0
+    engine.projector.start()
+    await engine.projector.drain()
+    listing = await queries.page(engine, "reservation", {"status": "PAID"}, 0, 10)
+    assert [hold.id for hold in listing.rows if not isinstance(hold, Account)] == [some_id(2)]
+    assert (listing.as_of, listing.next_after) == (engine.durable_head.last, None)
+    assert (await queries.page(engine, "account", {}, "", 1)).next_after == "alice"
+    await engine.stop()
+
+
+async def test_what_is_not_durable_never_reaches_the_tables() -> None:
+    world = World()
+    engine = await world.started()
+    await engine.projector.drain()
+    world.disk.faults = [Fault.HANG_THEN_FAIL]
+    lost = asyncio.create_task(engine.submit(Mint(some_id(1), ALICE, Amount(100))))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert world.tables.rows["account"] == {}
+    world.disk.release.set()
+    with pytest.raises(Unavailable):
+        await lost
+    await asyncio.sleep(0.01)
+    await engine.stop()
+    assert world.tables.rows["account"] == {}
+
+
+async def test_images_are_of_their_batch_not_of_what_was_decided_since() -> None:
+    world = World(small_batches(rows_max=1))
+    engine = await world.started()
+    await engine.submit(Mint(some_id(1), ALICE, Amount(100)))
+    world.disk.faults = [None, Fault.HANG]
+    await engine.submit(Reserve(some_id(2), ALICE, Amount(1)))
+    later = asyncio.create_task(engine.submit(Reserve(some_id(3), ALICE, Amount(50))))
+    await engine.projector.drain()
+    assert world.tables.rows["account"][ALICE] == (ALICE, 99, 1, 0)
+    world.disk.release.set()
+    await later
+    await engine.stop()
+
+
+async def test_tables_left_behind_by_a_crash_catch_up_at_the_next_start() -> None:
+    world = World()
+    engine = await lived(world)
+    await engine.projector.stop()  # killed before anything was written
+    again = await world.started()
+    assert world.tables.rows["account"][ALICE] == (ALICE, 75, 5, 0)
+    assert world.tables.at.number >= 6
+    await again.stop()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        JournalHead(BatchNo(99), Term(1), EventNo(99), 5, Digest(bytes(32))),
+        JournalHead(BatchNo(3), Term(1), EventNo(3), 5, Digest(b"other journal" + bytes(19))),
+    ],
+    ids=["ahead of the journal", "of another journal"],
+)
+async def test_tables_that_the_journal_contradicts_are_rebuilt(wrong: JournalHead) -> None:
+    world = World()
+    engine = await lived(world)
+    await engine.stop()
+    good = dict(world.tables.rows["account"])
+    world.tables.rows["account"]["ghost"] = ("ghost", 1, 2, 3)
+    world.tables.at = wrong
+    again = await world.started()
+    assert world.tables.rows["account"] == good
+    await again.stop()
+
+
+async def test_tables_dropped_by_an_operator_come_back_the_same() -> None:
+    world = World(small_batches())
+    engine = await lived(world)
+    await engine.stop()
+    rows, claims = world.tables.rows, world.tables.claims
+    await world.tables.drop()
+    again = await world.started()
+    await again.stop()
+    assert (world.tables.rows, world.tables.claims) == (rows, claims)
+
+
+async def test_a_tables_failure_is_tried_again_and_loses_nothing() -> None:
+    world = World()
+    engine = await lived(world)
+    world.tables.write_faults = 3
+    await engine.projector.drain()
+    assert world.tables.at == engine.durable_head
+    assert world.clock.slept == [1_000] * 3
+    await engine.stop()
+
+
+async def test_commands_wait_when_the_tables_are_too_far_behind() -> None:
+    world = World(small_batches(rows_max=1))
+    engine = await world.started()
+    await engine.projector.drain()
+    world.tables.write_faults = 10**9
+    flood = asyncio.create_task(
+        engine.submit_many([Mint(some_id(n), AccountId(f"a{n}"), Amount(1)) for n in range(1, 100)])
+    )
+    for _ in range(300):
+        await asyncio.sleep(0)
+    assert not flood.done()
+    assert engine.projector.is_full
+    assert len(engine.undurable_state.ledger.accounts) < 30
+    world.tables.write_faults = 0
+    await flood
+    assert len(engine.undurable_state.ledger.accounts) == 100
+    await engine.stop()
+
+
+@pytest.mark.rule("ENG-003")
+async def test_the_tables_do_not_decide_what_the_state_is() -> None:
+    world = World()
+    engine = await lived(world)
+    before = digest(engine.undurable_state)
+    await engine.stop()
+    world.tables.rows["account"][ALICE] = (ALICE, 1_000_000, 0, 0)
+    assert digest(await world.recovered()) == before
+
+
+@pytest.mark.rule("ENG-007")
+@pytest.mark.parametrize("size", [0, 1, 4_095, 4_096, 4_097, 100_000])
+async def test_a_memo_comes_back_whole_and_a_large_one_is_in_neither_batch_nor_memory(size: int) -> None:
+    world = World()
+    engine = await world.started()
+    await engine.submit(Mint(some_id(1), ALICE, Amount(100)))
+    memo = b"\xab" * size
+    await engine.submit(Reserve(some_id(2), ALICE, Amount(1), memo))
+    hold = await queries.reservation(engine, some_id(2))
+    assert hold is not None
+    assert await queries.memo(engine, hold) == memo
+    is_large = size > 4_096
+    assert (len(world.disk.batches[-1].body) > size) is not is_large
+    assert len(world.disk.attachments) == is_large
+    await engine.stop()
+
+
+async def test_tables_that_turn_out_damaged_stop_the_node_instead_of_holding_it_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World()
+    engine = await world.started()
+    await engine.projector.drain()
+
+    async def damaged(*_: object) -> None:
+        raise Corrupt("ENG-003", "simulated: not a database")
+
+    monkeypatch.setattr(world.tables, "write", damaged)
+    await engine.submit(Mint(some_id(1), ALICE, Amount(100)))
+    await engine.projector.drain()
+    assert engine.status is EngineStatus.FAILED
+    with pytest.raises(Corrupt, match="not a database"):
+        await engine.wait_ended()
+    await engine.stop()
+
+
+@pytest.mark.rule("ENG-002")
+async def test_a_driver_that_answers_cancelling_with_an_error_does_not_hold_up_a_recovery(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World()
+    engine = await world.started()
+    begun = asyncio.Event()
+    swallowed: list[bool] = []
+
+    async def stuck(*_: object) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if not swallowed:
+                swallowed.append(True)
+                raise Unavailable("ENG-004", "the connection was closed") from None
+            raise
+
+    monkeypatch.setattr(world.tables, "write", stuck)
+    await engine.submit(Mint(some_id(1), ALICE, Amount(100)))
+    await begun.wait()
+    async with asyncio.timeout(60):
+        await engine.projector.stop()
+    assert swallowed
+    monkeypatch.undo()
+    await engine.stop()
+
+
+class Slow(SimulatedTables):
+    """Tables that take their time, so that much waits for them."""
+
+    async def write(self, *about: Any) -> None:
+        for _ in range(500):
+            await asyncio.sleep(0)
+        await super().write(*about)
+
+
+@pytest.mark.rule("ENG-002")
+async def test_who_waits_for_room_goes_on_also_after_rows_without_claims() -> None:
+    world = World(small_batches(events_max=4, rows_max=1))
+    world.tables = Slow()
+    engine = await world.started()
+    seals = [asyncio.create_task(engine.submit(SealBlock(b"p" * 32, lambda _: b"s" * 64))) for _ in range(60)]
+    done, _ = await asyncio.wait(seals, timeout=60)
+    assert len(done) == 60
+    await engine.stop()

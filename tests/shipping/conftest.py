@@ -1,0 +1,5 @@
+"""A node for every test of shipping."""
+
+from tests.agent.conftest import node
+
+__all__ = ["node"]

@@ -1,0 +1,214 @@
+"""A standalone outbox that ships to a v0.1 receiver: nothing lost, nothing skipped, no false ack accepted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.agent.in_process_agent import PATIENCE_S, wait_until
+from tests.shipping.retrovue_receiver import RetrovueReceiver
+
+from holdfast.shipping.background_shipper import BackgroundShipper, ship
+from holdfast.spool import Refused, Spool
+
+CHANNEL = "classic-1"
+StartShipping = Callable[..., tuple[Spool, BackgroundShipper]]
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[RetrovueReceiver]:
+    made = RetrovueReceiver()
+    await made.start()
+    yield made
+    await made.stop()
+
+
+@pytest.fixture
+async def shipped(tmp_path: Path, receiver: RetrovueReceiver) -> AsyncIterator[StartShipping]:
+    """A spool and its way to the receiver; both are let go of at the end."""
+    made: list[tuple[Spool, BackgroundShipper]] = []
+
+    def begin(session: str = "s1", **told: Any) -> tuple[Spool, BackgroundShipper]:
+        spool = open_spool(tmp_path, session)
+        shipping = ship(spool, f"127.0.0.1:{receiver.port}", protocol="retrovue", **told)
+        assert isinstance(shipping, BackgroundShipper)
+        made.append((spool, shipping))
+        return spool, shipping
+
+    yield begin
+    for spool, shipping in made:
+        await asyncio.to_thread(shipping.close)
+        spool.close()
+
+
+def open_spool(root: Path, session: str) -> Spool:
+    spool = Spool.open(CHANNEL, session, root=root)
+    assert isinstance(spool, Spool)
+    return spool
+
+
+def emit(spool: Spool, count: int) -> None:
+    for n in range(count):
+        assert not isinstance(spool.emit("SEGMENT_END", {"block_id": f"b-{n}", "status": "AIRED"}), Refused)
+
+
+@pytest.mark.rule("EVD-004", "SP-ACK-004")
+async def test_a_v01_receiver_gets_all_records_in_order_through_cuts(
+    receiver: RetrovueReceiver, shipped: StartShipping
+) -> None:
+    spool, _ = shipped()
+    for round_ in range(1, 6):
+        receiver.cut_after = 7
+        emit(spool, 20)
+        await wait_until(lambda: receiver.cut_after is None, "the stream was cut")
+        await wait_until(lambda: spool.acked_sequence == 20 * round_)  # noqa: B023
+    assert receiver.sequences((CHANNEL, "s1")) == list(range(1, 101))
+    assert len(receiver.hellos) >= 5
+
+
+@pytest.mark.rule("SP-ACK-004")
+async def test_0_from_a_v01_receiver_means_unknown_and_replay_begins_above_our_own_ack(
+    receiver: RetrovueReceiver, shipped: StartShipping
+) -> None:
+    spool, shipping = shipped()
+    emit(spool, 10)
+    await wait_until(lambda: spool.acked_sequence == 10)
+    await asyncio.to_thread(shipping.close)
+    repeated = receiver.repeated
+    again = ship(spool, f"127.0.0.1:{receiver.port}", protocol="retrovue")
+    assert isinstance(again, BackgroundShipper)
+    emit(spool, 5)
+    await wait_until(lambda: spool.acked_sequence == 15)
+    await asyncio.to_thread(again.close)
+    assert receiver.sequences((CHANNEL, "s1")) == list(range(1, 16))
+    assert receiver.repeated == repeated, "nothing that was acked is sent again"
+    assert [hello.hello.last_sequence_emitted for hello in receiver.hellos][-1] >= 10
+
+
+@pytest.mark.rule("SP-ACK-004")
+async def test_a_v01_receiver_that_lost_what_it_acked_is_reported_to_the_operator(
+    receiver: RetrovueReceiver, shipped: StartShipping, capfd: pytest.CaptureFixture[str]
+) -> None:
+    spool, shipping = shipped()
+    emit(spool, 10)
+    await wait_until(lambda: spool.acked_sequence == 10)
+    receiver.kept.clear()
+    emit(spool, 5)
+    await wait_until(lambda: "gap: 11 after 0" in shipping.stuck_reason)
+    assert spool.acked_sequence == 10, "no ack is made up"
+    assert receiver.sequences((CHANNEL, "s1")) == []
+    assert "evidence_undeliverable" in capfd.readouterr().out
+
+
+@pytest.mark.rule("SP-ACK-001")
+async def test_an_ack_above_what_was_sent_is_a_protocol_error_and_is_not_stored(
+    receiver: RetrovueReceiver, shipped: StartShipping
+) -> None:
+    receiver.ahead = 1_000
+    spool, shipping = shipped()
+    emit(spool, 10)
+    await wait_until(lambda: len(receiver.hellos) >= 3, "the stream is cut and opened anew")
+    assert spool.acked_sequence == 0
+    receiver.ahead = 0
+    await wait_until(lambda: spool.acked_sequence == 10)
+    assert shipping.metrics.refusals["AckAhead"] >= 2
+
+
+@pytest.mark.rule("SP-ACK-001")
+async def test_an_ack_for_another_session_moves_nothing(receiver: RetrovueReceiver, shipped: StartShipping) -> None:
+    receiver.stranger = True
+    spool, _ = shipped()
+    emit(spool, 3)
+    await wait_until(lambda: len(receiver.hellos) >= 2)
+    assert spool.acked_sequence == 0
+    receiver.stranger = False
+    await wait_until(lambda: spool.acked_sequence == 3)
+
+
+@pytest.mark.rule("EVD-004")
+async def test_a_stream_whose_acks_stand_still_is_closed_and_opened_again(
+    receiver: RetrovueReceiver, shipped: StartShipping
+) -> None:
+    receiver.is_silent = True
+    spool, shipping = shipped(ack_stall_ms=100)
+    emit(spool, 5)
+    await wait_until(lambda: shipping.metrics.ack_stalls >= 2)
+    receiver.is_silent = False
+    await wait_until(lambda: spool.acked_sequence == 5)
+    assert receiver.sequences((CHANNEL, "s1")) == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.rule("EVD-004")
+async def test_an_idle_stream_is_not_cut_however_long_it_is_idle(
+    receiver: RetrovueReceiver, shipped: StartShipping
+) -> None:
+    def hellos(session: str) -> int:
+        return [each.playout_session_id for each in receiver.hellos].count(session)
+
+    spool, shipping = shipped(ack_stall_ms=250)
+    emit(spool, 1)
+    await wait_until(lambda: spool.acked_sequence == 1)
+    until_idle = hellos("s1"), shipping.metrics.ack_stalls  # none, but where the machine itself stood still
+    watched, _ = shipped("s2", ack_stall_ms=250)  # a second one goes on beside it, as the measure of time
+    receiver.is_silent = True
+    emit(watched, 1)
+    await wait_until(lambda: hellos("s2") >= 3)
+    receiver.is_silent = False
+    assert (hellos("s1"), shipping.metrics.ack_stalls) == until_idle
+
+
+@pytest.mark.rule("EVD-004")
+async def test_older_sessions_of_the_channel_are_shipped_oldest_first_beside_the_open_one(
+    tmp_path: Path, receiver: RetrovueReceiver, shipped: StartShipping
+) -> None:
+    for name in ("z-first", "a-second"):  # by age, not by name
+        old = open_spool(tmp_path, name)
+        emit(old, 4)
+        old.close()
+    spool, shipping = shipped("live")
+    emit(spool, 2)
+    await wait_until(lambda: spool.spooled_sequence == 2)  # a flush is for what is spooled
+    assert await asyncio.to_thread(shipping.flush, PATIENCE_S)
+    order = [hello.playout_session_id for hello in receiver.hellos]
+    assert order.index("z-first") < order.index("a-second")
+    assert {whose[1]: len(lines) for whose, lines in receiver.kept.items()} == {"z-first": 4, "a-second": 4, "live": 2}
+
+
+@pytest.mark.rule("EVD-004")
+async def test_an_older_session_that_cannot_be_opened_keeps_no_other_one(
+    tmp_path: Path, receiver: RetrovueReceiver, shipped: StartShipping
+) -> None:
+    for name in ("z-first", "a-second"):
+        old = open_spool(tmp_path, name)
+        emit(old, 4)
+        old.close()
+    lock = tmp_path / CHANNEL / "z-first.lock"
+    lock.unlink()
+    lock.mkdir()  # nobody can hold it
+    _, shipping = shipped("live")
+    assert await asyncio.to_thread(shipping.flush, PATIENCE_S)
+    assert receiver.sequences((CHANNEL, "a-second")) == [1, 2, 3, 4]
+
+
+@pytest.mark.rule("EVD-009")
+async def test_a_record_that_v01_cannot_express_is_reported_and_never_passed_over(
+    receiver: RetrovueReceiver, shipped: StartShipping
+) -> None:
+    spool, shipping = shipped()
+    emit(spool, 2)
+    spool.emit("LEASE_ACCEPTED", {"lease_id": "00"})
+    emit(spool, 2)
+    await wait_until(lambda: "record 3 cannot be sent as v0.1" in shipping.stuck_reason)
+    await wait_until(lambda: receiver.sequences((CHANNEL, "s1")) == [1, 2])
+    assert spool.acked_sequence <= 2
+
+
+def test_a_protocol_that_is_none_and_one_without_its_key_are_refused(tmp_path: Path) -> None:
+    with open_spool(tmp_path, "s1") as spool:
+        for told, says in (({"protocol": "smoke"}, "no protocol 'smoke'"), ({}, "needs a provider's key")):
+            no = ship(spool, "127.0.0.1:1", **told)  # type: ignore[arg-type]
+            assert isinstance(no, Refused)
+            assert says in no.message

@@ -1,0 +1,89 @@
+"""Tables, files and a clock in memory, beside the real ones."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+from holdfast.core.base.errors import Unavailable
+from holdfast.core.base.event import JournalHead
+from holdfast.core.index.unique_ids import Claim
+from holdfast.core.tables import TABLES
+from holdfast.ports import CLAIMS, Chunk, FoundClaims, Row, RowPage, is_row_deleted
+
+FIELDS = {name: table.columns for name, table in TABLES.items()}
+
+
+def _is_match(found: Any, name: str, value: Any) -> bool:
+    return bool(found >= value) if name.endswith(">=") else bool(found == value)
+
+
+class SimulatedTables:
+    """What the projection means, with dictionaries."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, dict[object, Row]] = {table: {} for table in FIELDS}
+        self.claims: dict[bytes, Claim] = {}
+        self.at = JournalHead()
+        self.writes = 0
+        self.write_faults = 0
+        """How many writes fail from now on."""
+
+    async def open(self) -> JournalHead:
+        return self.at
+
+    async def checkpoint(self) -> JournalHead:
+        return self.at
+
+    async def write(
+        self, rows: Mapping[str, Sequence[Row]], claims: Sequence[tuple[bytes, Claim]], checkpoint: JournalHead
+    ) -> None:
+        if self.write_faults:
+            self.write_faults -= 1
+            raise Unavailable("ENG-004", "simulated: tables cannot be written")
+        self.writes += 1
+        for table, lines in rows.items():
+            for row in lines:
+                if is_row_deleted(row):
+                    self.rows[table].pop(row[0], None)
+                else:
+                    self.rows[table][row[0]] = row
+        self.claims.update(claims)
+        self.at = checkpoint
+
+    async def drop(self) -> None:
+        self.rows = {table: {} for table in FIELDS}
+        self.claims, self.at = {}, JournalHead()
+
+    async def get(self, table: str, key: object) -> Row | None:
+        return self.rows[table].get(key)
+
+    async def page(self, table: str, match: Mapping[str, object], after: object, limit: int) -> RowPage:
+        at = [(FIELDS[table].index(name.removesuffix(">=")), name, value) for name, value in match.items()]
+        keys = sorted(key for key in self.rows[table] if key > after)  # type: ignore[operator, type-var]
+        rows = [self.rows[table][key] for key in keys]
+        found = [row for row in rows if all(_is_match(row[i], name, value) for i, name, value in at)]
+        return found[:limit], self.at.last
+
+    async def find(self, table: str, column: str, values: Sequence[object]) -> list[Row]:
+        at = FIELDS[table].index(column)
+        return [row for value in values for row in self.rows[table].values() if row[at] == value]
+
+    async def claim_keys(self) -> AsyncIterator[Sequence[bytes]]:
+        yield list(self.claims)
+
+    async def find_claims(self, keys: Sequence[bytes]) -> FoundClaims:
+        return FoundClaims({key: self.claims[key] for key in keys if key in self.claims}, self.at)
+
+    async def dump(self) -> AsyncIterator[Chunk]:
+        at, rows = self.at, {table: list(lines.values()) for table, lines in self.rows.items()}
+        rows[CLAIMS] = [(key, claim.event, claim.checksum) for key, claim in self.claims.items()]
+        for table, lines in rows.items():
+            if lines or table == CLAIMS:
+                yield at, table, lines
+
+    async def faults(self) -> list[str]:
+        return []
+
+    async def close(self) -> None:
+        pass

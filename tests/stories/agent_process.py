@@ -1,0 +1,65 @@
+"""A real agent process under the test's control, beside the node it works for."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+from pathlib import Path
+
+from tests.stories.node_process import HOLDFAST
+
+WITHIN_S = 60.0
+REGISTERED = b" at stake"
+"""What an agent says when its node has told it how it stands, active or not."""
+
+
+class AgentProcess:
+    """`holdfast agent` in its own process, logging beside its folder."""
+
+    program: tuple[str, ...] = (str(HOLDFAST),)
+
+    def __init__(self, data: Path, name: str, port: int, slots: int = 4) -> None:
+        self.data, self.name, self.port, self.slots = data, name, port, slots
+        self._process: subprocess.Popen[bytes] | None = None
+        self._before = 0
+        """How long its log was when it was started."""
+
+    def up(self) -> None:
+        self.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        command = [*self.program, "agent", "--node", f"127.0.0.1:{self.port}", "--data", str(self.data)]
+        command += ["--name", self.name, "--account", self.name, "--slots", str(self.slots), "--price", "3"]
+        command += ["--model", "echo", "--model", "sleep"]
+        with (self.data.parent / f"{self.name}.log").open("ab") as log:
+            self._before = log.tell()
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+
+    def kill(self) -> None:
+        """kill -9: no goodbye, no flush."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+
+    async def stop(self) -> int:
+        """Told to end; its line may run through this very loop, so nobody waits for it here.
+
+        One that has only just been started would die of it: it is told when it has spoken with its node.
+        """
+        assert self._process is not None
+        async with asyncio.timeout(WITHIN_S):
+            while REGISTERED not in self._logged(self._before) and self._process.poll() is None:
+                await asyncio.sleep(0.01)
+        self._process.send_signal(signal.SIGTERM)
+        return await asyncio.to_thread(self._process.wait, WITHIN_S)
+
+    def end(self) -> None:
+        """Leave nothing running, whatever the test came to."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+    def log(self) -> str:
+        return self._logged().decode()
+
+    def _logged(self, after: int = 0) -> bytes:
+        return (self.data.parent / f"{self.name}.log").read_bytes()[after:]

@@ -1,0 +1,147 @@
+"""Pages that repeat what the code says agree with it: commands, the glossary's modules and rules, state charts."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+import typer
+from tests.rules import ID, ROOT, rules_of_spec
+from tools import draw_state_charts
+
+from holdfast.cli import VERBS
+from holdfast.core.base import fsm
+
+GLOSSARY = ROOT / "docs" / "glossary.md"
+DECISIONS = ROOT / "docs" / "decisions.md"
+PAGES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))
+ROW = re.compile(r"^\| (?P<term>[^|]+) \| (?P<meaning>[^|]+) \| (?P<rule>[^|]+) \| (?P<module>[^|]+) \|$")
+
+
+def rows(page: str) -> list[dict[str, str]]:
+    """The table of terms: its rows without the two of its head."""
+    found = [match.groupdict() for line in page.splitlines() if (match := ROW.match(line))]
+    return [row for row in found if row["term"] not in ("term", "---")]
+
+
+def glossary_faults(page: str, rules: list[str], source: Path) -> list[str]:
+    """Terms without a meaning that is a sentence, with an unknown rule, or with a module that does not exist."""
+    faults = [f"no row: {line}" for line in page.splitlines() if line.startswith("| ") and not ROW.match(line)]
+    terms = [row["term"] for row in rows(page)]
+    faults += [f"{term}: defined twice" for term in sorted({term for term in terms if terms.count(term) > 1})]
+    for row in rows(page):
+        faults += [f"{row['term']}: no sentence"] * (not row["meaning"].rstrip().endswith("."))
+        named = re.split(r", ", row["rule"]) if row["rule"] != "–" else []
+        faults += [f"{row['term']}: no rule {rule}" for rule in named if rule not in rules]
+        for module in re.findall(r"`([^`]+)`", row["module"]) or [f"no module in {row['module']!r}"]:
+            if not ((source / f"{module}.py").is_file() or (source / module / "__init__.py").is_file()):
+                faults.append(f"{row['term']}: no module {module}")
+    return faults
+
+
+def test_every_term_of_the_glossary_has_a_sentence_a_rule_and_a_module_that_exist() -> None:
+    page = GLOSSARY.read_text("utf-8")
+    assert len(rows(page)) > 100
+    assert glossary_faults(page, rules_of_spec(), ROOT / "src" / "holdfast") == []
+
+
+def test_the_terms_of_the_glossary_are_in_alphabetical_order() -> None:
+    terms = [row["term"].lower() for row in rows(GLOSSARY.read_text("utf-8"))]
+    assert terms == sorted(terms)
+
+
+@pytest.mark.parametrize(
+    ("row", "fault"),
+    [
+        ("| lease | No end | LEA-001 | `core` |", "lease: no sentence"),
+        ("| lease | A sentence. | LEA-999 | `core` |", "lease: no rule LEA-999"),
+        ("| lease | A sentence. | LEA-001 | `attic` |", "lease: no module attic"),
+        ("| lease | A sentence. | LEA-001 | core |", "lease: no module no module in 'core'"),
+        ("| lease | A sentence. | LEA-001 |", "no row: | lease | A sentence. | LEA-001 |"),
+        ("| lease | A sentence. | – | `core` |\n| lease | A sentence. | – | `core` |", "lease: defined twice"),
+    ],
+)
+def test_a_fault_of_the_glossary_is_seen(row: str, fault: str) -> None:
+    assert glossary_faults(row, ["LEA-001"], ROOT / "src" / "holdfast") == [fault]
+
+
+def test_the_data_flow_names_one_module_a_stage_and_each_exists() -> None:
+    page = (ROOT / "docs" / "data_flow.md").read_text("utf-8")
+    stages = re.findall(r"^\| \d\. \w+ \| `([\w/]+)` \|", page, flags=re.MULTILINE)
+    assert len(stages) == 8
+    named = {*stages, *re.findall(r"`((?:api|core|engine)/[\w/]+)`", page)}
+    source = ROOT / "src" / "holdfast"
+    assert [each for each in sorted(named) if not ((source / f"{each}.py").is_file() or (source / each).is_dir())] == []
+
+
+def unknown_commands(page: str) -> list[str]:
+    """Commands `holdfast VERB [SUB]` of a page that the command line does not have."""
+    faults = []
+    for match in re.finditer(
+        r"(?:^|[`(/ ])holdfast ([a-z]+)(?: ([a-z][a-z-]+))?(?=[ `)\n]|$)", page, flags=re.MULTILINE
+    ):
+        verb, sub = match.groups()
+        if verb not in VERBS:
+            faults.append(f"holdfast {verb}")
+        elif sub and (known := _sub_verbs(verb)) and sub not in known:
+            faults.append(f"holdfast {verb} {sub}")
+    return faults
+
+
+def _sub_verbs(verb: str) -> set[str]:
+    command = typer.main.get_command(import_module(f"holdfast.cli.{verb}").app)
+    return set(getattr(command, "commands", ()))
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "SECURITY.md", *PAGES])
+def test_every_command_that_a_page_names_exists(name: str) -> None:
+    commands = re.findall(r"```[a-z]*\n.*?```|`[^`\n]+`", (ROOT / name).read_text("utf-8"), flags=re.DOTALL)
+    assert unknown_commands("\n".join(commands)) == []
+
+
+def test_a_command_that_does_not_exist_is_seen() -> None:
+    page = "`holdfast key new` `holdfast key create` `holdfast letgo` holdfast up & holdfast status"
+    assert unknown_commands(page) == ["holdfast key new", "holdfast letgo"]
+
+
+def test_decisions_are_numbered_without_gaps_and_name_rules_that_exist() -> None:
+    page = DECISIONS.read_text("utf-8")
+    numbers = [int(number) for number in re.findall(r"^### D-(\d{3}) ", page, flags=re.MULTILINE)]
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert re.findall(r"^### (?!D-\d{3} ).*$", page, flags=re.MULTILINE) == []
+    assert set(re.findall(r"\bD-\d{3}\b", page)) == {f"D-{number:03}" for number in numbers}
+    assert set(ID.findall(page)) - {f"D-{number:03}" for number in numbers} - {"SHA-256"} <= set(rules_of_spec())
+
+
+def test_the_page_of_state_charts_is_what_the_tables_give() -> None:
+    assert draw_state_charts.PAGE.read_text("utf-8") == draw_state_charts.page(), "run make charts"
+
+
+def test_every_transition_table_of_core_is_drawn() -> None:
+    sources = (path.read_text("utf-8") for path in (ROOT / "src" / "holdfast" / "core").rglob("*.py"))
+    tables = {name for source in sources for name in re.findall(r"^(\w+): Final\[Transitions\[", source, re.MULTILINE)}
+    assert {chart.table.rpartition(".")[2] for chart in draw_state_charts.CHARTS} == tables
+
+
+def test_every_drawn_state_is_reached() -> None:
+    for chart in draw_state_charts.CHARTS:
+        assert fsm.unreachable_states(chart.transitions, chart.start) == frozenset()
+
+
+def test_another_table_is_another_page() -> None:
+    class Lamp(StrEnum):
+        ON = "ON"
+        OFF = "OFF"
+
+    class Switch(StrEnum):
+        PRESS = "press"
+
+    chart = draw_state_charts.StateChart(
+        "Lamp", "X-001", "a.B", Lamp.OFF, {Lamp.OFF: {Switch.PRESS: Lamp.ON}, Lamp.ON: {}}
+    )
+    drawn = draw_state_charts.page((chart,))
+    assert "[*] --> OFF\n    OFF --> ON: press\n    ON --> [*]\n" in drawn
+    assert drawn != draw_state_charts.page()
