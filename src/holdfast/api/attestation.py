@@ -56,9 +56,9 @@ def why_not_attested(
             "attest what is registered",
         ),
     )
-    failed = next(((says, hint) for holds, says, hint in checks if not holds), None)
+    failed = next(((message, hint) for holds, message, hint in checks if not holds), None)
     return None if failed is None else attestation_refused(*failed)
 
 
-def attestation_refused(says: str, hint: str = "") -> Refused:
-    return Refused("PRV-001", f"attestation: {says}", hint, "AttestationRefused")
+def attestation_refused(message: str, hint: str = "") -> Refused:
+    return Refused("PRV-001", f"attestation: {message}", hint, "AttestationRefused")

@@ -28,8 +28,8 @@ def bearer_token(headers: Sequence[str]) -> str | Refused | None:
         return None
     match = _BEARER.fullmatch(headers[0].strip()) if len(headers) == 1 else None
     if match is None:
-        says = "authorization: one bearer token is expected"
-        return Refused("SEC-001", says, "send `Authorization: Bearer <token>`", "Unauthorized")
+        message = "authorization: one bearer token is expected"
+        return Refused("SEC-001", message, "send `Authorization: Bearer <token>`", "Unauthorized")
     return match[1]
 
 

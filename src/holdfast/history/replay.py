@@ -51,7 +51,7 @@ async def replay(
             progress(head)
     if state.policy.chain_id != expected:  # the fold adopted the policy in the journal
         message = f"the journal is of chain {state.policy.chain_id}, not {expected}"
-        raise Corrupt("CHN-006", message, "chain_id must be the one that the chain began with")
+        raise Corrupt("CHN-006", message, "chain_id must be that of the chain's first block")
     block = state.chain.head
     report.events, report.batches, report.height, report.hash = head.last, head.number, block.height, block.hash
     return report

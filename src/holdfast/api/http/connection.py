@@ -100,9 +100,11 @@ class GuardedHttp(HttpToolsProtocol):
         settings = self._guard.settings
         transport.set_write_buffer_limits(high=settings.send_bytes_max)
         if len(self.connections) > settings.connections_max:
-            says = f"{settings.connections_max} connections are open already"
+            message = f"{settings.connections_max} connections are open already"
             self._refuse(
-                refusal_response(Refused("SEC-001", says, "close some, or try again later", "RateLimited"), status=503)
+                refusal_response(
+                    Refused("SEC-001", message, "close some, or try again later", "RateLimited"), status=503
+                )
             )
         else:
             self._watch("head")
@@ -155,8 +157,8 @@ class GuardedHttp(HttpToolsProtocol):
         super().on_message_complete()
 
     def _too_large(self) -> Response:
-        says = f"a head of more than {self._guard.settings.head_bytes_max} bytes"
-        return refusal_response(Refused("SEC-001", says, name="TooLarge"), status=HEAD_TOO_LARGE)
+        message = f"a head of more than {self._guard.settings.head_bytes_max} bytes"
+        return refusal_response(Refused("SEC-001", message, name="TooLarge"), status=HEAD_TOO_LARGE)
 
     # ------------------------------------------------------------------------------------ a response is read
 
@@ -216,10 +218,12 @@ class GuardedHttp(HttpToolsProtocol):
             self._timer, self._timed = None, ""
 
     def _late(self, part: str, ms: int) -> None:
-        says = f"the request's {part} did not arrive within {ms} ms"
+        message = f"the request's {part} did not arrive within {ms} ms"
         self._guard.metrics.disconnected["late"] += 1
         self._refuse(
-            refusal_response(Refused("SEC-001", says, "send it in one piece", "InvalidRequest"), status=REQUEST_TIMEOUT)
+            refusal_response(
+                Refused("SEC-001", message, "send it in one piece", "InvalidRequest"), status=REQUEST_TIMEOUT
+            )
         )
 
 

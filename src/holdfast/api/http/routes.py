@@ -89,15 +89,15 @@ class Routes:
             response = self._gateway.refuse(Refused("RPC-001", f"nothing at {path!r:.80}", hint, "NotFound"))
         else:
             allowed = ", ".join(handlers)
-            says = f"{method!r:.20} is not a method of {path}"
-            refusal = Refused("RPC-001", says, f"use {allowed}", "InvalidRequest")
+            message = f"{method!r:.20} is not a method of {path}"
+            refusal = Refused("RPC-001", message, f"use {allowed}", "InvalidRequest")
             response = self._gateway.refuse(refusal, (b"allow", allowed.encode()), status=METHOD_NOT_ALLOWED)
         await send_response(send, response)
 
     async def _open_websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] != WEBSOCKET_PATH or self._is_closing:
-            says = f"no WebSocket at {scope['path']!r:.80}"
-            missing = Refused("RPC-001", says, f"it is at {WEBSOCKET_PATH}", "NotFound")
+            message = f"no WebSocket at {scope['path']!r:.80}"
+            missing = Refused("RPC-001", message, f"it is at {WEBSOCKET_PATH}", "NotFound")
             await receive()
             await reject_websocket(send, refusal_response(_STOPPING if self._is_closing else missing))
             return

@@ -136,5 +136,5 @@ def _out_of_bounds(settings: HttpSettings) -> Iterator[Refused]:
 def _inconsistent(settings: HttpSettings) -> Iterator[Refused]:
     for name in ("key_burst", "address_burst"):
         if (burst := getattr(settings, name)) < settings.batch_max:
-            says = f"{name}: {burst} is less than batch_max, {settings.batch_max}"
-            yield Refused("SEC-001", says, "a batch of that size would never be accepted")
+            message = f"{name}: {burst} is less than batch_max, {settings.batch_max}"
+            yield Refused("SEC-001", message, "a batch of that size would never be accepted")

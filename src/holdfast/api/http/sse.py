@@ -58,8 +58,8 @@ class Subscriptions:
         if isinstance(wanted, Refused):
             return wanted
         if len(self.fanout.subscribers) >= settings.subscribers_max:
-            says = f"{settings.subscribers_max} subscriptions are open already"
-            return Refused("SEC-001", says, "try again later, or at another node", "Unavailable")
+            message = f"{settings.subscribers_max} subscriptions are open already"
+            return Refused("SEC-001", message, "try again later, or at another node", "Unavailable")
         return self._join(principal, token, after, wanted)
 
     def _join(

@@ -83,5 +83,5 @@ def _hints(kind: type) -> dict[str, Any]:
     return {name: getattr(hint, "__supertype__", hint) for name, hint in get_type_hints(kind).items()}
 
 
-def _invalid_params(path: str, says: str) -> Refused:
-    return Refused("RPC-001", f"{path}: {says}", name="InvalidParams")
+def _invalid_params(path: str, message: str) -> Refused:
+    return Refused("RPC-001", f"{path}: {message}", name="InvalidParams")

@@ -103,8 +103,8 @@ async def _cached_tree(access: NodeAccess, id_: TaskId) -> CachedTree | Refused:
     if isinstance(result, Refused):
         return result
     if result.da_commitment is None:
-        says = f"this result of {result.result_size} bytes has no commitment"
-        return Refused("DA-001", says, "only those above policy.result.max_inline_bytes have one", "NotFound")
+        message = f"this result of {result.result_size} bytes has no commitment"
+        return Refused("DA-001", message, "only those above policy.result.max_inline_bytes have one", "NotFound")
     if (cached := access.nmt_cache.find(result.da_commitment)) is not None:
         return cached
     raw = await read_output(access, result)

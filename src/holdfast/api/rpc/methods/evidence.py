@@ -172,8 +172,8 @@ async def _list_records(access: NodeAccess, _: RpcCall, params: ListRecordsParam
     while watermark is not None:
         after = watermark.pruned if params.after is None else params.after
         if after < watermark.pruned:
-            says = f"the records of {watermark.id} up to {watermark.pruned} were pruned by policy"
-            return Refused("EVD-008", says, f"begin after {watermark.pruned}", "EvidencePruned")
+            message = f"the records of {watermark.id} up to {watermark.pruned} were pruned by policy"
+            return Refused("EVD-008", message, f"begin after {watermark.pruned}", "EvidencePruned")
         try:
             lines = await _read_page(access, params, after, min(watermark.acked, after + params.limit))
         except Corrupt:
@@ -183,8 +183,8 @@ async def _list_records(access: NodeAccess, _: RpcCall, params: ListRecordsParam
             watermark = now  # records were pruned while they were read
             continue
         return RecordPage(after + 1, lines, watermark.acked, watermark.pruned, is_final(watermark))
-    says = f"no session {params.session!r:.140} of channel {params.channel!r:.140}"
-    return Refused("EVD-001", says, name="NotFound")
+    message = f"no session {params.session!r:.140} of channel {params.channel!r:.140}"
+    return Refused("EVD-001", message, name="NotFound")
 
 
 async def _read_page(access: NodeAccess, params: ListRecordsParams, after: int, last: int) -> list[str]:

@@ -124,8 +124,8 @@ def _idempotency_digest(principal: Principal, key: str | None) -> bytes | Refuse
     if key is None:
         return b""
     if not 1 <= len(key.encode()) <= IDEMPOTENCY_BYTES_MAX:
-        says = f"params: idempotency_key: 1–{IDEMPOTENCY_BYTES_MAX} bytes"
-        return Refused("JOB-002", says, name="InvalidParams")
+        message = f"params: idempotency_key: 1–{IDEMPOTENCY_BYTES_MAX} bytes"
+        return Refused("JOB-002", message, name="InvalidParams")
     return H(IDEMPOTENCY_TAG, principal.name.encode(), key.encode())[:16]
 
 

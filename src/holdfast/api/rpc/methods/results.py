@@ -205,8 +205,8 @@ async def _get_bytes(access: NodeAccess, _: RpcCall, params: JobParams) -> Resul
     if isinstance(result, Refused):
         return result
     if result.result_size > RPC_BYTES_MAX:
-        says = f"the result has {result.result_size} bytes, at most {RPC_BYTES_MAX} are sent"
-        return Refused("RPC-002", says, name="TooLarge")
+        message = f"the result has {result.result_size} bytes, at most {RPC_BYTES_MAX} are sent"
+        return Refused("RPC-002", message, name="TooLarge")
     raw = await read_output(access, result)
     return result_pruned(result) if raw is None else ResultBytes(params.task_id, result.result_digest, raw)
 
