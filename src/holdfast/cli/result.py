@@ -81,7 +81,7 @@ def consume(
 ) -> None:
     """Mark a result as used: once, by its job's caller, from the block after its own on.
 
-    A reorg that rolls back its block also rolls back this mark. It is applied again if the result is readable by then.
+    A reorg that rolls back its block also undoes this use. It counts again if the result is readable by then.
     """
     request_nonce = nonce if nonce is not None else secrets.randbits(63)
     params = {"task_id": task_id, "caller": caller, "chain_id": chain_id, "nonce": request_nonce}
