@@ -5,7 +5,7 @@ Every method that touches the world may raise Unavailable (try again) or Corrupt
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from holdfast.core.base.event import Attachment, Batch, JournalHead
@@ -89,6 +89,10 @@ class Journal(Batches, Protocol):
 
         Any other error leaves the outcome unknown: the caller must `acquire` again and read the head.
         """
+        ...
+
+    async def append_packed(self, pack: Callable[[], Batch], attachments: Sequence[Attachment]) -> Batch:
+        """The same for a batch that is packed and hashed now, in the journal's own thread where it has one."""
         ...
 
     async def wait_after(self, number: BatchNo) -> None:

@@ -152,6 +152,7 @@ async def test_nobody_is_answered_before_the_batch_is_durable() -> None:
     world.disk.faults = [Fault.HANG]
     command = asyncio.create_task(engine.submit(mint(1)))
     refusal = asyncio.create_task(engine.submit(Reserve(some_id(2), ALICE, Amount(99))))
+    await settle()  # both are decided, and their batch hangs
     read = asyncio.create_task(minted(engine))
     repeat = asyncio.create_task(engine.submit(mint(1)))
     follower = asyncio.ensure_future(anext(engine.event_stream.follow(EventNo(1))))
@@ -173,7 +174,9 @@ async def test_after_a_failed_append_memory_is_the_journal_again_and_nobody_got_
     await engine.submit(mint(1))
     world.disk.faults = [fault]
     world.disk.release.set()
-    outcomes = await asyncio.gather(*(engine.submit(mint(n)) for n in (2, 3)), minted(engine), return_exceptions=True)
+    callers = [asyncio.create_task(engine.submit(mint(n))) for n in (2, 3)]
+    await settle(2)  # they are decided: a read now sees what is lost in a moment
+    outcomes = await asyncio.gather(*callers, minted(engine), return_exceptions=True)
     assert all(isinstance(outcome, Unavailable) for outcome in outcomes)
     await settle()
     assert engine.status is EngineStatus.RUNNING

@@ -74,6 +74,11 @@ class SimulatedJournal:
         finally:
             disk.appends_in_flight -= 1
 
+    async def append_packed(self, pack: Callable[[], Batch], attachments: Sequence[Attachment]) -> Batch:
+        batch = pack()
+        await self.append(batch, attachments)
+        return batch
+
     async def _append(self, batch: Batch, attachments: Sequence[Attachment], fault: Fault | None) -> None:
         disk = self._disk
         if fault in (Fault.HANG, Fault.HANG_THEN_FAIL):

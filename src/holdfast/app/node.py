@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -138,6 +139,9 @@ class Node:
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000)  # rows on their way to the tables are many and in no cycle: collect seldom
+        sys.setswitchinterval(
+            0.0005
+        )  # the journal's thread needs a moment often: by default it waits ten times as long
         await self._adopt_policy()
         self.access.source, self.access.submit, self.access.forward_to_owner = self.engine, self.engine.submit, None
         self.follower.event_stream.close()  # it ends here: its readers continue with the engine's

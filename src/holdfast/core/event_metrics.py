@@ -1,12 +1,14 @@
-"""Which metrics an event counts (OBS-001), just before it is applied, while memory still has its subject."""
+"""Which metrics events count (OBS-001), just before their run is applied, while memory still has their subjects."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from holdfast.core.base.event import Event
-from holdfast.core.base.values import LeaseId, TaskId
+from holdfast.core.base.handlers import ApplyRun
+from holdfast.core.base.values import Kind, LeaseId, TaskId
 from holdfast.core.index.metrics import QueueMetrics
 from holdfast.core.job.model import JobState
 from holdfast.core.lease.messages import JobAssigned, LeaseClosed, LeaseRenewed
@@ -50,17 +52,22 @@ class HasMetrics(Protocol):
     leases: Leases
 
 
-def _count_admitted(state: HasMetrics, event: JobAdmitted) -> None:
-    state.metrics.count("admitted", event.kind)
+def _count_admitted(state: HasMetrics, events: Sequence[JobAdmitted]) -> None:
+    for kind, count in Counter([event.kind for event in events]).items():
+        state.metrics.count("admitted", kind, count)
 
 
-def _count_assigned(state: HasMetrics, event: JobAssigned) -> None:
-    job, metrics = state.queue.jobs[event.job_id], state.metrics
-    metrics.count("given", job.kind)
-    if event.attempt:
-        metrics.count("retried", job.kind)
-    else:
-        metrics.wait_ms[job.kind].add(event.t_start_ms - job.enqueue_ms)
+def _count_assigned(state: HasMetrics, events: Sequence[JobAssigned]) -> None:
+    jobs, metrics, kinds = state.queue.jobs, state.metrics, list[Kind]()
+    for event in events:
+        job = jobs[event.job_id]
+        kinds.append(job.kind)
+        if event.attempt:
+            metrics.count("retried", job.kind)
+        else:
+            metrics.wait_ms[job.kind].add(event.t_start_ms - job.enqueue_ms)
+    for kind, count in Counter(kinds).items():
+        metrics.count("given", kind, count)
 
 
 def _count_closed(state: HasMetrics, event: LeaseClosed) -> None:
@@ -69,9 +76,11 @@ def _count_closed(state: HasMetrics, event: LeaseClosed) -> None:
     state.metrics.count("lost", DECLINED if is_declined else reason)
 
 
-def _count_accepted(state: HasMetrics, event: ProofAccepted) -> None:
-    _observe_work(state, event.lease_id, event.ended_ms)
-    _count_ended(state, event.task_id, _COMPLETED)
+def _count_accepted(state: HasMetrics, events: Sequence[ProofAccepted]) -> None:
+    for event in events:
+        _observe_work(state, event.lease_id, event.ended_ms)
+    for kind, count in Counter([state.queue.jobs[event.task_id].kind for event in events]).items():
+        state.metrics.count(_COMPLETED, kind, count)
 
 
 def _observe_work(state: HasMetrics, lease_id: LeaseId, ended_ms: int) -> None:
@@ -95,19 +104,27 @@ def _count_slashed(state: HasMetrics, event: ProviderSlashed) -> None:
     state.metrics.count("penalty", event.severity, event.penalty)
 
 
-EVENT_METRICS: Final[dict[type[Event], Callable[[Any, Any], None]]] = {
+def _each(count: Callable[[Any, Any], None]) -> ApplyRun:
+    def count_each(state: Any, events: Sequence[Any]) -> None:
+        for event in events:
+            count(state, event)
+
+    return count_each
+
+
+EVENT_METRICS: Final[Mapping[type[Event], ApplyRun]] = {
     JobAdmitted: _count_admitted,
-    JobRequeued: lambda state, event: state.metrics.count("requeued", event.job.kind),
+    JobRequeued: _each(lambda state, event: state.metrics.count("requeued", event.job.kind)),
     JobAssigned: _count_assigned,
-    LeaseRenewed: lambda state, event: state.metrics.count("renewed", "late" if event.is_late else "in time"),
-    LeaseClosed: _count_closed,
-    VoteCast: lambda state, event: _observe_work(state, event.lease_id, event.ended_ms),
+    LeaseRenewed: _each(lambda state, event: state.metrics.count("renewed", "late" if event.is_late else "in time")),
+    LeaseClosed: _each(_count_closed),
+    VoteCast: _each(lambda state, event: _observe_work(state, event.lease_id, event.ended_ms)),
     ProofAccepted: _count_accepted,
-    ProofRefused: lambda state, _: state.metrics.count("refused"),
-    CompletionIgnored: lambda state, _: state.metrics.count("ignored"),
-    JobExpired: lambda state, event: _count_ended(state, event.id, _EXPIRED),
-    JobFailed: lambda state, event: _count_ended(state, event.id, _FAILED),
-    JobCancelled: lambda state, event: _count_ended(state, event.id, _CANCELLED),
-    ProviderSlashed: _count_slashed,
-    HeartbeatMissed: lambda state, _: state.metrics.count("missed"),
+    ProofRefused: lambda state, events: state.metrics.count("refused", by=len(events)),
+    CompletionIgnored: lambda state, events: state.metrics.count("ignored", by=len(events)),
+    JobExpired: _each(lambda state, event: _count_ended(state, event.id, _EXPIRED)),
+    JobFailed: _each(lambda state, event: _count_ended(state, event.id, _FAILED)),
+    JobCancelled: _each(lambda state, event: _count_ended(state, event.id, _CANCELLED)),
+    ProviderSlashed: _each(_count_slashed),
+    HeartbeatMissed: lambda state, events: state.metrics.count("missed", by=len(events)),
 }

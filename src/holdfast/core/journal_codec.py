@@ -12,7 +12,7 @@ from holdfast.core.base.errors import Corrupt
 from holdfast.core.base.event import Batch, Event, JournalHead, check_follows, head_of, seal_batch
 from holdfast.core.base.values import Term
 from holdfast.core.state import State
-from holdfast.core.state_machine import EVENTS, apply
+from holdfast.core.state_machine import EVENTS, apply_all
 
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(list[reduce(or_, EVENTS)]).decode  # type: ignore[misc]
@@ -40,17 +40,17 @@ def fold(state: State, head: JournalHead, batches: Iterable[Batch]) -> JournalHe
     """ENG-003: check and apply the batches that follow `head`; returns the new head."""
     for batch in batches:
         check_follows(head, batch)
-        for event in unpack(batch):
-            apply_stored(state, event)
+        apply_stored(state, *unpack(batch))
         head = head_of(batch)
     return head
 
 
-def apply_stored(state: State, event: Event) -> None:
-    """Apply an event of the journal; Corrupt where the state does not allow it."""
+def apply_stored(state: State, *events: Event) -> None:
+    """Apply events of the journal; Corrupt where the state does not allow them."""
     try:
-        apply(state, event)
+        apply_all(state, events)
     except Corrupt:
         raise
     except Exception as fault:
-        raise Corrupt("ENG-001", f"event {state.last_event} cannot have happened: {event!r:.200}") from fault
+        at = f"from event {state.last_event} on" if len(events) > 1 else f"{events[0]!r:.200}"
+        raise Corrupt("ENG-001", f"event {state.last_event} cannot have happened: {at}") from fault

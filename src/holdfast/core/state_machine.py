@@ -1,22 +1,24 @@
 """The state machine: merges what the domains publish, decides commands and applies events. All changes are made here.
 
-A domain publishes `COMMANDS`, `EVENTS` and `CLAIM_KEYS` in its `handlers`; adding one is one line in `_DOMAINS`.
+A domain publishes `COMMANDS`, `EVENTS` and `CLAIM_KEYS` in its `handlers`; adding one is one line in `_DOMAINS`. What
+comes in great numbers it publishes by the run (`COMMAND_RUNS`, `EVENT_RUNS`); a single one is then a run of one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import Final, TypeVar
 
 from holdfast.core.base.clock_record import RecordTime, TimeRecorded, record_time
 from holdfast.core.base.errors import Refused
-from holdfast.core.base.event import Command, Decided, Event, OwnershipTaken
-from holdfast.core.base.handlers import Apply, ClaimKey, Decide, no_effect
+from holdfast.core.base.event import Answer, Command, Decided, Event, NeedsClaims, OwnershipTaken, numbered
+from holdfast.core.base.handlers import Apply, ApplyRun, ClaimKey, Decide, DecideRun, no_effect
 from holdfast.core.base.height_bound import AtHeight, why_not_height
 from holdfast.core.base.privileged import PrivilegedActRecorded, PrivilegedCommand
 from holdfast.core.base.values import EventNo
 from holdfast.core.chain import handlers as chain
-from holdfast.core.chain.transactions import add_transaction
+from holdfast.core.chain.transactions import add_transactions
 from holdfast.core.escrow import handlers as escrow
 from holdfast.core.event_metrics import EVENT_METRICS
 from holdfast.core.evidence import handlers as evidence
@@ -56,15 +58,31 @@ def _merge(name: str, own: Mapping[K, V]) -> dict[K, V]:
 # ------------------------------------------------------------------------------------------------ commands
 
 
+def decide_run(state: State, commands: Sequence[Command], now_ms: int) -> list[Answer]:
+    """The answers to the first of these commands of one type, at least one; the others are decided once its events are
+    applied. No fact of the state changes; indexes and metrics may.
+
+    The last answer can be `NeedsClaims`: that command is decided anew when the engine has loaded the claims.
+    """
+    command = commands[0]
+    if (run := COMMAND_RUNS.get(type(command))) is not None:
+        return run(state, commands, now_ms)
+    if lacking := state.claims.lacking(claim_keys(state, command)):
+        return [NeedsClaims(lacking)]
+    return [COMMANDS[type(command)](state, command, now_ms)]
+
+
 def decide(state: State, command: Command, now_ms: int) -> Decided | Refused:
-    """The decision on this command. No fact of the state changes; indexes and metrics may."""
-    return COMMANDS[type(command)](state, command, now_ms)
+    """The decision on one command whose claims are loaded."""
+    (answer,) = decide_run(state, (command,), now_ms)
+    assert not isinstance(answer, NeedsClaims)
+    return answer
 
 
-def claim_key(state: State, command: Command) -> bytes | None:
-    """The claim this command depends on (ENG-005), so that the engine can load an old one before the decision."""
-    key_of = _CLAIM_KEYS.get(type(command))
-    return key_of(state, command) if key_of else None
+def claim_keys(state: State, command: Command) -> tuple[bytes, ...]:
+    """The claims this command depends on (ENG-005), so that the engine can load old ones before the decision."""
+    keys_of = _CLAIM_KEYS.get(type(command))
+    return keys_of(state, command) if keys_of else ()
 
 
 def _decide_at_height(state: State, call: AtHeight, now_ms: int) -> Decided | Refused:
@@ -85,6 +103,7 @@ def _decide_dead_letter(state: State, command: ResolveDeadLetter, now_ms: int) -
     return resolve_dead_letter(state, command, now_ms, decide)
 
 
+COMMAND_RUNS: Final[dict[type, DecideRun]] = _merge("COMMAND_RUNS", {})
 COMMANDS: Final[dict[type, Decide]] = _merge(
     "COMMANDS",
     {
@@ -97,24 +116,44 @@ COMMANDS: Final[dict[type, Decide]] = _merge(
 _CLAIM_KEYS: Final[dict[type, ClaimKey]] = _merge(
     "CLAIM_KEYS",
     {
-        AtHeight: lambda state, call: claim_key(state, call.command),
-        PrivilegedCommand: lambda state, privileged: claim_key(state, privileged.command),
+        AtHeight: lambda state, call: claim_keys(state, call.command),
+        PrivilegedCommand: lambda state, privileged: claim_keys(state, privileged.command),
+        ResolveDeadLetter: lambda state, command: claim_keys(state, command.retry_command),
     },
 )
 
 # ------------------------------------------------------------------------------------------------ events
 
 
+def apply_all(state: State, events: Iterable[Event]) -> None:
+    """Give the events the next numbers and apply them, run by run: the only way state changes (ENG-001).
+
+    Runs of one type are independent of how the events were cut into batches and decisions.
+    """
+    for type_, group in groupby(events, type):
+        run, before = list(group), state.last_event
+        count, effect, transaction = _EFFECTS[type_]
+        if count is not None:
+            count(state, run)
+        effect(state, run)
+        state.last_event = EventNo(before + len(run))
+        if transaction is not None:
+            kind, subject, content = transaction
+            entries = [(number, subject(event), content(event)) for number, event in numbered(run, before)]
+            add_transactions(state, kind, entries)
+
+
 def apply(state: State, event: Event) -> None:
-    """Give the event the next number and apply it: the only way state changes (ENG-001)."""
-    state.last_event = EventNo(state.last_event + 1)
-    count, effect, transaction = _EFFECTS[type(event)]
-    if count is not None:
-        count(state, event)
-    effect(state, event)
-    if transaction is not None:
-        kind, subject, content = transaction
-        add_transaction(state, kind, subject(event), content(event))
+    apply_all(state, (event,))
+
+
+def _one_by_one(effect: Apply) -> ApplyRun:
+    def apply_each(state: State, events: Sequence[Event]) -> None:
+        for event in events:
+            state.last_event = EventNo(state.last_event + 1)
+            effect(state, event)
+
+    return apply_each
 
 
 def _apply_ownership(state: State, event: OwnershipTaken) -> None:
@@ -123,9 +162,10 @@ def _apply_ownership(state: State, event: OwnershipTaken) -> None:
     credit_outage(state, event)
 
 
-_APPLY: Final[dict[type[Event], Apply]] = _merge(
+_SINGLE: Final[dict[type[Event], Apply]] = _merge(
     "EVENTS", {OwnershipTaken: _apply_ownership, PrivilegedActRecorded: no_effect, TimeRecorded: no_effect}
 )
+_APPLY: Final = _merge("EVENT_RUNS", {type_: _one_by_one(effect) for type_, effect in _SINGLE.items()})
 EVENTS: Final = tuple(_APPLY)
 """Every kind of event that a journal may hold."""
 _EFFECTS: Final = {kind: (EVENT_METRICS.get(kind), effect, TRANSACTIONS.get(kind)) for kind, effect in _APPLY.items()}

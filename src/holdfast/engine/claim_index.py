@@ -75,24 +75,27 @@ class ClaimIndex:
     async def load_filter(self) -> None:
         self._filter.load([keys async for keys in self._tables.claim_keys()])
 
-    def must_load(self, state: State, key: bytes) -> bool:
-        """True where memory does not know the key and the tables might."""
-        return self._filter.may_contain(key) and not state.claims.is_known(key)
+    def may_contain(self, key: bytes) -> bool:
+        """Whether the tables might have the key; what memory has dropped since is here, too."""
+        return self._filter.may_contain(key)
 
-    async def load(self, state: State, key: bytes) -> None:
-        """Load an old claim into memory, so that the decision sees it; another key may have the same prefix.
+    async def load(self, state: State, keys: Sequence[bytes]) -> BatchNo:
+        """Load old claims into memory, so that the decision sees them; another key may have the same prefix.
 
-        "Absent" counts only as of a checkpoint that covers everything memory has dropped; else the tables are asked
-        again. The answer is not kept: whoever waited for it decides at once.
+        Returns the batch as of which the others are absent: that counts only while the answer `covers` everything that
+        memory has dropped, and it is not kept.
         """
         while True:
-            claims, checkpoint = await self._tables.find_claims([key])
-            if (claim := claims.get(key)) is not None:
-                if len(state.claims.loaded) >= self.LOADED_MAX:
-                    state.claims.loaded.clear()
-                state.claims.loaded[key] = claim
-            if claim is not None or checkpoint.number >= self._dropped_until:
-                return
+            claims, checkpoint = await self._tables.find_claims(keys)
+            if len(state.claims.loaded) >= self.LOADED_MAX:
+                state.claims.loaded.clear()
+            state.claims.loaded |= claims
+            if len(claims) == len(keys) or self.covers(checkpoint.number):
+                return checkpoint.number
+
+    def covers(self, checkpoint: int) -> bool:
+        """Whether the tables as of this batch have every claim that memory has dropped."""
+        return checkpoint >= self._dropped_until
 
     def hand_over(self, state: State, keys: Iterable[bytes], until: BatchNo) -> None:
         """The tables hold these claims, of batches up to `until`: their prefixes suffice in memory."""

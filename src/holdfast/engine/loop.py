@@ -1,30 +1,31 @@
 """The owner (ENG-001, ENG-002): decides commands in order, commits those that have accumulated as one batch, answers.
 
-The way of a command reads top to bottom: `submit` → `_decide` → `_commit_forever` → `_seal` → journal → `_confirm`.
+The way of a command: `submit` → `decisions` (inbox, runs) → `_commit_forever` → `_seal` → journal → `_confirm`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Final, TypeVar
 
-import msgspec
 import structlog
 
 from holdfast.core import journal_codec, state_machine
-from holdfast.core.base.errors import Corrupt, Fenced, Refused, Unavailable
-from holdfast.core.base.event import Attachment, Batch, Command, Event, JournalHead, OwnershipTaken, head_of
-from holdfast.core.base.values import BatchNo, EventNo, Term
+from holdfast.core.base.errors import Corrupt, Fenced, Unavailable
+from holdfast.core.base.event import Attachment, Batch, Command, JournalHead, OwnershipTaken, head_of
+from holdfast.core.base.values import BatchNo, Term
 from holdfast.core.policy import Policy
 from holdfast.core.state import State
 from holdfast.engine.batch_clock import BatchClock
 from holdfast.engine.change_signal import ChangeSignal
 from holdfast.engine.claim_index import ClaimIndex
+from holdfast.engine.decisions import Decisions, OpenBatch
 from holdfast.engine.event_stream import EventStream
+from holdfast.engine.inbox import Submission
 from holdfast.engine.invariants import check_commit
-from holdfast.engine.outcome import Accepted, EngineStatus, Outcome
+from holdfast.engine.outcome import EngineStatus, Outcome
 from holdfast.engine.projector import Images, Projector, RowKey, take_images
 from holdfast.engine.queries import Query, ReplicationStatus
 from holdfast.engine.queries.table import answer
@@ -34,21 +35,10 @@ from holdfast.ports import Clock, Files, Journal, Row, Tables
 T = TypeVar("T")
 YIELD_TURNS: Final = 4
 """Turns of the event loop that a batch waits for callers who are just being answered; no clock is involved."""
-COMMANDS_PER_TURN: Final = 256
-"""How many commands of a bulk are decided before others get a turn."""
 RETRY_MS_FIRST, RETRY_MS_MAX = 100, 5_000
 DRAIN_S: Final = 30.0
 """How long a stop waits for the tables."""
 _log = structlog.get_logger()
-
-
-class _OpenBatch(msgspec.Struct):
-    """The batch that is being filled."""
-
-    time_ms: int = 0
-    events: list[Event] = []
-    attachments: list[Attachment] = []
-    waiters: list[asyncio.Future[None]] = []
 
 
 class Engine:
@@ -61,8 +51,8 @@ class Engine:
     projector: Projector
     _term: Term
     _batch_clock: BatchClock
-    _open_batch: _OpenBatch
-    _in_flight: list[asyncio.Future[None]] | None
+    open_batch: OpenBatch
+    _in_flight: list[Submission] | None
 
     def __init__(
         self,
@@ -76,7 +66,6 @@ class Engine:
     ) -> None:
         self.policy = policy
         self._events_max = policy.engine.batch_events_max
-        self._answered_last = 0
         self.journal, self.tables = journal, tables
         self._files, self._clock, self._owner, self._address = files, clock, owner, address
         self.status = EngineStatus.STOPPED
@@ -85,7 +74,7 @@ class Engine:
         self.changed = ChangeSignal()
         """Notified whenever something was decided, before it is durable: what follows from it can share its batch."""
         self._wake = asyncio.Event()
-        self._has_capacity = asyncio.Event()
+        self._decisions = Decisions(self)
         self._is_stop_requested = False
         self._task: asyncio.Task[None] | None = None
         self._reset(State(policy), JournalHead(), Term(0), ClaimIndex(tables), JournalHead())
@@ -105,8 +94,10 @@ class Engine:
     async def stop(self) -> None:
         """Commit and project what was accepted, refuse the rest."""
         self._is_stop_requested = True
+        self._decisions.take_turn()
         if self.status is EngineStatus.RUNNING:
             self.status = EngineStatus.STOPPING
+            self._decisions.fail_all(self._why_not_running())
         self._wake.set()
         if self._task is not None:
             await self._task
@@ -130,40 +121,30 @@ class Engine:
 
     async def submit(self, command: Command) -> Outcome:
         """Decide, make durable, answer. Unavailable means that the outcome is not known: submit the same id again."""
-        outcome = self._try_decide(command) or await self._decide_when_ready(command)
-        await self._wait_durable()
+        (outcome,) = await self._put(Submission((command,)))
         return outcome
 
     async def submit_many(self, commands: Iterable[Command]) -> list[Outcome]:
         """The same for many commands with one answer; each is refused or accepted on its own."""
-        outcomes: list[Outcome] = []
-        waits: list[asyncio.Future[None]] = []
-        for command in commands:
-            if (outcome := self._try_decide(command)) is not None:
-                outcomes.append(outcome)
-            else:
-                waits.append(self._wait_durable())
-                outcomes.append(await self._decide_when_ready(command))
-            if len(outcomes) % COMMANDS_PER_TURN == 0:
-                waits.append(self._wait_durable())
-                await asyncio.sleep(0)
-        await asyncio.gather(*waits, self._wait_durable())
-        return outcomes
+        return await self._put(Submission(list(commands)))
 
     async def submit_atomic(self, commands: Sequence[Command]) -> list[Outcome]:
         """All in one batch, in order; if the first is refused or a repeat, the others are not decided at all."""
-        first = self._try_decide(commands[0]) or await self._decide_when_ready(commands[0])
-        outcomes = [first]
-        if isinstance(first, Accepted) and not first.is_repeat:
-            outcomes += [self._decide(command) for command in commands[1:]]
-        await self._wait_durable()
-        return outcomes
+        return await self._put(Submission(commands, is_atomic=True))
+
+    def _put(self, submission: Submission) -> asyncio.Future[list[Outcome]]:
+        self._check_running()
+        if submission.commands:
+            self._decisions.put(submission)
+        else:
+            self.answer_when_durable(submission)
+        return submission.answered
 
     async def query_durable(self, query: Query[T]) -> T:
         """Answer a query from memory, once everything it could have seen is durable."""
         self._check_running()
         result = answer(self.undurable_state, query)
-        await self._wait_durable()
+        await self._put(Submission(()))
         return result
 
     def query_undurable(self, query: Query[T]) -> T:
@@ -185,72 +166,30 @@ class Engine:
     def replication_status(self) -> ReplicationStatus:
         return ReplicationStatus("owner", self.status, self.durable_head, self.projector.checkpoint.last, self.fault)
 
-    def _try_decide(self, command: Command) -> Outcome | None:
-        """The decision, or None where it must wait for capacity or for an old claim."""
-        if self._is_full():
-            return None
-        key = state_machine.claim_key(self.undurable_state, command)
-        if key is not None and self.claim_index.must_load(self.undurable_state, key):
-            return None
-        return self._decide(command)
+    # ------------------------------------------------------------------------------------ decisions (see `decisions`)
 
-    async def _decide_when_ready(self, command: Command) -> Outcome:
-        """Wait for capacity and load old claims, then decide before anything else can run."""
-        while True:
-            self._check_running()
-            if self._is_full():
-                self._has_capacity.clear()
-                await self._has_capacity.wait()
-                continue
-            state = self.undurable_state
-            key = state_machine.claim_key(state, command)
-            if key is not None and self.claim_index.must_load(state, key):
-                await self.claim_index.load(state, key)
-            if state is self.undurable_state and not self._is_full():
-                return self._decide(command)
+    @property
+    def room(self) -> int:
+        if self.status is not EngineStatus.RUNNING or self.projector.is_full:
+            return 0
+        return max(0, self._events_max - len(self.open_batch.events))
 
-    def _decide(self, command: Command) -> Outcome:
-        self._check_running()
-        batch, state = self._open_batch, self.undurable_state
-        if not batch.events:
-            batch.time_ms = self.now_ms()
-        decided = state_machine.decide(state, command, batch.time_ms)
-        if isinstance(decided, Refused):
-            return decided
-        if decided.repeat_of is not None:
-            return Accepted(decided.repeat_of, is_repeat=True)
-        fact, number = decided.events[decided.answer_index], EventNo(state.last_event + 1 + decided.answer_index)
-        self._apply(decided.events)
-        batch.events += decided.events
-        if decided.attachments:
-            batch.attachments += decided.attachments
+    def on_decided(self) -> None:
         self._wake.set()
         self.changed.notify()
-        return Accepted(number, fact=fact)
 
-    def _apply(self, events: Iterable[Event]) -> None:
-        try:
-            for event in events:
-                state_machine.apply(self.undurable_state, event)
-        except Exception as fault:  # memory that is half applied cannot be used any more
-            self._fail(
-                fault if isinstance(fault, Corrupt) else Corrupt("ENG-001", f"{event!r} could not be applied: {fault}")
-            )
-            raise self._why_not_running() from fault
+    def on_not_applied(self, fault: Corrupt) -> Unavailable:
+        self._fail(fault)
+        return self._why_not_running()
 
-    def _is_full(self) -> bool:
-        return len(self._open_batch.events) >= self._events_max or self.projector.is_full
-
-    def _wait_durable(self) -> asyncio.Future[None]:
-        """A future that is done when everything now in memory is durable."""
-        future: asyncio.Future[None] = asyncio.Future()
-        if self._open_batch.events:
-            self._open_batch.waiters.append(future)
+    def answer_when_durable(self, submission: Submission) -> None:
+        """Answer when everything now in memory is durable."""
+        if self.open_batch.events:
+            self.open_batch.waiters.append(submission)
         elif self._in_flight is not None:
-            self._in_flight.append(future)
+            self._in_flight.append(submission)
         else:
-            future.set_result(None)
-        return future
+            submission.answer()
 
     # ------------------------------------------------------------------------------------ commit
 
@@ -258,28 +197,29 @@ class Engine:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            while self._open_batch.events and self.status in (EngineStatus.RUNNING, EngineStatus.STOPPING):
+            while self.open_batch.events and self.status in (EngineStatus.RUNNING, EngineStatus.STOPPING):
                 await self._yield_to_callers()
                 await self._commit()
             if self.status is not EngineStatus.RUNNING:
                 return
 
     async def _yield_to_callers(self) -> None:
-        """Let callers who were just answered add their next command: else every second batch would hold only one."""
+        """Let callers who were just answered, and workers that a decision woke, add to the batch.
+
+        Else every second batch would hold only one command, and a match would not share the batch of its enqueue.
+        """
         for _ in range(YIELD_TURNS):
-            before = len(self._open_batch.events)
-            if len(self._open_batch.waiters) >= self._answered_last:
-                return  # everyone who was just answered is back
+            before = self._decisions.arrivals
             await asyncio.sleep(0)
-            if len(self._open_batch.events) == before:
+            if self._decisions.arrivals == before and not self._decisions.is_waiting:
                 return
 
     async def _commit(self) -> None:
         """Append one batch. There is never a second append in flight: the next batch fills up meanwhile."""
         try:
-            batch, images, attachments, waiters = self._seal()
+            pack, images, attachments, waiters = self._seal()
             self._in_flight = waiters
-            await self.journal.append(batch, attachments)
+            batch = await self.journal.append_packed(pack, attachments)
         except (Fenced, Corrupt) as fault:
             self._fail(fault)
         except Exception as fault:
@@ -287,24 +227,25 @@ class Engine:
         else:
             self._confirm(batch, images, waiters)
 
-    def _seal(self) -> tuple[Batch, Images, Sequence[Attachment], list[asyncio.Future[None]]]:
-        opened = self._open_batch
-        batch = journal_codec.pack(self.durable_head, self._term, opened.events, opened.time_ms)
-        check_commit(self.durable_head, batch, self.undurable_state)
-        self._open_batch = _OpenBatch()  # not before: if packing fails, the waiters are found there
-        return batch, take_images(self.undurable_state), opened.attachments, opened.waiters
+    def _seal(self) -> tuple[Callable[[], Batch], Images, Sequence[Attachment], list[Submission]]:
+        """Close the open batch. The journal packs and hashes it, in its own thread where it has one."""
+        sealed, head, term = self.open_batch, self.durable_head, self._term
+        check_commit(head, len(sealed.events), term, sealed.time_ms, self.undurable_state)
+        self.open_batch = OpenBatch()
 
-    def _confirm(self, batch: Batch, images: Images, waiters: list[asyncio.Future[None]]) -> None:
+        def pack() -> Batch:
+            return journal_codec.pack(head, term, sealed.events, sealed.time_ms)
+
+        return pack, take_images(self.undurable_state), sealed.attachments, sealed.waiters
+
+    def _confirm(self, batch: Batch, images: Images, waiters: list[Submission]) -> None:
         self.durable_head = head_of(batch)
         self._in_flight = None
         self.projector.offer(images, self.durable_head)
         self.event_stream.add(batch)
-        self._answered_last = len(waiters)
         for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
-        if not self._is_full():
-            self._has_capacity.set()
+            waiter.answer()
+        self._decisions.schedule()
 
     # ------------------------------------------------------------------------------------ ownership, failure
 
@@ -360,14 +301,15 @@ class Engine:
         self, state: State, durable: JournalHead, term: Term, claim_index: ClaimIndex, checkpoint: JournalHead
     ) -> None:
         self.undurable_state, self.durable_head, self._term, self.claim_index = state, durable, term, claim_index
-        self._open_batch = _OpenBatch()
+        state.claims.may_be_stored = claim_index.may_contain
+        self.open_batch = OpenBatch()
         self._in_flight = None
         rows_max = self.policy.engine.projection_rows_max
         self.projector = Projector(self.tables, self._clock, rows_max, checkpoint, self._on_claims_written, self._fail)
 
     def _on_claims_written(self, claims: Iterable[tuple[bytes, object]], until: BatchNo) -> None:
         self.claim_index.hand_over(self.undurable_state, (key for key, _ in claims), until)
-        self._has_capacity.set()
+        self._decisions.schedule()
 
     def _fail(self, fault: Exception) -> None:
         self.status, self.fault = EngineStatus.FAILED, fault
@@ -377,13 +319,11 @@ class Engine:
 
     def _fail_waiters(self, fault: Unavailable) -> None:
         """Answer every waiter with the fault: none gets a false success, none waits for ever."""
-        waiters = [*(self._in_flight or ()), *self._open_batch.waiters]
-        self._open_batch, self._in_flight = _OpenBatch(), None
-        self._has_capacity.set()
+        waiters = [*(self._in_flight or ()), *self.open_batch.waiters]
+        self.open_batch, self._in_flight = OpenBatch(), None
         for waiter in waiters:
-            if not waiter.done():
-                waiter.set_exception(fault)
-                waiter.exception()  # marks it as retrieved: a caller that went away leaves no warning
+            waiter.fail(fault)
+        self._decisions.fail_all(fault)
 
     def _check_running(self) -> None:
         if self.status is not EngineStatus.RUNNING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 
 from holdfast.core.base.errors import Corrupt
@@ -43,6 +43,9 @@ class FullJournal:
 
     async def append(self, batch: Batch, attachments: Sequence[Attachment]) -> None:
         await self.store.append(batch, attachments)
+
+    async def append_packed(self, pack: Callable[[], Batch], attachments: Sequence[Attachment]) -> Batch:
+        return await self.store.append_packed(pack, attachments)
 
     async def tip(self) -> JournalHead:
         return await self.store.tip()

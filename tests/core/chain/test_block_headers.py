@@ -31,7 +31,7 @@ from holdfast.core.base.errors import Refused
 from holdfast.core.base.values import ChainId, Height
 from holdfast.core.chain.header import Header, SignedHeader, beacon_after, genesis_signed, header_hash, why_not_next
 from holdfast.core.chain.messages import BlockSealed, RollBackBlocks, SealBlock
-from holdfast.core.chain.transactions import add_result
+from holdfast.core.chain.transactions import add_results
 from holdfast.core.queue.messages import CancelJob
 from holdfast.core.state import State
 
@@ -148,10 +148,10 @@ def test_block_one_follows_the_genesis_of_its_own_chain_alone(chain_id: int) -> 
 @pytest.mark.rule("RES-008")
 def test_the_log_holds_the_leaves_of_all_results_and_a_block_those_of_its_own() -> None:
     state, leaves = rich(), [b"one", b"two", b"three"]
-    add_result(state, leaves[0])
+    add_results(state, [leaves[0]])
     assert sealed(state).header.log_root == naive.merkle_root(leaves[:1])
-    add_result(state, leaves[1])
-    add_result(state, leaves[2])
+    add_results(state, [leaves[1]])
+    add_results(state, [leaves[2]])
     header = sealed(state).header
     assert (header.result_count, header.result_root) == (2, naive.merkle_root(leaves[1:]))
     assert (header.log_size, header.log_root) == (3, naive.merkle_root(leaves))

@@ -64,7 +64,7 @@ def test_a_lease_ended_without_result_is_counted_under_a_known_reason(
 ) -> None:
     state = State(World().policy)
     closed = LeaseClosed(LeaseId(b"l" * 32), LeaseStatus.CANCELLED, reason, 1, is_failure, 1, denied_ms)
-    EVENT_METRICS[LeaseClosed](state, closed)
+    EVENT_METRICS[LeaseClosed](state, [closed])
     assert state.metrics.counts == {("lost", label): 1}
     assert label in {*ENDED_WITHOUT_RESULT, DECLINED, OTHER}
 

@@ -110,9 +110,9 @@ def test_a_step_that_is_not_in_the_table_is_corrupt_and_every_other_keeps_the_co
             _bring(state, job.id, before)
             if next_state(JOB_TRANSITIONS, before, act) is None:
                 with pytest.raises(Corrupt, match="JOB-007"):
-                    transition(state, job, act)
+                    transition(state, [job], act)
             else:
-                transition(state, job, act)
+                transition(state, [job], act)
                 assert state.queue.depth == (job.state in (JobState.QUEUED, JobState.ASSIGNED))
 
 
@@ -127,7 +127,7 @@ def _bring(state: State, id_: TaskId, goal: JobState) -> None:
         JobState.CANCELLED: [JobTransition.CANCEL],
     }
     for act in ways[goal]:
-        transition(state, state.queue.jobs[id_], act)
+        transition(state, [state.queue.jobs[id_]], act)
 
 
 # ------------------------------------------------------------------------------------------------ acts by name
@@ -161,6 +161,6 @@ def test_what_changed_nothing_records_no_privileged_act() -> None:
 def test_a_privileged_act_is_unique_where_its_command_is() -> None:
     state = funded()
     for command in (Mint(some_id(1), ALICE, Amount(1)), enqueue_command(1)):
-        key = state_machine.claim_key(state, command)
-        assert key is not None
-        assert state_machine.claim_key(state, PrivilegedCommand("local", "x", command)) == key
+        keys = state_machine.claim_keys(state, command)
+        assert keys
+        assert state_machine.claim_keys(state, PrivilegedCommand("local", "x", command)) == keys

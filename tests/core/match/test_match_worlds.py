@@ -15,7 +15,7 @@ from tests.counts import counts
 from holdfast.cli.compute import evaluate
 from holdfast.core import state_machine
 from holdfast.core.base.event import Decided
-from holdfast.core.index.sorted_keys import from_unsorted
+from holdfast.core.index.sorted_keys import SortedKeys
 from holdfast.core.lease.messages import JobAssigned
 from holdfast.core.match.eligibility import why_not_eligible
 from holdfast.core.match.merge import BatchedMerge
@@ -64,6 +64,12 @@ class _Group:
         self.is_done = False
 
 
+def _sorted_keys(keys: list[bytes]) -> SortedKeys:
+    made = SortedKeys()
+    made.add_many(list(keys))
+    return made
+
+
 @pytest.mark.rule("PRI-003")
 def test_jobs_of_many_groups_are_merged_in_order_and_those_of_a_group_that_is_done_are_left_out() -> None:
     chance = random.Random(13)
@@ -71,7 +77,7 @@ def test_jobs_of_many_groups_are_merged_in_order_and_those_of_a_group_that_is_do
         sizes = [chance.choice((1, 7, 8, 9, 40, 600, 1_500)) for _ in range(chance.randrange(1, 6))]
         keys = [[chance.randbytes(chance.choice((2, 6))) for _ in range(size)] for size in sizes]
         keys = [sorted(set(some) - set().union(*keys[:at])) for at, some in enumerate(keys)]
-        groups = [(from_unsorted(list(some)), _Group()) for some in keys if some]
+        groups = [(_sorted_keys(some), _Group()) for some in keys if some]
         merged, seen, stopped = BatchedMerge(groups), list[bytes](), set[bytes]()
         for lot in merged:
             assert lot == sorted(lot)

@@ -11,7 +11,7 @@ from tests.counts import counts
 
 from holdfast.core.base.canonical import canonical
 from holdfast.core.base.values import ZERO_DIGEST, AccountId, EventNo, Height, Kind, TaskId, Tier
-from holdfast.core.index.sorted_keys import BLOCK_KEYS, SortedKeys, from_unsorted
+from holdfast.core.index.sorted_keys import BLOCK_KEYS, SortedKeys
 from holdfast.core.job.model import Job
 from holdfast.core.policy import PriorityPolicy
 from holdfast.core.queue.priority import sort_priority
@@ -103,7 +103,9 @@ def test_keys_in_blocks_are_keys_in_order(skip: int) -> None:
             assert list(ranks) == expected
             assert len(ranks) == len(expected)
             assert all(0 < len(block) < 2 * BLOCK_KEYS for block in ranks.blocks)
-            assert list(from_unsorted(list(naive), skip)) == expected
+            at_once = SortedKeys(skip)
+            at_once.add_many(list(naive))
+            assert list(at_once) == expected
             for key_ in chance.sample(expected, min(5, len(expected))):
                 assert ranks.rank(key_) == expected.index(key_)
     assert ranks.rank(b"") == 0

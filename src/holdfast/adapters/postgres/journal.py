@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -93,6 +93,11 @@ class PostgresJournal:
             self._appender = None
             appender.connection.terminate()
             raise
+
+    async def append_packed(self, pack: Callable[[], Batch], attachments: Sequence[Attachment]) -> Batch:
+        batch = pack()  # the connection belongs to the event loop: another thread would only add a hand-over
+        await self.append(batch, attachments)
+        return batch
 
     async def trim(self, until: BatchNo) -> None:
         last = (await self.tip()).number

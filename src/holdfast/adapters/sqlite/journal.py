@@ -59,6 +59,9 @@ class SqliteJournal:
     async def append(self, batch: Batch, attachments: Sequence[Attachment]) -> None:
         await self._writer.run(lambda: self._append(batch, attachments))
 
+    async def append_packed(self, pack: Callable[[], Batch], attachments: Sequence[Attachment]) -> Batch:
+        return await self._writer.run(lambda: self._append_packed(pack, attachments))
+
     async def wait_until_unowned(self) -> None:
         while not await asyncio.to_thread(self._lock.is_free):  # noqa: ASYNC110 - another process owns it
             await asyncio.sleep(_POLL_S)
@@ -171,6 +174,11 @@ class SqliteJournal:
         finally:
             if db is not self._write_db:
                 db.close()
+
+    def _append_packed(self, pack: Callable[[], Batch], attachments: Sequence[Attachment]) -> Batch:
+        batch = pack()
+        self._append(batch, attachments)
+        return batch
 
     def _append(self, batch: Batch, attachments: Sequence[Attachment]) -> None:
         db = self._owner_connection()

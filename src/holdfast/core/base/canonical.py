@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 from hashlib import sha3_256
+from struct import Struct
 from typing import Final, NamedTuple, NoReturn
 
 from holdfast.core.base.values import U64_MAX, Digest
@@ -17,14 +18,26 @@ DEPTH_MAX: Final = 256
 
 def H(tag: str, *fields: bytes | int) -> Digest:  # noqa: N802 - the specification's own name
     """CAN-001: SHA3-256 over `u32be(len)‖bytes` of the tag and of every field; integers are 8 bytes, big endian."""
-    parts = [_framed_tag(tag)]
+    return hash_from(_framed_tag(tag), *fields)
+
+
+def hash_from(prefix: bytes, *fields: bytes | int) -> Digest:
+    """`H` where its beginning is framed already (`hash_prefix`): the hashes of a run begin alike."""
+    parts = [prefix]
     for field in fields:
         if isinstance(field, int):
             parts.append(b"\0\0\0\x08" + field.to_bytes(8, "big"))
         else:
             n = len(field)
             parts += (_LENGTHS[n] if n < 256 else n.to_bytes(4, "big"), field)
-    return Digest(sha3_256(b"".join(parts)).digest())
+    return sha3_256(b"".join(parts)).digest()  # type: ignore[return-value]  # a call of `Digest` takes time
+
+
+@lru_cache(maxsize=256)
+def hash_prefix(tag: str, *fields: bytes | int) -> bytes:
+    """The tag and the first fields as `H` frames them."""
+    framed = (field.to_bytes(8, "big") if isinstance(field, int) else field for field in fields)
+    return _framed_tag(tag) + b"".join(len(raw).to_bytes(4, "big") + raw for raw in framed)
 
 
 _LENGTHS: Final = tuple(n.to_bytes(4, "big") for n in range(256))
@@ -53,6 +66,10 @@ class HashDomain(NamedTuple):
     def make_at(self, version: int, *fields: bytes | int) -> Digest:
         """The same under the tag of one version."""
         return H(_versioned(self.name, version), *fields)
+
+    def prefix_at(self, version: int, *fields: bytes | int) -> bytes:
+        """What all ids of a version with these first fields begin with (`hash_from`)."""
+        return hash_prefix(_versioned(self.name, version), *fields)
 
     def matching_version(self, digest: bytes, *fields: bytes | int) -> int | None:
         """The live version under which these fields have this id, None where there is none."""
@@ -99,7 +116,7 @@ def canonical(value: object) -> bytes:
 
 def packed_int(value: int) -> bytes:
     """The canonical bytes of one integer, for callers that build the bytes of a known shape themselves."""
-    return _HEADS[0][value] if 0 <= value < 0x100 else _integer(value)
+    return _head(0, value) if 0 <= value <= U64_MAX else _integer(value)
 
 
 def packed_bytes(value: bytes) -> bytes:
@@ -118,10 +135,11 @@ def _head(major: int, n: int) -> bytes:
         return _HEADS[major][n]
     base = major << 5
     if n < 0x10000:
-        return bytes((base | 25,)) + n.to_bytes(2, "big")
-    if n < 0x100000000:
-        return bytes((base | 26,)) + n.to_bytes(4, "big")
-    return bytes((base | 27,)) + n.to_bytes(8, "big")
+        return _HEAD_16(base | 25, n)
+    return _HEAD_32(base | 26, n) if n < 0x100000000 else _HEAD_64(base | 27, n)
+
+
+_HEAD_16, _HEAD_32, _HEAD_64 = (Struct(form).pack for form in (">BH", ">BI", ">BQ"))
 
 
 def _encode(value: object, put: Callable[[bytes], None], depth: int) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from collections.abc import Iterable, Iterator
+from typing import ClassVar, Final, TypeVar
 
 import msgspec
 
 from holdfast.core.base.canonical import H
-from holdfast.core.base.errors import Corrupt
+from holdfast.core.base.errors import Corrupt, Refused
 from holdfast.core.base.values import ZERO_DIGEST, BatchNo, Digest, EventNo, Term
 
 BATCH_TAG: Final = "holdfast.batch.v1"
 PAYLOAD_TAG: Final = "holdfast.payload.v1"
+E = TypeVar("E")
 
 
 class Command(msgspec.Struct, frozen=True, gc=False):
@@ -30,6 +32,11 @@ class Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """
 
     public_name: ClassVar[str] = ""
+
+
+def numbered(events: Iterable[E], after: EventNo) -> Iterator[tuple[EventNo, E]]:
+    """The events of a run with their numbers; `after` is the event before them."""
+    return enumerate(events, after + 1)  # type: ignore[return-value]
 
 
 class OwnershipTaken(Event, frozen=True, tag=1):
@@ -85,6 +92,15 @@ class Decided(msgspec.Struct, frozen=True, gc=False):
     """Set where the same thing was decided before: the number of the event that did it."""
     answer_index: int = 0
     """How many events come before the one that answers the command."""
+
+
+class NeedsClaims(msgspec.Struct, frozen=True, gc=False):
+    """No decision yet: these ids may have been claimed long ago, and only the tables know (ENG-005)."""
+
+    keys: tuple[bytes, ...]
+
+
+Answer = Decided | Refused | NeedsClaims
 
 
 class Batch(msgspec.Struct, frozen=True, gc=False):

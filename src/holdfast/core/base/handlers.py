@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from holdfast.core.base.errors import Refused
-from holdfast.core.base.event import Decided, Event
+from holdfast.core.base.event import Answer, Decided, Event
 
 Decide = Callable[[Any, Any, int], Decided | Refused]
 """(state, command, now_ms): the events to record, or the refusal."""
+DecideRun = Callable[[Any, Sequence[Any], int], list[Answer]]
+"""(state, commands, now_ms): the same for a run of commands of one type, in order.
+
+It answers the first of them, at least one. Sums that an earlier command of the run changes are carried in locals. Where
+a command depends on an earlier one in any other way, the run ends before it; it also ends with a `NeedsClaims`.
+"""
 Apply = Callable[[Any, Any], None]
-"""(state, event): the only way state changes."""
-ClaimKey = Callable[[Any, Any], bytes | None]
-"""(state, command): the unique id that the decision depends on (ENG-005), None where it depends on none."""
+"""(state, event): the only way state changes; `state.last_event` is the number of this event."""
+ApplyRun = Callable[[Any, Sequence[Any]], None]
+"""(state, events): the same for consecutive events of one type; `state.last_event` is the event before the first."""
+ClaimKey = Callable[[Any, Any], tuple[bytes, ...]]
+"""(state, command): the unique ids that the decision depends on (ENG-005)."""
 Commands = Mapping[type, Decide]
+CommandRuns = Mapping[type, DecideRun]
 Events = Mapping[type[Event], Apply]
+EventRuns = Mapping[type[Event], ApplyRun]
 ClaimKeys = Mapping[type, ClaimKey]
 
 

@@ -7,7 +7,7 @@ signature of the root.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from typing import Final
 
@@ -21,7 +21,7 @@ HASH_BYTES: Final = 32
 
 def leaf_hash(leaf: bytes) -> Digest:
     """The hash of one leaf; the prefix 0 separates leaves from inner nodes."""
-    return Digest(sha256(b"\x00" + leaf).digest())
+    return sha256(b"\x00" + leaf).digest()  # type: ignore[return-value]  # a call of `Digest` takes time
 
 
 def node_hash(left: bytes, right: bytes) -> Digest:
@@ -166,13 +166,20 @@ class Frontier(msgspec.Struct, gc=False):
     peaks: list[Digest] = []
 
     def append(self, leaf_hash: Digest) -> None:
-        """Add the hash of the next leaf: it merges with every full subtree it completes."""
-        carried, size, peaks = leaf_hash, self.size, self.peaks
-        while size & 1:
-            carried = Digest(sha256(b"\x01" + peaks.pop() + carried).digest())  # `node_hash`, written out
-            size >>= 1
-        peaks.append(carried)
-        self.size += 1
+        """Add the hash of the next leaf."""
+        self.extend((leaf_hash,))
+
+    def extend(self, leaf_hashes: Iterable[Digest]) -> None:
+        """Add the hashes of the next leaves: each merges with every full subtree it completes."""
+        size, peaks = self.size, self.peaks
+        for leaf_hash in leaf_hashes:
+            carried, above = leaf_hash, size
+            while above & 1:
+                carried = sha256(b"\x01" + peaks.pop() + carried).digest()  # type: ignore[assignment]  # `node_hash`
+                above >>= 1
+            peaks.append(carried)
+            size += 1
+        self.size = size
 
     def root(self) -> Digest:
         """The root over all leaves so far."""

@@ -29,7 +29,7 @@ from holdfast.core.chain.model import (
     genesis_chain,
     next_header,
 )
-from holdfast.core.chain.transactions import append_tx
+from holdfast.core.chain.transactions import append_txs
 from holdfast.core.escrow import apply as escrow_apply
 from holdfast.core.escrow.messages import Finalized
 from holdfast.core.queue import apply as queue_apply
@@ -108,7 +108,7 @@ def apply_reincluded(state: HasChain, event: TransactionsReincluded, reapply: Ma
         raise Corrupt("CHN-004", f"{len(waiting)} transactions wait for block {chain.head.height + 1}, not {event}")
     chain.open, chain.log = OpenBlock(), copy_frontier(_last_sealed(state).log)
     for tx in waiting:
-        append_tx(chain.open, tx)
+        append_txs(chain.open, [tx])
         if (effect := reapply.get(tx.kind)) is not None:
             effect(state, tx)
 

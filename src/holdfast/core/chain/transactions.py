@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from holdfast.core.base.canonical import canonical, packed_bytes, packed_int
@@ -22,15 +23,20 @@ _LEAF_PREFIX: Final = {kind: b"\x84" + canonical(kind.value) for kind in TxKind}
 """The beginning of an array of four items, the first of which is the kind."""
 
 
-def add_transaction(state: HasChain, kind: TxKind, subject: bytes, content: bytes) -> None:
-    """CHN-002: the event just applied is a transaction of the open block."""
-    number = state.last_event
-    append_tx(state.chain.open, Tx(number, kind, subject, leaf_hash(tx_leaf(kind, number, subject, content))))
+def add_transactions(state: HasChain, kind: TxKind, entries: Iterable[tuple[EventNo, bytes, bytes]]) -> None:
+    """CHN-002: events (number, subject, content) are transactions of the open block."""
+    append_txs(
+        state.chain.open,
+        [
+            Tx(number, kind, subject, leaf_hash(tx_leaf(kind, number, subject, content)))
+            for number, subject, content in entries
+        ],
+    )
 
 
-def append_tx(open_: OpenBlock, tx: Tx) -> None:
-    open_.txs.append(tx)
-    open_.tree.append(tx.leaf)
+def append_txs(open_: OpenBlock, txs: Sequence[Tx]) -> None:
+    open_.txs += txs
+    open_.tree.extend([tx.leaf for tx in txs])
 
 
 def pop_final_txs(state: HasChain, count: int) -> list[tuple[Height, Tx]]:
@@ -48,8 +54,8 @@ def pop_final_txs(state: HasChain, count: int) -> list[tuple[Height, Tx]]:
     return popped
 
 
-def add_result(state: HasChain, leaf: bytes) -> None:
+def add_results(state: HasChain, leaves: Iterable[bytes]) -> None:
     """RES-008: a result's leaf is in the block that resolves it and in the log of all results."""
-    hashed = leaf_hash(leaf)
-    state.chain.open.results.append(hashed)
-    state.chain.log.append(hashed)
+    hashes = [leaf_hash(leaf) for leaf in leaves]
+    state.chain.open.results.extend(hashes)
+    state.chain.log.extend(hashes)

@@ -8,7 +8,7 @@ from typing import Any, Final
 from holdfast.core.base.errors import Corrupt
 from holdfast.core.base.event import Event
 from holdfast.core.base.fsm import next_state, why_not_transition
-from holdfast.core.base.values import AccountId, Amount, Height, ReservationId
+from holdfast.core.base.values import AccountId, Amount, EventNo, Height, ReservationId
 from holdfast.core.escrow.messages import (
     Charged,
     Finalized,
@@ -28,8 +28,11 @@ from holdfast.core.escrow.model import (
     HasLedger,
     Ledger,
     Reservation,
+    ReservationStatus,
     ReservationTransition,
 )
+
+CHARGE, REFUND = ReservationTransition.CHARGE, ReservationTransition.REFUND
 
 Posting = tuple[AccountId, int, int, int]
 """Account and what is added to its available, held and pending; the postings of one event sum to zero (ESC-001)."""
@@ -131,11 +134,14 @@ def apply_reserved(state: HasLedger, event: Reserved) -> None:
     state.claims.add(reservation_key(event), state.last_event, event)
 
 
-def reserve_for(state: HasLedger, id_: ReservationId, owner: AccountId, amount: Amount) -> None:
-    """Reserve a job's fee. It is part of the job's row, so this reservation has no row, event or claim of its own."""
-    _post(state, ((owner, -amount, amount, 0),))
-    state.ledger.reservations[id_] = Reservation(NO_ROW, id_, owner, amount)
-    state.ledger.reserved_total += amount
+def reserve_for(state: HasLedger, wanted: Iterable[tuple[ReservationId, AccountId, Amount]]) -> None:
+    """Reserve the fees of jobs. A fee is part of its job's row: the reservation has no row, event or claim itself."""
+    reservations, sums = state.ledger.reservations, dict[AccountId, int]()
+    for id_, owner, amount in wanted:
+        reservations[id_] = Reservation(NO_ROW, id_, owner, amount)
+        sums[owner] = sums.get(owner, 0) + amount
+    _post(state, [(owner, -amount, amount, 0) for owner, amount in sums.items()])
+    state.ledger.reserved_total += sum(sums.values())
 
 
 def raise_reservation(state: HasLedger, id_: ReservationId, more: int) -> None:
@@ -167,27 +173,40 @@ def _reduce(ledger: Ledger, reservation: Reservation, less: int) -> None:
         del ledger.reservations[reservation.id]
 
 
-def settle_reservation(
-    state: HasLedger,
-    id_: ReservationId,
-    transition: ReservationTransition,
-    height: Height,
-    payee: AccountId | None,
-    charged: Amount,
-) -> None:
-    """Charge or refund a job's fee in the block of this height."""
-    _post(state, _settlement(state.ledger.reservations[id_], payee, charged))
-    _settle(state, id_, transition, height, payee, charged)
-
-
 def apply_charged(state: HasLedger, event: Charged) -> None:
-    _post(state, _charged(state.ledger, event))
-    _settle(state, event.id, ReservationTransition.CHARGE, event.height, event.payee, event.charged)
+    settle_all(state, event.height, [(state.last_event, event.id, event.payee, event.charged)])
 
 
 def apply_refunded(state: HasLedger, event: Refunded) -> None:
-    _post(state, _refunded(state.ledger, event))
-    _settle(state, event.id, ReservationTransition.REFUND, event.height, None, 0)
+    settle_all(state, event.height, [(state.last_event, event.id, None, Amount(0))])
+
+
+Settlement = tuple[EventNo, ReservationId, AccountId | None, int]
+"""The event that settles a reservation, the reservation, who is paid how much; it is refunded where nobody is."""
+
+
+def settle_all(state: HasLedger, height: Height, settlements: Iterable[Settlement]) -> None:
+    """Charge or refund reservations in the block of this height, in this order; each account is posted to once."""
+    ledger, sums, settled = state.ledger, dict[AccountId, list[int]](), list[ReservationId]()
+    charged_total = refunded_total = 0
+    for number, id_, payee, charged in settlements:
+        reservation = ledger.reservations[id_]
+        reservation.status = _after(reservation, REFUND if payee is None else CHARGE)
+        reservation.charged, reservation.payee, reservation.height, reservation.settled = charged, payee, height, number
+        for owner, _, held, pending in _settlement(reservation, payee, charged):
+            posting = sums.get(owner)
+            if posting is None:
+                posting = sums[owner] = [0, 0]
+            posting[0] += held
+            posting[1] += pending
+        charged_total += charged
+        refunded_total += reservation.amount - charged
+        settled.append(id_)
+        _touch(state, reservation)
+    _post(state, [(owner, 0, held, pending) for owner, (held, pending) in sums.items()])
+    ledger.charged_total += charged_total
+    ledger.refunded_total += refunded_total
+    ledger.settled_by_height.setdefault(height, []).extend(settled)
 
 
 def apply_finalized(state: HasLedger, event: Finalized) -> None:
@@ -218,7 +237,7 @@ def _make_final(state: HasLedger, settled: list[Reservation]) -> None:
     ledger = state.ledger
     _post(state, (posting for reservation in settled for posting in _final_postings(reservation)))
     for reservation in settled:
-        _transition(reservation, ReservationTransition.FINALIZE)
+        reservation.status = _after(reservation, ReservationTransition.FINALIZE)
         if reservation.event != NO_ROW:
             _claim_settlement(state, reservation)
         _touch(state, reservation)
@@ -250,31 +269,9 @@ def apply_settlements_rolled_back(state: HasLedger, event: SettlementsRolledBack
         reservation = ledger.reservations[id_]
         ledger.charged_total -= reservation.charged
         ledger.refunded_total -= reservation.amount - reservation.charged
-        _transition(reservation, ReservationTransition.ROLL_BACK)
+        reservation.status = _after(reservation, ReservationTransition.ROLL_BACK)
         reservation.charged, reservation.payee, reservation.height, reservation.settled = 0, None, None, None
         _touch(state, reservation)
-
-
-def _settle(
-    state: HasLedger,
-    id_: ReservationId,
-    transition: ReservationTransition,
-    height: Height,
-    payee: AccountId | None,
-    charged: int,
-) -> None:
-    ledger, reservation = state.ledger, state.ledger.reservations[id_]
-    _transition(reservation, transition)
-    reservation.charged, reservation.payee, reservation.height, reservation.settled = (
-        charged,
-        payee,
-        height,
-        state.last_event,
-    )
-    ledger.charged_total += charged
-    ledger.refunded_total += reservation.amount - charged
-    ledger.settled_by_height.setdefault(height, []).append(id_)
-    _touch(state, reservation)
 
 
 def _touch(state: HasLedger, reservation: Reservation) -> None:
@@ -282,12 +279,9 @@ def _touch(state: HasLedger, reservation: Reservation) -> None:
         state.touched["reservation"][reservation.event] = reservation
 
 
-def _transition(reservation: Reservation, transition: ReservationTransition) -> None:
+def _after(reservation: Reservation, transition: ReservationTransition) -> ReservationStatus:
     after = next_state(RESERVATION_TRANSITIONS, reservation.status, transition)
     if after is None:
-        raise Corrupt(
-            "ESC-001",
-            f"reservation {reservation.id.hex()}: "
-            f"{why_not_transition(RESERVATION_TRANSITIONS, reservation.status, transition)}",
-        )
-    reservation.status = after
+        why = why_not_transition(RESERVATION_TRANSITIONS, reservation.status, transition)
+        raise Corrupt("ESC-001", f"reservation {reservation.id.hex()}: {why}")
+    return after

@@ -30,7 +30,6 @@ from holdfast.core.escrow.model import (
     MINT,
     NO_ROW,
     RESERVATION_TRANSITIONS,
-    Account,
     HasLedger,
     Ledger,
     Reservation,
@@ -54,7 +53,7 @@ def mint(state: HasLedger, command: Mint, _now_ms: int) -> Decided | Refused:
     event = Minted(command.id, command.owner, command.amount)
     if earlier := unique_ids.check_unique(state.claims, mint_key(event), event):
         return earlier
-    if command.amount > AMOUNT_MAX + _balance(state.ledger, MINT).available:
+    if command.amount > AMOUNT_MAX + available_of(state.ledger, MINT):
         return _refuse(f"more than {AMOUNT_MAX} would exist")
     return Decided((event,))
 
@@ -75,9 +74,17 @@ def reserve(state: HasLedger, command: Reserve, _now_ms: int) -> Decided | Refus
     return check_funds(state.ledger, command.owner, command.amount) or Decided((event,), attachments)
 
 
+def available_of(ledger: Ledger, owner: AccountId) -> int:
+    account = ledger.accounts.get(owner)
+    return account.available if account is not None else 0
+
+
 def check_funds(ledger: Ledger, owner: AccountId, amount: int) -> Refused | None:
+    return why_no_funds(owner, available_of(ledger, owner), amount)
+
+
+def why_no_funds(owner: AccountId, available: int, amount: int) -> Refused | None:
     """ESC-001: only available money can be reserved."""
-    available = _balance(ledger, owner).available
     if available >= amount:
         return None
     return Refused(
@@ -123,9 +130,9 @@ def _why_not_repeat(state: HasLedger, command: Charge | Refund, event: Charged |
     return unique_ids.check_unique(state.claims, key, event)
 
 
-def settlement_claim(state: HasLedger, command: Charge | Refund) -> bytes | None:
+def settlement_claim(state: HasLedger, command: Charge | Refund) -> tuple[bytes, ...]:
     """The claim of an earlier settlement; an open reservation has none."""
-    return None if command.id in state.ledger.reservations else settlement_key(command)
+    return () if command.id in state.ledger.reservations else (settlement_key(command),)
 
 
 def finalize(state: HasLedger, command: Finalize, _now_ms: int) -> Decided | Refused:
@@ -189,7 +196,3 @@ def _refuse(message: str, hint: str = "") -> Refused:
 
 def _no_reservation(id_: bytes) -> Refused:
     return Refused("ESC-001", f"no open reservation {id_.hex()}", "it was never made", name="NotFound")
-
-
-def _balance(ledger: Ledger, owner: AccountId) -> Account:
-    return ledger.accounts.get(owner) or Account(owner)

@@ -38,8 +38,8 @@ EVENTS: Final[Events] = {
     SettlementsRolledBack: apply.apply_settlements_rolled_back,
 }
 CLAIM_KEYS: Final[ClaimKeys] = {
-    Mint: lambda _, command: mint_key(command),
-    Reserve: lambda _, command: reservation_key(command),
+    Mint: lambda _, command: (mint_key(command),),
+    Reserve: lambda _, command: (reservation_key(command),),
     Charge: decide.settlement_claim,
     Refund: decide.settlement_claim,
 }

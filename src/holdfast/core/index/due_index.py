@@ -22,36 +22,45 @@ class DueIndex(msgspec.Struct):
     """How much a bucket covers; 1 where heights are counted instead of milliseconds."""
 
     def schedule(self, id_: bytes, at_ms: int) -> None:
-        number = at_ms // self.bucket_width
-        bucket = self.buckets.get(number)
-        if bucket is None:
-            self._drop_empty_buckets()
-            bucket = self.buckets[number] = {}
-            heappush(self.heap, number)
-            self._compact_heap()
-        bucket[id_] = None
+        self.schedule_many(((id_, at_ms),))
 
     def schedule_many(self, due: Iterable[tuple[bytes, int]]) -> None:
-        """Schedule many ids at once, as a start does."""
         buckets, width = self.buckets, self.bucket_width
         for id_, at_ms in due:
             bucket = buckets.get(number := at_ms // width)
             if bucket is None:
-                bucket = buckets[number] = {}
+                bucket = self._new_bucket(number)
             bucket[id_] = None
-        self.heap = sorted(buckets)  # which is a heap
+
+    def _new_bucket(self, number: int) -> dict[bytes, None]:
+        self._drop_empty_buckets()
+        self.buckets[number] = bucket = dict[bytes, None]()
+        heappush(self.heap, number)
+        self._compact_heap()
+        return bucket
 
     def remove(self, id_: bytes, at_ms: int) -> None:
-        number = at_ms // self.bucket_width
-        bucket = self.buckets.get(number)
-        if bucket is not None and id_ in bucket:
-            del bucket[id_]
-            if not bucket:
-                del self.buckets[number]
+        self.remove_many(((id_, at_ms),))
+
+    def remove_many(self, due: Iterable[tuple[bytes, int]]) -> None:
+        """Ids that are not there are ignored."""
+        buckets, width = self.buckets, self.bucket_width
+        for id_, at_ms in due:
+            bucket = buckets.get(number := at_ms // width)
+            if bucket is not None and id_ in bucket:
+                del bucket[id_]
+                if not bucket:
+                    del buckets[number]
 
     def move(self, id_: bytes, from_ms: int, to_ms: int) -> None:
-        self.remove(id_, from_ms)
-        self.schedule(id_, to_ms)
+        self.move_many(((id_, from_ms, to_ms),))
+
+    def move_many(self, moves: Iterable[tuple[bytes, int, int]]) -> None:
+        """Within one bucket an id keeps its place."""
+        width = self.bucket_width
+        moved = [move for move in moves if move[1] // width != move[2] // width]
+        self.remove_many([(id_, from_ms) for id_, from_ms, _ in moved])
+        self.schedule_many([(id_, to_ms) for id_, _, to_ms in moved])
 
     def due_until(self, now_ms: int) -> Iterator[bytes]:
         """All ids that may be due now, oldest bucket first; the caller checks the exact time."""

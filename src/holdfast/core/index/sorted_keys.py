@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
+from itertools import chain
 from operator import itemgetter
 from typing import Any, Final
 
@@ -12,6 +13,8 @@ import msgspec
 
 BLOCK_KEYS: Final = 512
 """A block is split when it has grown to twice this."""
+MERGE_MAX: Final = 16
+"""Keys are merged with as many times more; among still more they are added one by one."""
 
 
 class SortedKeys(msgspec.Struct, gc=False):
@@ -38,6 +41,39 @@ class SortedKeys(msgspec.Struct, gc=False):
         if len(block) >= 2 * BLOCK_KEYS:
             blocks.insert(at + 1, block[BLOCK_KEYS:])
             del block[BLOCK_KEYS:]
+
+    def add_many(self, keys: list[bytes]) -> None:
+        """Add keys, which are sorted for it: they are merged with the blocks from the first of them on."""
+        if len(keys) == 1:
+            return self.add(keys[0])
+        if not keys:
+            return None
+        blocks, (part, last) = self.blocks, _sort_keys(self.skip)
+        keys.sort(key=part)
+        at = min(bisect_left(blocks, keys[0][self.skip :], key=last), max(0, len(blocks) - 1))
+        after = blocks[at:]
+        if sum(map(len, after)) > MERGE_MAX * len(keys):
+            for key in keys:
+                self.add(key)
+            return None
+        merged = list(chain(*after, keys))
+        merged.sort(key=part)  # two sorted parts: it only compares and copies
+        blocks[at:] = [merged[at : at + BLOCK_KEYS] for at in range(0, len(merged), BLOCK_KEYS)]
+        return None
+
+    def remove_many(self, keys: Iterable[bytes]) -> set[bytes]:
+        """Remove keys, and return those that are not there; in the usual case they are the first ones."""
+        left, blocks = set(keys), self.blocks
+        while blocks and len(left) * 8 > len(blocks[0]):  # fewer are quicker found one by one
+            kept = [key for key in blocks[0] if key not in left]
+            if len(kept) == len(blocks[0]):
+                break
+            left.difference_update(blocks[0])
+            if kept:
+                blocks[0] = kept
+                break
+            del blocks[0]
+        return {key for key in left if not self.remove(key)}
 
     def remove(self, key: bytes) -> bool:
         """Remove a key; False where it is not there."""
@@ -68,12 +104,6 @@ class SortedKeys(msgspec.Struct, gc=False):
 
     def __len__(self) -> int:
         return sum(map(len, self.blocks))
-
-
-def from_unsorted(keys: list[bytes], skip: int = 0) -> SortedKeys:
-    """Build from all keys at once, sorted in one go: what a start does."""
-    keys.sort(key=_sort_keys(skip)[0])
-    return SortedKeys(skip, [keys[at : at + BLOCK_KEYS] for at in range(0, len(keys), BLOCK_KEYS)])
 
 
 @lru_cache

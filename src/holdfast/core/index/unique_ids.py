@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from zlib import crc32
 
 import msgspec
@@ -24,6 +25,10 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     checksum: int
 
 
+def _stored_nowhere(_key: bytes) -> bool:
+    return False
+
+
 class Claims(msgspec.Struct, gc=False):
     """Ids claimed since the last checkpoint of the tables, and older ones that the engine has loaded."""
 
@@ -32,6 +37,10 @@ class Claims(msgspec.Struct, gc=False):
     new_keys: list[bytes] = []
     """Keys claimed since the last batch was sealed: the projection must write them."""
 
+    may_be_stored: Callable[[bytes], bool] = _stored_nowhere
+    """Whether the tables may have a claim that memory does not; set by the engine, which knows their prefixes."""
+    absent: tuple[bytes, ...] = ()
+    """Keys that the tables have just been found not to have, for the decision that waited for them."""
     is_recording: bool = True
     """False while batches are folded again that have their claims in the tables already."""
 
@@ -43,6 +52,11 @@ class Claims(msgspec.Struct, gc=False):
     def is_known(self, key: bytes) -> bool:
         """Whether memory has this claim; the engine loads an older one before the decision."""
         return key in self.recent or key in self.loaded
+
+    def lacking(self, keys: tuple[bytes, ...]) -> tuple[bytes, ...]:
+        """Those that only the tables may know: they must be loaded before anything is decided on them."""
+        stored = self.may_be_stored
+        return tuple([key for key in keys if stored(key) and key not in self.absent and not self.is_known(key)])
 
     def event_of(self, key: bytes) -> EventNo | None:
         """The event that claimed this key, None where memory has no such claim."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
-from holdfast.core.base.canonical import KNOWN_VERSIONS, HashDomain, canonical
+from holdfast.core.base.canonical import KNOWN_VERSIONS, HashDomain, canonical, hash_from
 from holdfast.core.base.values import ChainId, Digest, Height, TaskId
 
 TASK: Final = HashDomain("animica.cap.task_id", (1,))
@@ -23,7 +25,12 @@ def packed_task_id(
     chain_id: ChainId, height: Height, tx_hash: bytes, caller: bytes, payload: bytes, version: int = 1
 ) -> TaskId:
     """The same of a payload that is canonical bytes already."""
-    return TaskId(TASK.make_at(version, chain_id, height, tx_hash, caller, payload))
+    return task_id_maker(chain_id, height, version)(tx_hash, caller, payload)
+
+
+def task_id_maker(chain_id: ChainId, height: Height, version: int) -> Callable[[bytes, bytes, bytes], TaskId]:
+    """Makes the ids of jobs of one block, from transaction, caller and canonical payload."""
+    return partial(hash_from, TASK.prefix_at(version, chain_id, height))  # type: ignore[return-value]
 
 
 def version_of(id_: TaskId, chain_id: ChainId, height: Height, tx_hash: bytes, caller: bytes, payload: object) -> int:

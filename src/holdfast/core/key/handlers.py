@@ -14,4 +14,4 @@ EVENTS: Final[Events] = {
     KeyRotated: apply.apply_rotated,
     KeyRevoked: apply.apply_revoked,
 }
-CLAIM_KEYS: Final[ClaimKeys] = {CreateKey: lambda _, command: key_claim(command)}
+CLAIM_KEYS: Final[ClaimKeys] = {CreateKey: lambda _, command: (key_claim(command),)}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from holdfast.core.base.errors import Corrupt
-from holdfast.core.base.event import OwnershipTaken
+from holdfast.core.base.event import OwnershipTaken, numbered
 from holdfast.core.base.fsm import next_state
-from holdfast.core.base.values import LeaseId, ProviderId
+from holdfast.core.base.values import EventNo, Kind, LeaseId, ProviderId
 from holdfast.core.job.job_class import denial_key, job_class
 from holdfast.core.job.model import Job, JobTransition, expires_at_ms
 from holdfast.core.lease.messages import CompletionSubmitted, JobAssigned, LeaseAcked, LeaseClosed, LeaseRenewed
@@ -24,40 +25,57 @@ from holdfast.core.provider.apply import touch
 from holdfast.core.queue import apply as queue_apply
 from holdfast.core.queue import quota
 
+COMPLETE: Final = LeaseTransition.COMPLETE
 EVICT_EVERY: Final = 256
 """Ended denials are evicted whenever the number of denials is a multiple of this."""
 
 
-def apply_job_assigned(state: HasLeases, event: JobAssigned) -> None:
+def apply_jobs_assigned(state: HasLeases, events: Sequence[JobAssigned]) -> None:
     """LEA-002: at most one live lease per job, always."""
-    job, provider = state.queue.jobs[event.job_id], state.providers[event.provider_id]
-    if event.job_id in state.leases.by_job:
-        raise Corrupt("LEA-002", f"job {event.job_id.hex()} has a live lease already")
-    lease = Lease(
-        event=state.last_event,
-        id=event.lease_id,
-        job_id=event.job_id,
-        provider_id=event.provider_id,
-        attempt=event.attempt,
-        t_start_ms=event.t_start_ms,
-        t_deadline_ms=event.t_deadline_ms,
-        renew_by_ms=event.renew_by_ms,
-        ack_by_ms=event.ack_by_ms,
-        price=event.price,
-        duration_ms=event.t_deadline_ms - event.t_start_ms,
+    by_id, touched, now_held = state.queue.jobs, state.touched["lease"], state.leases.by_job
+    jobs, leases, counts = list[Job](), list[Lease](), dict[ProviderId, int]()
+    for number, event in numbered(events, state.last_event):
+        job, provider_id = by_id[event.job_id], event.provider_id
+        if event.job_id in now_held:
+            raise Corrupt("LEA-002", f"job {event.job_id.hex()} has a live lease already")
+        lease = _granted_lease(event, number)
+        if event.units:
+            lease.units = event.units
+            lease.epoch = quota.reserve_units(state, provider_id, job.kind, event.units, event.epoch)
+        job.attempts = event.attempt + 1
+        if job.relative_expires_ms is None:
+            _start_relative_ttl(state, job, event.relative_expires_ms)
+        counts[provider_id] = counts.get(provider_id, 0) + 1
+        touched[number] = now_held[event.job_id] = lease
+        jobs.append(job)
+        leases.append(lease)
+    queue_apply.transition(state, jobs, JobTransition.ASSIGN)
+    state.leases.add_many(leases)
+    state.assignments += len(events)
+    _count_leases(state, counts, 1)
+
+
+def _granted_lease(event: JobAssigned, number: EventNo) -> Lease:
+    return Lease(  # by position: by name takes several times as long, and every job needs it
+        number,
+        event.lease_id,
+        event.job_id,
+        event.provider_id,
+        event.attempt,
+        event.t_start_ms,
+        event.t_deadline_ms,
+        event.renew_by_ms,
+        event.ack_by_ms,
+        event.price,
+        event.t_deadline_ms - event.t_start_ms,
     )
-    if event.units:
-        lease.units = event.units
-        lease.epoch = quota.reserve_units(state, provider.id, job.kind, event.units, event.epoch)
-    queue_apply.transition(state, job, JobTransition.ASSIGN)
-    job.attempts = event.attempt + 1
-    if job.relative_expires_ms is None:
-        _start_relative_ttl(state, job, event.relative_expires_ms)
-    state.leases.add(lease)
-    state.assignments += 1
-    provider.leases += 1
-    touch(state, provider)
-    _touch(state, lease)
+
+
+def _count_leases(state: HasLeases, counts: Mapping[ProviderId, int], sign: int) -> None:
+    for id_, count in counts.items():
+        provider = state.providers[id_]
+        provider.leases += sign * count
+        touch(state, provider)
 
 
 def _start_relative_ttl(state: HasLeases, job: Job, expires_ms: int) -> None:
@@ -72,11 +90,14 @@ def _start_relative_ttl(state: HasLeases, job: Job, expires_ms: int) -> None:
     state.queue.expiry_times.move(job.id, before_ms, expires_at_ms(job))
 
 
-def apply_lease_acked(state: HasLeases, event: LeaseAcked) -> None:
-    lease = state.leases.by_id[event.id]
-    before_ms, lease.acked_ms = due_ms(lease), event.at_ms
-    state.leases.due_index.move(lease.id, before_ms, due_ms(lease))
-    _touch(state, lease)
+def apply_leases_acked(state: HasLeases, events: Sequence[LeaseAcked]) -> None:
+    by_id, touched, moves = state.leases.by_id, state.touched["lease"], list[tuple[LeaseId, int, int]]()
+    for event in events:
+        lease = by_id[event.id]
+        before_ms, lease.acked_ms = due_ms(lease), event.at_ms
+        moves.append((event.id, before_ms, lease.t_deadline_ms))
+        touched[lease.event] = lease
+    state.leases.due_index.move_many(moves)
 
 
 def apply_lease_renewed(state: HasLeases, event: LeaseRenewed) -> None:
@@ -93,7 +114,7 @@ def apply_lease_renewed(state: HasLeases, event: LeaseRenewed) -> None:
 def apply_lease_closed(state: HasLeases, event: LeaseClosed) -> None:
     """RTY-001: a failure counts against the job and the provider; a cancelled lease does not."""
     transition = LeaseTransition.EXPIRE if event.status is LeaseStatus.EXPIRED else LeaseTransition.CANCEL
-    lease = finish(state, event.id, transition, event.reason, event.at_ms)
+    (lease,) = finish(state, transition, [(event.id, event.reason, event.at_ms)])
     job, provider = state.queue.jobs[lease.job_id], state.providers[lease.provider_id]
     if event.is_failure:
         job.failures += 1
@@ -103,34 +124,48 @@ def apply_lease_closed(state: HasLeases, event: LeaseClosed) -> None:
     if event.denied_until_ms:
         _deny(state, lease.provider_id, job, event)
     job.not_before_ms = event.not_before_ms
-    queue_apply.transition(state, job, JobTransition.RETURN)
+    queue_apply.transition(state, [job], JobTransition.RETURN)
     touch(state, provider)
 
 
-def apply_completion_submitted(state: HasLeases, event: CompletionSubmitted) -> None:
+def apply_completions_submitted(state: HasLeases, events: Sequence[CompletionSubmitted]) -> None:
     """RCV-001: the lease is frozen until the verdict. A submission counts as ACK (LEA-003)."""
-    lease = state.leases.by_id[event.lease_id]
-    if lease.acked_ms is None:
-        before_ms, lease.acked_ms = due_ms(lease), event.at_ms
-        state.leases.due_index.move(lease.id, before_ms, due_ms(lease))
-    lease.submitted, lease.submitted_size, lease.submitted_ms = event.digest, event.size, event.at_ms
-    state.submissions[lease.id] = event.envelope
-    _touch(state, lease)
+    by_id, touched, submissions = state.leases.by_id, state.touched["lease"], state.submissions
+    for event in events:
+        lease = by_id[event.lease_id]
+        if lease.acked_ms is None:
+            before_ms, lease.acked_ms = due_ms(lease), event.at_ms
+            state.leases.due_index.move(lease.id, before_ms, due_ms(lease))
+        lease.submitted, lease.submitted_size, lease.submitted_ms = event.digest, event.size, event.at_ms
+        submissions[event.lease_id] = event.envelope
+        touched[lease.event] = lease
 
 
-def finish(state: HasLeases, id_: LeaseId, transition: LeaseTransition, reason: str, at_ms: int) -> Lease:
-    """The lease's last transition; its slot is free again, and so are its units unless it was completed (QUO-001)."""
-    lease = state.leases.by_id[id_]
-    state.leases.remove(lease)
-    _transition(lease, transition)
-    lease.reason, lease.ended_ms = reason, at_ms
-    state.submissions.pop(id_, None)
-    if lease.units:
-        kind, is_done = state.queue.jobs[lease.job_id].kind, transition is LeaseTransition.COMPLETE
-        quota.settle_units(state, lease.provider_id, kind, lease.units, lease.epoch, is_completed=is_done)
-    state.providers[lease.provider_id].leases -= 1
-    _touch(state, lease)
-    return lease
+LeaseEnd = tuple[LeaseId, str, int]
+"""A lease that ends, why, and when."""
+
+
+def finish(state: HasLeases, transition: LeaseTransition, ends: Iterable[LeaseEnd]) -> list[Lease]:
+    """The last transition of leases; slots are free again, and so are units unless it was completed (QUO-001)."""
+    by_id, jobs, touched, is_done = state.leases.by_id, state.queue.jobs, state.touched["lease"], transition is COMPLETE
+    leases, counts, units = list[Lease](), dict[ProviderId, int](), dict[tuple[ProviderId, Kind, int], int]()
+    for id_, reason, at_ms in ends:
+        lease = by_id[id_]
+        _transition(lease, transition)
+        lease.reason, lease.ended_ms = reason, at_ms
+        state.submissions.pop(id_, None)
+        provider_id = lease.provider_id
+        counts[provider_id] = counts.get(provider_id, 0) + 1
+        if lease.units:
+            used = provider_id, jobs[lease.job_id].kind, lease.epoch
+            units[used] = units.get(used, 0) + lease.units
+        touched[lease.event] = lease
+        leases.append(lease)
+    state.leases.remove_many(leases)
+    for (provider_id, kind, epoch), count in units.items():
+        quota.settle_units(state, provider_id, kind, count, epoch, is_completed=is_done)
+    _count_leases(state, counts, -1)
+    return leases
 
 
 def _deny(state: HasLeases, provider_id: ProviderId, job: Job, event: LeaseClosed) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import chain
 from typing import Final
 
 from holdfast.core.base.errors import Refused
-from holdfast.core.base.event import Decided, Event
+from holdfast.core.base.event import Answer, Decided, Event
 from holdfast.core.base.values import LeaseId, ProviderId, TaskId
 from holdfast.core.job.model import LIVE_STATES, Job
 from holdfast.core.lease import quorum
@@ -29,14 +30,19 @@ ATTEMPTS_EXHAUSTED: Final = "ATTEMPTS_EXHAUSTED"
 TTL_OVER, RELATIVE_TTL_OVER, RESULT_TTL_OVER = "TTL", "RELATIVE_TTL", "RESULT_TTL"
 
 
-def ack(state: HasLeases, command: AckLease, now_ms: int) -> Decided | Refused:
+def ack(state: HasLeases, commands: Sequence[AckLease], now_ms: int) -> list[Answer]:
     """LEA-003: an ACK in time is accepted; a second one is a repeat."""
-    lease = lease_held_by(state, command.id, command.provider_id, now_ms)
-    if isinstance(lease, Refused):
-        return lease
-    if lease.acked_ms is not None:
-        return Decided((), repeat_of=lease.event)
-    return Decided((LeaseAcked(lease.id, now_ms),))
+    answers, acked = list[Answer](), set[LeaseId]()
+    for command in commands:
+        lease = lease_held_by(state, command.id, command.provider_id, now_ms)
+        if isinstance(lease, Refused):
+            answers.append(lease)
+        elif lease.acked_ms is not None or lease.id in acked:
+            answers.append(Decided((), repeat_of=lease.event))
+        else:
+            answers.append(Decided((LeaseAcked(lease.id, now_ms),)))
+            acked.add(lease.id)
+    return answers
 
 
 def renew(state: HasLeases, command: RenewLease, now_ms: int) -> Decided | Refused:
@@ -194,9 +200,8 @@ def why_must_expire(state: HasLeases, job: Job, now_ms: int) -> str | None:
     Replicas have the TTLs of their job (LEA-009).
     """
     job = quorum.parent_job(state, job)
-    if job.state not in LIVE_STATES or _has_submission(state, job):
-        return None
-    return why_expired(state, job, now_ms)
+    why = why_expired(state, job, now_ms)
+    return why if why and job.state in LIVE_STATES and not _has_submission(state, job) else None
 
 
 def _has_submission(state: HasLeases, job: Job) -> bool:

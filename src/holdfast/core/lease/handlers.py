@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from holdfast.core.base.handlers import Commands, Events
+from holdfast.core.base.handlers import CommandRuns, Commands, EventRuns, Events
 from holdfast.core.lease import apply, decide
 from holdfast.core.lease.messages import (
     AckLease,
@@ -19,17 +19,16 @@ from holdfast.core.lease.messages import (
     RenewLease,
 )
 
+COMMAND_RUNS: Final[CommandRuns] = {AckLease: decide.ack}
 COMMANDS: Final[Commands] = {
-    AckLease: decide.ack,
     RenewLease: decide.renew,
     DeclineLease: decide.decline,
     FailLease: decide.fail,
     ExpireDue: decide.expire_due,
 }
-EVENTS: Final[Events] = {
-    JobAssigned: apply.apply_job_assigned,
-    LeaseAcked: apply.apply_lease_acked,
-    LeaseRenewed: apply.apply_lease_renewed,
-    LeaseClosed: apply.apply_lease_closed,
-    CompletionSubmitted: apply.apply_completion_submitted,
+EVENT_RUNS: Final[EventRuns] = {
+    JobAssigned: apply.apply_jobs_assigned,
+    LeaseAcked: apply.apply_leases_acked,
+    CompletionSubmitted: apply.apply_completions_submitted,
 }
+EVENTS: Final[Events] = {LeaseRenewed: apply.apply_lease_renewed, LeaseClosed: apply.apply_lease_closed}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final, Protocol
 
@@ -91,18 +92,25 @@ class Leases(msgspec.Struct):
     by_provider: dict[ProviderId, dict[LeaseId, Lease]] = {}
     due_index: DueIndex = msgspec.field(default_factory=DueIndex)
 
-    def add(self, lease: Lease) -> None:
-        self.by_id[lease.id] = self.by_job[lease.job_id] = lease
-        self.by_provider.setdefault(lease.provider_id, {})[lease.id] = lease
-        self.due_index.schedule(lease.id, due_ms(lease))
+    def add_many(self, leases: Iterable[Lease]) -> None:
+        by_id, by_job, by_provider = self.by_id, self.by_job, self.by_provider
+        for lease in leases:
+            by_id[lease.id] = by_job[lease.job_id] = lease
+            of_provider = by_provider.get(lease.provider_id)
+            if of_provider is None:
+                of_provider = by_provider[lease.provider_id] = {}
+            of_provider[lease.id] = lease
+        self.due_index.schedule_many([(lease.id, due_ms(lease)) for lease in leases])
 
-    def remove(self, lease: Lease) -> None:
-        self.due_index.remove(lease.id, due_ms(lease))
-        del self.by_id[lease.id], self.by_job[lease.job_id]
-        of_provider = self.by_provider[lease.provider_id]
-        del of_provider[lease.id]
-        if not of_provider:
-            del self.by_provider[lease.provider_id]
+    def remove_many(self, leases: Iterable[Lease]) -> None:
+        by_id, by_job, by_provider = self.by_id, self.by_job, self.by_provider
+        for lease in leases:
+            del by_id[lease.id], by_job[lease.job_id]
+            of_provider = by_provider[lease.provider_id]
+            del of_provider[lease.id]
+            if not of_provider:
+                del by_provider[lease.provider_id]
+        self.due_index.remove_many([(lease.id, due_ms(lease)) for lease in leases])
 
     def of(self, provider_id: ProviderId) -> list[Lease]:
         """The live leases of this provider, in the order granted."""
@@ -145,6 +153,5 @@ def has_lapsed(lease: Lease, now_ms: int) -> bool:
 def rebuild_leases(leases: list[Lease]) -> Leases:
     """The indexes of these leases."""
     rebuilt = Leases()
-    for lease in leases:
-        rebuilt.add(lease)
+    rebuilt.add_many(leases)
     return rebuilt

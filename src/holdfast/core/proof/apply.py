@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
+
+from holdfast.core.base.values import EventNo
 from holdfast.core.job.model import JobTransition
 from holdfast.core.lease import apply as lease_apply
 from holdfast.core.lease.model import HasLeases, LeaseTransition
@@ -17,7 +21,7 @@ from holdfast.core.proof.messages import (
 )
 from holdfast.core.proof.model import ProofVerdict
 from holdfast.core.proof.votes import make_vote
-from holdfast.core.provider.apply import record_completion, touch
+from holdfast.core.provider.apply import record_completions, touch
 from holdfast.core.queue import apply as queue_apply
 from holdfast.core.queue import replicas
 
@@ -45,7 +49,7 @@ def apply_ignored(state: HasLeases, event: CompletionIgnored) -> None:
 
 def apply_vote_cast(state: HasLeases, event: VoteCast) -> None:
     """RCV-001: the replica and its lease are COMPLETED; whether it is paid depends on the other votes."""
-    lease_apply.finish(state, event.lease_id, LeaseTransition.COMPLETE, "", event.ended_ms)
+    lease_apply.finish(state, LeaseTransition.COMPLETE, [(event.lease_id, "", event.ended_ms)])
     queue_apply.finish(state, event.task_id, JobTransition.ACCEPT, "", event.ended_ms)
     state.quorums[event.parent].votes.append(make_vote(event, state.last_event))
     touch(state, state.providers[event.provider_id])
@@ -56,14 +60,15 @@ def apply_quorum_accepted(state: HasLeases, event: ProofAccepted) -> None:
     job, votes = state.queue.jobs[event.task_id], state.quorums[event.task_id].votes
     replicas.split_payment(state, job, event.paid)
     queue_apply.finish(state, event.task_id, JobTransition.AGREE, "", event.ended_ms)
+    replicas.settle_quorum(state, job)
     agreeing = {payment.index for payment in event.paid}
-    for vote in votes:
-        if vote.index in agreeing:
-            record_completion(state, state.providers[vote.provider_id])
+    record_completions(state, Counter(vote.provider_id for vote in votes if vote.index in agreeing))
 
 
-def reserve_nullifier(state: HasLeases, event: ProofAccepted) -> None:
+def reserve_nullifiers(state: HasLeases, events: Iterable[tuple[EventNo, ProofAccepted]]) -> None:
     """RES-001: one task, one nullifier, for ever; by the link a repeat of the same proof is recognised."""
-    state.claims.add(nullifier_key(event.nullifier), state.last_event, event)
-    if event.link:
-        state.claims.add(link_key(event.task_id), state.last_event, TaskLinked(event.task_id, event.link))
+    claim = state.claims.add
+    for number, event in events:
+        claim(nullifier_key(event.nullifier), number, event)
+        if event.link:
+            claim(link_key(event.task_id), number, TaskLinked(event.task_id, event.link))

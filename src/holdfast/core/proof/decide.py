@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from holdfast.core.base.errors import Refused
-from holdfast.core.base.event import Decided, Event
-from holdfast.core.base.values import KIND_NAMES, Amount, Digest, Height
+from holdfast.core.base.event import Answer, Decided, Event, NeedsClaims
+from holdfast.core.base.values import KIND_NAMES, Amount, Digest, EventNo, Height, LeaseId, ProviderId
 from holdfast.core.index import unique_ids
 from holdfast.core.job.model import Job, earliest_read_height
 from holdfast.core.lease.decide import ATTEMPTS_EXHAUSTED, failure_events, why_expired, why_not_held
@@ -30,7 +32,7 @@ from holdfast.core.proof.model import EQUIVOCATION, PROOF_INVALID, REASONS_MAX
 from holdfast.core.proof.nullifier_link import (
     PROOF_TYPES,
     attach_output,
-    newest_nullifier,
+    live_nullifiers,
     refuse_conflict,
     why_not_linked,
 )
@@ -38,7 +40,25 @@ from holdfast.core.queue import retry
 from holdfast.core.queue.messages import JobExpired, JobFailed
 
 
-def submit_completion(state: HasLeases, command: SubmitCompletion, now_ms: int) -> Decided | Refused:
+def submit_completions(state: HasLeases, commands: Sequence[SubmitCompletion], now_ms: int) -> list[Answer]:
+    """RCV-001: submissions of different leases do not depend on each other; those of replicas do, by their TTL."""
+    answers, jobs, submitted = list[Answer](), state.queue.jobs, set[LeaseId]()
+    for command in commands:
+        if command.lease_id in submitted:
+            break
+        answer = _submit_completion(state, command, now_ms)
+        answers.append(answer)
+        if isinstance(answer, Decided) and answer.events:
+            event = answer.events[0]
+            if type(event) is not CompletionSubmitted or jobs[state.leases.by_id[event.lease_id].job_id].parent:
+                break
+            submitted.add(event.lease_id)
+        elif isinstance(answer, NeedsClaims):
+            break
+    return answers
+
+
+def _submit_completion(state: HasLeases, command: SubmitCompletion, now_ms: int) -> Answer:
     """RCV-001: only for a live lease, by its holder, before the deadline; it freezes the lease."""
     body = read_body(command.envelope.body)
     if isinstance(body, Refused):
@@ -62,10 +82,12 @@ def submit_completion(state: HasLeases, command: SubmitCompletion, now_ms: int) 
     return Decided((submitted,))
 
 
-def _answer_late(state: HasLeases, envelope: Envelope, body: ProofBody) -> Decided | Refused:
+def _answer_late(state: HasLeases, envelope: Envelope, body: ProofBody) -> Answer:
     """RES-001, RCV-002: the proof that the task is linked to is a repeat; any other one is in conflict with it."""
     if (known := votes.answer_repeated_vote(state, body)) is not None:
         return known
+    if lacking := state.claims.lacking((link_key(body.task_id),)):
+        return NeedsClaims(lacking)
     linked = TaskLinked(body.task_id, link_of(envelope))
     first = unique_ids.check_unique(state.claims, link_key(body.task_id), linked)
     if isinstance(first, Decided):
@@ -77,32 +99,61 @@ def _answer_late(state: HasLeases, envelope: Envelope, body: ProofBody) -> Decid
     )
 
 
-def _answer_repeat(state: HasLeases, lease: Lease, digest: Digest, now_ms: int) -> Decided | Refused:
+def _answer_repeat(state: HasLeases, lease: Lease, digest: Digest, now_ms: int) -> Answer:
     """RCV-002: the same digest again is a repeat; another digest is evidence of equivocation."""
     if lease.submitted == digest:
         return Decided((), repeat_of=lease.event)
+    if lacking := state.claims.lacking((equivocation_key(lease.id),)):
+        return NeedsClaims(lacking)
     if (known := state.claims.event_of(equivocation_key(lease.id))) is not None:
         return Decided((), repeat_of=known)
     ignored = CompletionIgnored(lease.id, lease.provider_id, digest, EQUIVOCATION, is_penalized=True)
     return Decided((ignored, *penalize(state, lease, EQUIVOCATION, now_ms)))
 
 
-def record_verdict(state: HasLeases, command: RecordVerdict, now_ms: int) -> Decided | Refused:
-    """PRF-003: accepted completes the job and puts the proof into the open block; refused counts as PROOF_INVALID."""
-    lease = state.leases.by_id.get(command.lease_id)
-    if lease is None or lease.submitted is None:
-        return Decided((), repeat_of=state.last_event)
+def record_verdicts(state: HasLeases, commands: Sequence[RecordVerdict], now_ms: int) -> list[Answer]:
+    """PRF-003: accepted completes the job and puts the proof into the open block; refused counts as PROOF_INVALID.
+
+    Accepted proofs of different leases do not depend on each other, unless they change the health of one provider.
+    A refused one and a vote depend on what came before.
+    """
+    answers, number, judged, changed = list[Answer](), state.last_event, set[LeaseId](), set[ProviderId]()
+    by_id, jobs = state.leases.by_id, state.queue.jobs
+    for command in commands:
+        lease = by_id.get(command.lease_id)
+        if lease is None or lease.submitted is None:
+            answers.append(Decided((), repeat_of=number))
+            continue
+        job = jobs[lease.job_id]
+        is_accepted = command.is_good and not job.parent
+        if answers and (not is_accepted or lease.id in judged or lease.provider_id in changed):
+            break
+        answer = (_accept if is_accepted else _judge_alone)(state, command, lease, job, now_ms)
+        answers.append(answer)
+        if not is_accepted or type(answer) is NeedsClaims:
+            break
+        if type(answer) is Decided:
+            number = EventNo(number + len(answer.events))
+            judged.add(lease.id)
+            if len(answer.events) > 1:
+                changed.add(lease.provider_id)
+    return answers
+
+
+def _accept(state: HasLeases, command: RecordVerdict, lease: Lease, job: Job, now_ms: int) -> Answer:
+    envelope = unpack(state.submissions[lease.id])
+    nullifiers = live_nullifiers(state, envelope, job)
+    if refusal := why_not_linked(state, job.id, envelope, nullifiers):
+        return refusal
+    accepted = _accept_proof(state, lease, job, envelope, nullifiers[0], command.reasons[:REASONS_MAX], now_ms)
+    accepted, attachments = attach_output(accepted, command)
+    return Decided((accepted, *reward(state, lease, now_ms)), attachments)
+
+
+def _judge_alone(state: HasLeases, command: RecordVerdict, lease: Lease, job: Job, now_ms: int) -> Answer:
     if not command.is_good:
         return Decided(_reject_proof(state, lease, command, now_ms))
-    job = state.queue.jobs[lease.job_id]
-    if job.parent:
-        return votes.record_vote(state, command, lease, job, now_ms)
-    envelope = unpack(state.submissions[lease.id])
-    accepted = _accept_proof(state, lease, job, envelope, command.reasons[:REASONS_MAX], now_ms)
-    accepted, attachments = attach_output(accepted, command)
-    if refusal := why_not_linked(state, accepted, envelope):
-        return refusal
-    return Decided((accepted, *reward(state, lease, now_ms)), attachments)
+    return votes.record_vote(state, command, lease, job, now_ms)
 
 
 def _reject_proof(state: HasLeases, lease: Lease, command: RecordVerdict, now_ms: int) -> tuple[Event, ...]:
@@ -147,45 +198,52 @@ def _retry_without_penalty(
 
 
 def _accept_proof(
-    state: HasLeases, lease: Lease, job: Job, envelope: Envelope, reasons: str, now_ms: int
+    state: HasLeases, lease: Lease, job: Job, envelope: Envelope, nullifier: Digest, reasons: str, now_ms: int
 ) -> ProofAccepted:
-    nullifier = newest_nullifier(state, envelope, job)
     assert lease.submitted is not None
-    return ProofAccepted(
-        task_id=job.id,
-        lease_id=lease.id,
-        provider_id=lease.provider_id,
-        nullifier=nullifier,
-        digest=lease.submitted,
-        size=lease.submitted_size,
-        payee=state.providers[lease.provider_id].account,
-        charged=Amount(min(job.max_fee, job.units * lease.price)),
-        ended_ms=now_ms,
-        expires_at=job.expires_height or Height(job.height + state.policy.result.result_ttl_blocks),
-        method=envelope.method,
-        reasons=reasons,
-        link=link_of(envelope),
-        caller=job.caller,
-        kind=KIND_NAMES[job.kind],
-        earliest=earliest_read_height(job),
-        height=state.open_height,
+    payee, no_output, no_commitment = state.providers[lease.provider_id].account, None, None
+    charged, expires_at = (
+        min(job.max_fee, job.units * lease.price),
+        job.expires_height or job.height + state.policy.result.result_ttl_blocks,
+    )
+    return ProofAccepted(  # by position: by name takes several times as long, and every job needs it
+        job.id,
+        lease.id,
+        lease.provider_id,
+        nullifier,
+        lease.submitted,
+        lease.submitted_size,
+        payee,
+        Amount(charged),
+        now_ms,
+        Height(expires_at),
+        envelope.method,
+        reasons,
+        no_output,
+        link_of(envelope),
+        job.caller,
+        KIND_NAMES[job.kind],
+        earliest_read_height(job),
+        no_commitment,
+        state.open_height,
     )
 
 
-def verdict_key(state: HasLeases, command: RecordVerdict) -> bytes | None:
-    """The claim that a verdict depends on: the nullifier (ENG-005). A job that is not done has no link yet."""
+def verdict_keys(state: HasLeases, command: RecordVerdict) -> tuple[bytes, ...]:
+    """The claims that a verdict depends on: the nullifiers (ENG-005). A job that is not done has no link yet."""
     lease = state.leases.by_id.get(command.lease_id)
     if lease is None or lease.submitted is None:
-        return None
+        return ()
     job = state.queue.jobs[lease.job_id]
     if job.parent:
-        return votes.vote_key(state, lease, job)
-    return nullifier_key(newest_nullifier(state, unpack(state.submissions[lease.id]), job))
+        return votes.vote_keys(state, lease, job)
+    return tuple(map(nullifier_key, live_nullifiers(state, unpack(state.submissions[lease.id]), job)))
 
 
-def submission_key(state: HasLeases, command: SubmitCompletion) -> bytes | None:
+def submission_keys(state: HasLeases, command: SubmitCompletion) -> tuple[bytes, ...]:
     """The claim that a submission depends on: a late one on its task's link, a second one on earlier equivocation."""
-    if (lease := state.leases.by_id.get(command.lease_id)) is not None:
-        return equivocation_key(lease.id) if lease.submitted is not None else None
+    lease = state.leases.by_id.get(command.lease_id)
+    if lease is not None and lease.submitted is not None:
+        return (equivocation_key(lease.id),)
     body = read_body(command.envelope.body)
-    return None if isinstance(body, Refused) else link_key(body.task_id)
+    return () if isinstance(body, Refused) else (link_key(body.task_id),)

@@ -10,7 +10,16 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.core.base.canonical import H, HashDomain, NotCanonical, canonical, decode, decode_part
+from holdfast.core.base.canonical import (
+    H,
+    HashDomain,
+    NotCanonical,
+    canonical,
+    decode,
+    decode_part,
+    hash_from,
+    hash_prefix,
+)
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.values import Digest, Height, LeaseId, ProviderId, TaskId
 
@@ -36,15 +45,14 @@ def nullifier(type: ProofType, window: int, body: object, version: int = 1) -> D
     return packed_nullifier(type, window, canonical(body), version)
 
 
-@lru_cache(maxsize=256)  # computed twice for each proof: for its claim, and by the decision
 def packed_nullifier(type: int, window: int, body: bytes, version: int = 1) -> Digest:
     """The same of a body that is canonical bytes already."""
-    return NULLIFIER.make_at(version, int(type), window, body)
+    return hash_from(NULLIFIER.prefix_at(version, int(type), window), body)
 
 
 def link_of(envelope: Envelope) -> bytes:
     """A proof's content without its window: for one task it is equal exactly where the nullifier is (RES-001)."""
-    return H(LINK_TAG, envelope.type, envelope.body)
+    return hash_from(hash_prefix(LINK_TAG, envelope.type), envelope.body)
 
 
 class Envelope(msgspec.Struct, frozen=True, array_like=True, gc=False):

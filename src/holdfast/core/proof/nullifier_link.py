@@ -8,12 +8,12 @@ import msgspec
 
 from holdfast.core.base.canonical import live_versions
 from holdfast.core.base.errors import Refused
-from holdfast.core.base.event import Attachment, make_payload
-from holdfast.core.base.values import Digest, Kind
+from holdfast.core.base.event import Attachment, NeedsClaims, make_payload
+from holdfast.core.base.values import Digest, Kind, TaskId
 from holdfast.core.index import unique_ids
 from holdfast.core.job.model import Job
 from holdfast.core.lease.model import HasLeases
-from holdfast.core.proof.envelope import Envelope, ProofBody, ProofType, packed_nullifier, window_of
+from holdfast.core.proof.envelope import Envelope, ProofBody, ProofType, link_of, packed_nullifier, window_of
 from holdfast.core.proof.messages import ProofAccepted, RecordVerdict, TaskLinked, link_key, nullifier_key
 
 PROOF_TYPES: Final = {Kind.AI: ProofType.AI, Kind.QUANTUM: ProofType.QUANTUM}
@@ -21,21 +21,29 @@ HOT_INLINE_BYTES_MAX: Final = 0
 """Hot bytes are always rows beside their batch, even small ones: a row can be deleted (RET-002), a batch cannot."""
 
 
-def newest_nullifier(state: HasLeases, envelope: Envelope, job: Job) -> Digest:
-    """PRF-001: the nullifier under the newest live tag."""
-    return _nullifier(state, envelope, job, _live_tag_versions(state)[-1])
+def live_nullifiers(state: HasLeases, envelope: Envelope, job: Job) -> tuple[Digest, ...]:
+    """PRF-001, CAN-003: the nullifiers of a proof under every live tag; the first, under the newest tag, is its own."""
+    chain = state.policy.chain
+    versions = live_versions(state.open_height, chain.tags_v2_height, chain.tags_grace_blocks)
+    window = window_of(job.height, chain.nullifier_window_blocks)
+    return tuple([packed_nullifier(envelope.type, window, envelope.body, version) for version in reversed(versions)])
 
 
-def why_not_linked(state: HasLeases, accepted: ProofAccepted, envelope: Envelope) -> Refused | None:
-    """RES-001: one task, one nullifier, for ever."""
-    linked = TaskLinked(accepted.task_id, accepted.link)
-    known = unique_ids.check_unique(state.claims, link_key(accepted.task_id), linked)
-    if known is not None:
-        message = f"task {accepted.task_id.hex()} is linked to a proof already"
-        name = "ProofConflict" if isinstance(known, Refused) else "Refused"
+def why_not_linked(
+    state: HasLeases, task_id: TaskId, envelope: Envelope, nullifiers: tuple[Digest, ...]
+) -> Refused | NeedsClaims | None:
+    """RES-001: one task, one nullifier, for ever. A job that is not done has no link that only the tables know."""
+    claims, keys = state.claims, tuple(map(nullifier_key, nullifiers))
+    if lacking := claims.lacking(keys):
+        return NeedsClaims(lacking)
+    if claims.is_known(link_key(task_id)):
+        linked = TaskLinked(task_id, link_of(envelope))
+        is_other = isinstance(unique_ids.check_unique(claims, link_key(task_id), linked), Refused)
+        message = f"task {task_id.hex()} is linked to a proof already"
+        name = "ProofConflict" if is_other else "Refused"
         return Refused("RES-001", message, "one task, one nullifier: the first one counts", name)
-    for nullifier in (accepted.nullifier, *_older_nullifiers(state, accepted, envelope)):
-        if state.claims.is_known(nullifier_key(nullifier)):
+    for nullifier, key in zip(nullifiers, keys, strict=True):
+        if claims.is_known(key):
             return Refused("RES-001", f"nullifier {nullifier.hex()} is known", name="NullifierReuse")
     return None
 
@@ -54,19 +62,3 @@ def attach_output(accepted: ProofAccepted, command: RecordVerdict) -> tuple[Proo
     if command.da_commitment is not None:
         accepted = msgspec.structs.replace(accepted, da_commitment=command.da_commitment)
     return accepted, attachments
-
-
-def _older_nullifiers(state: HasLeases, accepted: ProofAccepted, envelope: Envelope) -> list[Digest]:
-    """CAN-003: the nullifiers of the same proof under older live tags; mostly there are none."""
-    job = state.queue.jobs[accepted.task_id]
-    return [_nullifier(state, envelope, job, version) for version in _live_tag_versions(state)[:-1]]
-
-
-def _live_tag_versions(state: HasLeases) -> tuple[int, ...]:
-    chain = state.policy.chain
-    return live_versions(state.open_height, chain.tags_v2_height, chain.tags_grace_blocks)
-
-
-def _nullifier(state: HasLeases, envelope: Envelope, job: Job, version: int) -> Digest:
-    window = window_of(job.height, state.policy.chain.nullifier_window_blocks)
-    return packed_nullifier(envelope.type, window, envelope.body, version)

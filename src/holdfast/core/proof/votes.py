@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from holdfast.core.base.errors import Refused
-from holdfast.core.base.event import Decided, Event
+from holdfast.core.base.event import Answer, Decided, Event
 from holdfast.core.base.values import AccountId, Amount, Digest, EventNo, Height, LeaseId
 from holdfast.core.job.model import Job, earliest_read_height
 from holdfast.core.job.quorum import QUORUM, Payment, Vote, replica_ids, replica_payment
@@ -21,14 +21,14 @@ from holdfast.core.proof.model import QUORUM_MINORITY, REASONS_MAX
 from holdfast.core.proof.nullifier_link import (
     PROOF_TYPES,
     attach_output,
-    newest_nullifier,
+    live_nullifiers,
     refuse_conflict,
     why_not_linked,
 )
 from holdfast.core.provider import health
 
 
-def record_vote(state: HasLeases, command: RecordVerdict, lease: Lease, replica: Job, now_ms: int) -> Decided | Refused:
+def record_vote(state: HasLeases, command: RecordVerdict, lease: Lease, replica: Job, now_ms: int) -> Answer:
     """LEA-009: one more vote; with it the job is resolved, or has failed, or waits for the others."""
     parent = parent_job(state, replica)
     cast = _make_vote_cast(parent, replica, lease, command.reasons[:REASONS_MAX], now_ms)
@@ -42,11 +42,12 @@ def record_vote(state: HasLeases, command: RecordVerdict, lease: Lease, replica:
         )
         return Decided((cast, *ended))
     envelope = quorum_envelope(parent, agreeing)
-    accepted, attachments = attach_output(
-        _accept_quorum(state, parent, agreeing, envelope, len(votes), now_ms), command
-    )
-    if refusal := why_not_linked(state, accepted, envelope):
+    nullifiers = live_nullifiers(state, envelope, parent)
+    if refusal := why_not_linked(state, parent.id, envelope, nullifiers):
         return refusal
+    accepted, attachments = attach_output(
+        _accept_quorum(state, parent, agreeing, envelope, nullifiers[0], len(votes), now_ms), command
+    )
     others = close_leases(state, parent, QUORUM_REACHED, now_ms, excluding=lease.id)
     judged = (*_reward_agreeing(state, agreeing, now_ms), *_penalize_others(state, parent, votes, agreeing, now_ms))
     return Decided((cast, *others, accepted, *judged), attachments)
@@ -95,7 +96,13 @@ def _votes_for(votes: Iterable[Vote], digest: Digest) -> list[Vote]:
 
 
 def _accept_quorum(
-    state: HasLeases, parent: Job, agreeing: list[Vote], envelope: Envelope, votes: int, now_ms: int
+    state: HasLeases,
+    parent: Job,
+    agreeing: list[Vote],
+    envelope: Envelope,
+    nullifier: Digest,
+    votes: int,
+    now_ms: int,
 ) -> ProofAccepted:
     """ESC-001: each that agrees is paid its share; the sum is never above the fee, the rest is refunded."""
     first = agreeing[0]
@@ -105,7 +112,7 @@ def _accept_quorum(
         task_id=parent.id,
         lease_id=LeaseId(b""),
         provider_id=first.provider_id,
-        nullifier=newest_nullifier(state, envelope, parent),
+        nullifier=nullifier,
         digest=first.digest,
         size=first.size,
         payee=paid[0].account,
@@ -169,11 +176,11 @@ def answer_repeated_vote(state: HasLeases, body: ProofBody) -> Decided | Refused
     return None
 
 
-def vote_key(state: HasLeases, lease: Lease, replica: Job) -> bytes | None:
-    """The claim that a vote depends on: the nullifier of its job, where this vote decides it (ENG-005)."""
+def vote_keys(state: HasLeases, lease: Lease, replica: Job) -> tuple[bytes, ...]:
+    """The claims that a vote depends on: the nullifiers of its job, where this vote decides it (ENG-005)."""
     parent = parent_job(state, replica)
     cast = _make_vote_cast(parent, replica, lease, "", 0)
     agreeing = _votes_for([*state.quorums[parent.id].votes, make_vote(cast, EventNo(0))], cast.digest)
     if len(agreeing) < parent.quorum_n:
-        return None
-    return nullifier_key(newest_nullifier(state, quorum_envelope(parent, agreeing), parent))
+        return ()
+    return tuple(map(nullifier_key, live_nullifiers(state, quorum_envelope(parent, agreeing), parent)))

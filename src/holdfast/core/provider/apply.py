@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from holdfast.core.base.errors import Corrupt
 from holdfast.core.base.values import Amount, EventNo, ProviderId, ReservationId
 from holdfast.core.escrow import apply as escrow_apply
-from holdfast.core.escrow.model import ReservationTransition
 from holdfast.core.provider.health import when_due
 from holdfast.core.provider.messages import (
     HealthChanged,
@@ -195,7 +196,7 @@ def apply_staked(state: HasProviders, event: ProviderStaked) -> None:
     if reservation in state.ledger.reservations:
         escrow_apply.raise_reservation(state, reservation, event.amount)
     else:
-        escrow_apply.reserve_for(state, reservation, provider.account, Amount(event.amount))
+        escrow_apply.reserve_for(state, [(reservation, provider.account, Amount(event.amount))])
     provider.stake += event.amount
     state.claims.add(stake_key(event), state.last_event, event)
     record_change(state, provider)
@@ -247,11 +248,13 @@ def reapply_slash(state: HasProviders, id_: ProviderId, number: EventNo) -> None
 
 def _charge_slash(state: HasProviders, part: ReservationId) -> None:
     amount = state.ledger.reservations[part].amount
-    escrow_apply.settle_reservation(state, part, ReservationTransition.CHARGE, state.open_height, SLASHED, amount)
+    escrow_apply.settle_all(state, state.open_height, [(state.last_event, part, SLASHED, amount)])
 
 
-def record_completion(state: HasProviders, provider: Provider) -> None:
-    """A job of this provider was completed: its failures in a row are reset."""
-    provider.completed += 1
-    provider.failures_in_row = 0
-    touch(state, provider)
+def record_completions(state: HasProviders, counts: Mapping[ProviderId, int]) -> None:
+    """Jobs of these providers were completed: their failures in a row are reset."""
+    for id_, count in counts.items():
+        provider = state.providers[id_]
+        provider.completed += count
+        provider.failures_in_row = 0
+        touch(state, provider)

@@ -56,6 +56,6 @@ EVENTS: Final[Events] = {
     HeartbeatMissed: apply.apply_heartbeat_missed,
 }
 CLAIM_KEYS: Final[ClaimKeys] = {
-    Stake: lambda _, command: stake_key(command),
-    Unstake: lambda _, command: unstake_key(command),
+    Stake: lambda _, command: (stake_key(command),),
+    Unstake: lambda _, command: (unstake_key(command),),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from holdfast.core.base.handlers import ClaimKeys, Commands, Events
+from holdfast.core.base.handlers import ClaimKeys, CommandRuns, Commands, EventRuns, Events
 from holdfast.core.queue import apply, decide, pauses, purge, replicas, requeue
 from holdfast.core.queue.messages import (
     Enqueue,
@@ -17,16 +17,16 @@ from holdfast.core.queue.messages import (
     enqueue_key,
 )
 
+COMMAND_RUNS: Final[CommandRuns] = {Enqueue: decide.enqueue}
 COMMANDS: Final[Commands] = {
-    Enqueue: decide.enqueue,
     RaiseFee: decide.raise_fee,
     requeue.Requeue: requeue.requeue,
     purge.PurgeJobs: purge.purge,
     pauses.PauseKind: pauses.pause,
     pauses.ResumeKind: pauses.resume,
 }
+EVENT_RUNS: Final[EventRuns] = {JobAdmitted: apply.apply_jobs_admitted}
 EVENTS: Final[Events] = {
-    JobAdmitted: apply.apply_job_admitted,
     JobCancelled: apply.apply_job_cancelled,
     FeeRaised: apply.apply_fee_raised,
     JobExpired: apply.apply_job_expired,
@@ -39,6 +39,6 @@ EVENTS: Final[Events] = {
     pauses.KindResumed: pauses.apply_kind_resumed,
 }
 CLAIM_KEYS: Final[ClaimKeys] = {
-    Enqueue: lambda _, command: enqueue_key(command),
-    requeue.Requeue: requeue.requeue_claim_key,
+    Enqueue: lambda _, command: (enqueue_key(command),),
+    requeue.Requeue: requeue.requeue_claim_keys,
 }

@@ -112,7 +112,7 @@ def enqueue_key(message: Enqueue | JobAdmitted) -> bytes:
     return _enqueue_key(message.tx_hash, message.caller, message.request_hash)
 
 
-@lru_cache(maxsize=256)  # computed three times for each job: before, in and after the decision
+@lru_cache(maxsize=1_024)  # computed twice for each job: by the decision on its run, and after it
 def _enqueue_key(tx_hash: Digest, caller: AccountId, request_hash: Digest) -> bytes:
     return b"t" + H(ENQUEUE_TAG, tx_hash, caller.encode(), request_hash)
 

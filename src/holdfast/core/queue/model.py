@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -43,38 +43,32 @@ class Queue(msgspec.Struct):
     expiry_heights: DueIndex = msgspec.field(default_factory=lambda: DueIndex(bucket_width=1))
     """After which block live jobs expire."""
 
-    def count(self, job: Job, by: int) -> None:
-        if not job.quorum_m:
-            self.depth += by
-        if job.parent:
-            return
-        left = self.in_flight.get(job.caller, 0) + by
-        if left:
-            self.in_flight[job.caller] = left
-        else:
-            del self.in_flight[job.caller]
+    def count(self, jobs: Iterable[Job], by: int) -> None:
+        in_flight = self.in_flight
+        for job in jobs:
+            if not job.quorum_m:
+                self.depth += by
+            if not job.parent:
+                in_flight[job.caller] = left = in_flight.get(job.caller, 0) + by
+                if not left:
+                    del in_flight[job.caller]
 
-    def schedule_expiry(self, job: Job) -> None:
+    def schedule_expiry(self, jobs: Iterable[Job]) -> None:
         """Schedule by time and by height: the first one ends the job. A replica ends with its job."""
-        if job.parent:
-            return
-        self.expiry_times.schedule(job.id, expires_at_ms(job))
-        if job.expires_height:
-            self.expiry_heights.schedule(job.id, job.expires_height)
+        requested = [job for job in jobs if not job.parent]
+        self.expiry_times.schedule_many([(job.id, expires_at_ms(job)) for job in requested])
+        self.expiry_heights.schedule_many([(job.id, job.expires_height) for job in requested if job.expires_height])
 
-    def unschedule_expiry(self, job: Job) -> None:
-        self.expiry_times.remove(job.id, expires_at_ms(job))
-        self.expiry_heights.remove(job.id, job.expires_height)
+    def unschedule_expiry(self, jobs: Sequence[Job]) -> None:
+        self.expiry_times.remove_many([(job.id, expires_at_ms(job)) for job in jobs])
+        self.expiry_heights.remove_many([(job.id, job.expires_height) for job in jobs])
 
 
 def rebuild_queue(jobs: dict[TaskId, Job]) -> Queue:
     """A queue with its counters and indexes rebuilt from the jobs."""
     queue, live = Queue(jobs), [job for job in jobs.values() if job.state in LIVE_STATES]
-    queue.depth = sum(not job.quorum_m for job in live)
-    requested = [job for job in live if not job.parent]
-    queue.in_flight = dict(Counter(job.caller for job in requested))
-    queue.expiry_times.schedule_many((job.id, expires_at_ms(job)) for job in requested)
-    queue.expiry_heights.schedule_many((job.id, job.expires_height) for job in requested if job.expires_height)
+    queue.count(live, 1)
+    queue.schedule_expiry(live)
     queue.ready_queue = rebuild_ready_queue(job for job in live if job.state is JobState.QUEUED)
     return queue
 

@@ -7,7 +7,7 @@ costs nothing, however many jobs are in it. The order over all groups is merged 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from struct import Struct
 from typing import Final, NamedTuple
@@ -16,7 +16,7 @@ import msgspec
 
 from holdfast.core.base.values import AccountId, Kind, TaskId, Tier
 from holdfast.core.index.due_index import DueIndex
-from holdfast.core.index.sorted_keys import SortedKeys, from_unsorted
+from holdfast.core.index.sorted_keys import SortedKeys
 from holdfast.core.job.model import Job
 
 AGE_OFFSET: Final = 8
@@ -74,42 +74,55 @@ class ReadyQueue(msgspec.Struct):
     """The number of waiting jobs by kind, ready or delayed."""
 
     def add(self, job: Job) -> None:
-        if job.quorum_m:  # its replicas are here instead (LEA-009)
-            return
-        self.waiting[job.kind] = self.waiting.get(job.kind, 0) + 1
-        if job.not_before_ms:
-            self.delayed.schedule(job.id, job.not_before_ms)
-        else:
-            self._add_ready(job)
+        self.add_many((job,))
+
+    def add_many(self, jobs: Iterable[Job]) -> None:
+        waiting, ready = self.waiting, list[Job]()
+        for job in jobs:
+            if job.quorum_m:  # its replicas are here instead (LEA-009)
+                continue
+            waiting[job.kind] = waiting.get(job.kind, 0) + 1
+            if job.not_before_ms:
+                self.delayed.schedule(job.id, job.not_before_ms)
+            else:
+                ready.append(job)
+        self._add_ready(ready)
 
     def remove(self, job: Job) -> None:
-        if job.quorum_m:
-            return
-        self.waiting[job.kind] -= 1
-        shape, sort_key = self.shape_of(job), sort_key_of(job)
-        group = self.groups.get(shape)
-        if group is None or not group.by_priority.remove(sort_key):
-            self.delayed.remove(job.id, job.not_before_ms)
-            return
-        group.by_age.remove(sort_key)
-        if not group.by_priority.blocks:
-            del self.groups[shape]
+        self.remove_many((job,))
+
+    def remove_many(self, jobs: Iterable[Job]) -> None:
+        waiting, removed = self.waiting, [job for job in jobs if not job.quorum_m]
+        for job in removed:
+            waiting[job.kind] -= 1
+        missing: set[bytes] = set()
+        for shape, sort_keys in self._by_shape(removed).items():
+            group = self.groups.get(shape)
+            if group is None:
+                missing.update(sort_keys)
+                continue
+            not_ready = group.by_priority.remove_many(sort_keys)
+            missing |= not_ready
+            group.by_age.remove_many(sort_keys if not not_ready else set(sort_keys) - not_ready)
+            if not group.by_priority.blocks:
+                del self.groups[shape]
+        if missing:
+            self.delayed.remove_many([(job.id, job.not_before_ms) for job in removed if sort_key_of(job) in missing])
 
     def promote(self, jobs: dict[TaskId, Job], now_ms: int) -> None:
         """Move delayed jobs whose time has come into the ready order."""
-        for id_ in list(self.delayed.due_until(now_ms)):
-            job = jobs[TaskId(id_)]
-            if job.not_before_ms <= now_ms:
-                self.delayed.remove(id_, job.not_before_ms)
-                self._add_ready(job)
+        delayed = [jobs[TaskId(id_)] for id_ in self.delayed.due_until(now_ms)]
+        due = [job for job in delayed if job.not_before_ms <= now_ms]
+        self.delayed.remove_many([(job.id, job.not_before_ms) for job in due])
+        self._add_ready(due)
 
     def regroup(self, jobs: dict[TaskId, Job], *, is_by_caller: bool) -> None:
         """Group the same jobs anew, where policy has begun or ceased to limit requesters."""
         if self.is_by_caller == is_by_caller:
             return
         ready = [jobs[id_] for id_ in self.in_order()]
-        self.is_by_caller, self.version = is_by_caller, self.version + 1
-        self.groups = _group_jobs(self, ready)
+        self.is_by_caller, self.groups = is_by_caller, {}
+        self._add_ready(ready)
 
     def shape_of(self, job: Job) -> JobShape:
         """Equal to the `JobShape` of its group; a bare tuple, because a named one takes three times as long to make."""
@@ -134,42 +147,30 @@ class ReadyQueue(msgspec.Struct):
             oldest[shape.kind] = min(at_ms, oldest.get(shape.kind, at_ms))
         return oldest
 
-    def _add_ready(self, job: Job) -> None:
-        shape, sort_key = self.shape_of(job), sort_key_of(job)
-        group = self.groups.get(shape)
-        if group is None:
-            group = self.groups[JobShape(*shape)] = JobGroup()
-        group.by_priority.add(sort_key)
-        group.by_age.add(sort_key)
-        self.version += 1
+    def _add_ready(self, jobs: Sequence[Job]) -> None:
+        for shape, sort_keys in self._by_shape(jobs).items():
+            group = self.groups.get(shape)
+            if group is None:
+                group = self.groups[JobShape(*shape)] = JobGroup()
+            group.by_age.add_many(sort_keys.copy())
+            group.by_priority.add_many(sort_keys)
+        self.version += len(jobs)
+
+    def _by_shape(self, jobs: Iterable[Job]) -> dict[JobShape, list[bytes]]:
+        """The sort keys of these jobs, in their order, by shape."""
+        by_shape: dict[JobShape, list[bytes]] = {}
+        shape_of, packed = self.shape_of, _pack_key
+        for job in jobs:  # a start does this a million times, so `sort_key_of` is written out
+            shape = shape_of(job)
+            sort_keys = by_shape.get(shape)
+            if sort_keys is None:
+                sort_keys = by_shape[shape] = []
+            sort_keys.append(packed(_PRIORITY_MAX - job.priority, job.enqueue_ms) + job.id)
+        return by_shape
 
 
 def rebuild_ready_queue(jobs: Iterable[Job]) -> ReadyQueue:
     """PRI-003: the queue of these waiting jobs, built at once: at a start, and after a policy change of priorities."""
-    queue, ready = ReadyQueue(), list[Job]()
-    for job in jobs:
-        if job.quorum_m:
-            continue
-        queue.waiting[job.kind] = queue.waiting.get(job.kind, 0) + 1
-        if job.not_before_ms:
-            queue.delayed.schedule(job.id, job.not_before_ms)
-        else:
-            ready.append(job)
-    queue.groups = _group_jobs(queue, ready)
-    queue.version = len(ready)
+    queue = ReadyQueue()
+    queue.add_many(jobs)
     return queue
-
-
-def _group_jobs(queue: ReadyQueue, jobs: Iterable[Job]) -> dict[JobShape, JobGroup]:
-    keys_by_shape: dict[JobShape, list[bytes]] = {}
-    shape_of, packed = queue.shape_of, _pack_key
-    for job in jobs:  # a start does this a million times, so `sort_key_of` is written out
-        shape = shape_of(job)
-        keys = keys_by_shape.get(shape)
-        if keys is None:
-            keys = keys_by_shape[JobShape(*shape)] = []
-        keys.append(packed(_PRIORITY_MAX - job.priority, job.enqueue_ms) + job.id)
-    return {
-        shape: JobGroup(by_age=from_unsorted(keys.copy(), AGE_OFFSET), by_priority=from_unsorted(keys))
-        for shape, keys in keys_by_shape.items()
-    }

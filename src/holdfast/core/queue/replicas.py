@@ -8,9 +8,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from holdfast.core.base.event import Event
-from holdfast.core.base.values import Amount, EventNo, ReservationId, TaskId
+from holdfast.core.base.values import EventNo, ReservationId, TaskId
 from holdfast.core.escrow import apply as escrow_apply
-from holdfast.core.escrow.model import ReservationTransition
 from holdfast.core.job.model import Job, JobTransition, reservation_id
 from holdfast.core.job.quorum import Payment, replica_id, replica_ids
 from holdfast.core.queue import apply as queue_apply
@@ -93,9 +92,7 @@ def apply_replica_admitted(state: HasQueue, event: ReplicaAdmitted) -> None:
         parent=parent.id,
         parent_event=parent.event,
     )
-    state.queue.jobs[event.id] = state.touched["job"][number] = replica
-    state.queue.count(replica, 1)
-    state.queue.ready_queue.add(replica)
+    queue_apply.add_live(state, [replica])
     if not event.event:
         state.claims.add(job_key(event.id), number, event)
 
@@ -122,20 +119,9 @@ def split_payment(state: HasQueue, job: Job, paid: tuple[Payment, ...]) -> None:
 def settle_quorum(state: HasQueue, job: Job) -> None:
     """Pay all parts in the open block, and refund the rest; a reorg rolls this back and does it again."""
     height, paid = state.open_height, state.quorums[job.id].paid
-    first = paid[0]
-    escrow_apply.settle_reservation(
-        state, reservation_id(job), ReservationTransition.CHARGE, height, first.account, Amount(first.amount)
-    )
-    for payment in paid[1:]:
-        if payment.amount:
-            escrow_apply.settle_reservation(
-                state=state,
-                id_=_part_id(job, payment),
-                transition=ReservationTransition.CHARGE,
-                height=height,
-                payee=payment.account,
-                charged=Amount(payment.amount),
-            )
+    first, number = paid[0], state.last_event
+    parts = [(number, _part_id(job, each), each.account, each.amount) for each in paid[1:] if each.amount]
+    escrow_apply.settle_all(state, height, [(number, reservation_id(job), first.account, first.amount), *parts])
     job.charged, job.payee, job.settled_height = sum(payment.amount for payment in paid), first.account, height
     state.touched["job"][job.event] = job
     for payment in paid:

@@ -20,7 +20,7 @@ from holdfast.core.escrow.decide import check_funds
 from holdfast.core.job.model import JOB_TRANSITIONS, LIVE_STATES, Job, JobState, JobTransition, reservation_id
 from holdfast.core.job.quorum import replica_ids
 from holdfast.core.queue import priority
-from holdfast.core.queue.apply import replicas_of, start_quorum
+from holdfast.core.queue.apply import add_live, replicas_of
 from holdfast.core.queue.decide import check_capacity, expires_height
 from holdfast.core.queue.model import HasQueue
 from holdfast.core.queue.replicas import replica_admissions
@@ -93,10 +93,10 @@ def _is_purged(state: HasQueue, job: Job, now_ms: int) -> bool:
     return not is_in_memory and (job.ended_ms or 0) + state.policy.ttl.tombstone_ms <= now_ms
 
 
-def requeue_claim_key(state: HasQueue, command: Requeue) -> bytes | None:
+def requeue_claim_keys(state: HasQueue, command: Requeue) -> tuple[bytes, ...]:
     """The claim that the decision depends on, so that the engine loads an old one before."""
     job = _find_job(state, command)
-    return None if job is None else requeue_key(job.id, job.requeues + (job.state is JobState.FAILED))
+    return () if job is None else (requeue_key(job.id, job.requeues + (job.state is JobState.FAILED)),)
 
 
 def _repeated_requeue(state: HasQueue, job: Job) -> Decided | None:
@@ -129,16 +129,12 @@ def _requeued_job(state: HasQueue, job: Job, now_ms: int) -> Job:
 
 def apply_job_requeued(state: HasQueue, event: JobRequeued) -> None:
     """The job lives again; while an earlier refund of it is not final, this event is remembered."""
-    known, job, queue = state.queue.jobs.get(event.id), msgspec.structs.replace(event.job), state.queue
+    known, job = state.queue.jobs.get(event.id), msgspec.structs.replace(event.job)
     if known is not None:
         if why := why_not_transition(JOB_TRANSITIONS, known.state, JobTransition.REQUEUE):
             raise Corrupt("JOB-007", f"job {event.id.hex()}: {why}")
         state.requeued.setdefault(event.id, []).append(state.last_event)
-    escrow_apply.reserve_for(state, reservation_id(job), job.caller, Amount(job.max_fee))
-    queue.jobs[event.id] = state.touched["job"][job.event] = job
-    start_quorum(state, job)
-    queue.count(job, 1)
-    queue.schedule_expiry(job)
-    queue.ready_queue.add(job)
+    escrow_apply.reserve_for(state, [(reservation_id(job), job.caller, Amount(job.max_fee))])
+    add_live(state, [job])
     state.touched["failed_job"][job.event] = None
     state.claims.add(requeue_key(event.id, event.number), state.last_event, event)

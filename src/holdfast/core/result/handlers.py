@@ -10,4 +10,4 @@ from holdfast.core.result.messages import Consume, ConsumptionDropped, ResultCon
 
 COMMANDS: Final[Commands] = {Consume: decide.consume}
 EVENTS: Final[Events] = {ResultConsumed: apply.apply_consumed, ConsumptionDropped: apply.apply_dropped}
-CLAIM_KEYS: Final[ClaimKeys] = {Consume: lambda _, command: consumption_key(command.task_id)}
+CLAIM_KEYS: Final[ClaimKeys] = {Consume: lambda _, command: (consumption_key(command.task_id),)}

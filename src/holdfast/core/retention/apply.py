@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from holdfast.core.base.values import Digest, EventNo
+from collections.abc import Iterable
+
+from holdfast.core.base.values import EventNo
+from holdfast.core.proof.messages import ProofAccepted
 from holdfast.core.retention.messages import AuditEnded, BytesDeleted, HotDropped, Vacuumed, WarmDropped
 from holdfast.core.retention.model import HasRetention, Pass, PassProgress
 
@@ -56,9 +59,10 @@ def apply_audit_ended(state: HasRetention, event: AuditEnded) -> None:
         state.touched["consumption"][number] = None
 
 
-def record_recent_digest(state: HasRetention, digest: Digest) -> None:
-    """The bytes of a result that was just accepted are needed, even where older rows do not show it."""
-    state.recent_digests.add(digest, state.last_event)
+def record_recent_digests(state: HasRetention, accepted: Iterable[tuple[EventNo, ProofAccepted]]) -> None:
+    """The bytes of results that were just accepted are needed, even where older rows do not show it."""
+    for number, event in accepted:
+        state.recent_digests.add(event.digest, number)
 
 
 def _advance(state: HasRetention, pass_: Pass, until: EventNo, results: int, bytes_: int = 0) -> PassProgress:

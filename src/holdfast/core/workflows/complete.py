@@ -2,48 +2,63 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+from itertools import groupby
 from typing import Final
 
 from holdfast.core.base.errors import Refused
-from holdfast.core.base.event import Decided
-from holdfast.core.base.handlers import Commands, Events
-from holdfast.core.job.model import JobTransition
+from holdfast.core.base.event import Answer, numbered
+from holdfast.core.base.handlers import CommandRuns, EventRuns
 from holdfast.core.lease import apply as lease_apply
 from holdfast.core.lease.model import LeaseTransition
 from holdfast.core.proof import apply as proof_apply
-from holdfast.core.proof.decide import submit_completion
+from holdfast.core.proof.decide import submit_completions
 from holdfast.core.proof.messages import ProofAccepted, SubmitCompletion
-from holdfast.core.provider.apply import record_completion
+from holdfast.core.provider.apply import record_completions
 from holdfast.core.queue import apply as queue_apply
 from holdfast.core.result import apply as result_apply
-from holdfast.core.retention.apply import record_recent_digest
+from holdfast.core.retention.apply import record_recent_digests
 from holdfast.core.retention.decide import check_not_being_deleted
 from holdfast.core.state import State
 
 LATE_REFUSALS: Final = frozenset({"LeaseLost", "ProofConflict"})
 
 
-def submit(state: State, command: SubmitCompletion, now_ms: int) -> Decided | Refused:
+def submit(state: State, commands: Sequence[SubmitCompletion], now_ms: int) -> list[Answer]:
     """RCV-001, RCV-002: a late completion changes no fact; the metrics count it as ignored."""
-    decided = check_not_being_deleted(state, command) or submit_completion(state, command, now_ms)
-    if isinstance(decided, Refused) and decided.name in LATE_REFUSALS:
-        state.metrics.count("ignored")
-    return decided
+    if state.warm_deletes_pending and (refusal := check_not_being_deleted(state, commands[0])):
+        return [refusal]
+    answers = submit_completions(state, commands[:1] if state.warm_deletes_pending else commands, now_ms)
+    if late := sum(isinstance(answer, Refused) and answer.name in LATE_REFUSALS for answer in answers):
+        state.metrics.count("ignored", by=late)
+    return answers
 
 
-def apply_proof_accepted(state: State, event: ProofAccepted) -> None:
-    """PRF-003: lease and job COMPLETED, nullifier reserved, the result resolved in the open block, all in one batch."""
-    if event.paid:
-        proof_apply.apply_quorum_accepted(state, event)
+def apply_proofs_accepted(state: State, events: Sequence[ProofAccepted]) -> None:
+    """PRF-003: lease and job COMPLETED, nullifier reserved, the result resolved in the open block, all in one batch.
+
+    A job by quorum is paid in parts: its event is applied alone.
+    """
+    for is_quorum, group in groupby(events, key=lambda event: bool(event.paid)):
+        for run in [[event] for event in group] if is_quorum else [list(group)]:
+            _complete(state, run, is_quorum=is_quorum)
+
+
+def _complete(state: State, events: Sequence[ProofAccepted], *, is_quorum: bool) -> None:
+    accepted = list(numbered(events, state.last_event))
+    state.last_event = accepted[-1][0]
+    if is_quorum:
+        proof_apply.apply_quorum_accepted(state, events[0])
     else:
-        lease_apply.finish(state, event.lease_id, LeaseTransition.COMPLETE, "", event.ended_ms)
-        queue_apply.finish(state, event.task_id, JobTransition.ACCEPT, "", event.ended_ms)
-        record_completion(state, state.providers[event.provider_id])
-    proof_apply.reserve_nullifier(state, event)
-    result_apply.add_result_record(state, event)
-    result_apply.resolve(state, event.task_id)
-    record_recent_digest(state, event.digest)
+        lease_apply.finish(state, LeaseTransition.COMPLETE, [(event.lease_id, "", event.ended_ms) for event in events])
+        queue_apply.complete(state, [(event.task_id, event.ended_ms) for event in events])
+        record_completions(state, Counter([event.provider_id for event in events]))
+        queue_apply.settle(state, [(number, event.task_id, event.payee, event.charged) for number, event in accepted])
+    proof_apply.reserve_nullifiers(state, accepted)
+    result_apply.resolve(state, [result_apply.make_result(number, event) for number, event in accepted])
+    record_recent_digests(state, accepted)
 
 
-COMMANDS: Final[Commands] = {SubmitCompletion: submit}
-EVENTS: Final[Events] = {ProofAccepted: apply_proof_accepted}
+COMMAND_RUNS: Final[CommandRuns] = {SubmitCompletion: submit}
+EVENT_RUNS: Final[EventRuns] = {ProofAccepted: apply_proofs_accepted}
