@@ -42,8 +42,8 @@ QUORUM: Final = [
     Mutant(
         "after a reorg only the first replica is paid again",
         REPLICAS,
-        "        if payment.amount:\n            escrow_apply.settle_reservation(",
-        "        if payment.amount and job.settled_height is None:\n            escrow_apply.settle_reservation(",
+        "for each in paid[1:] if each.amount]",
+        "for each in paid[1:] if each.amount and job.settled_height is None]",
         f"{TESTS} -k rolls_back_what_all",
     ),
     Mutant(

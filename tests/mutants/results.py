@@ -59,8 +59,8 @@ RESULTS: Final = [
     Mutant(
         "the link of a task to its nullifier is not stored",
         "core/proof/apply.py",
-        "        state.claims.add(link_key(event.task_id), state.last_event, TaskLinked(event.task_id, event.link))\n",
-        "        pass\n",
+        "            claim(link_key(event.task_id), number, TaskLinked(event.task_id, event.link))\n",
+        "            pass\n",
         f"{STORY} -k counts_once",
     ),
 ]

@@ -72,8 +72,8 @@ RETENTION: Final = [
     Mutant(
         "a completion refers to bytes that are being deleted",
         "core/workflows/complete.py",
-        "    decided = check_not_being_deleted(state, command) or submit_completion(state, command, now_ms)\n",
-        "    decided = submit_completion(state, command, now_ms)\n",
+        "    if state.warm_deletes_pending and (refusal := check_not_being_deleted(state, commands[0])):\n",
+        "    if (refusal := None):\n",
         f"{COLLECTOR_TESTS} -k about_to_be_deleted",
     ),
     Mutant(

@@ -32,22 +32,23 @@ MUTANTS = [
     Mutant(
         "a command is answered before its batch is durable",
         LOOP,
-        "        await self._wait_durable()\n        return outcome\n",
-        "        return outcome\n",
+        "        if self.open_batch.events:\n            self.open_batch.waiters.append(submission)\n",
+        "        if submission.commands:\n            submission.answer()\n"
+        "        elif self.open_batch.events:\n            self.open_batch.waiters.append(submission)\n",
         "tests/engine/test_loop.py",
     ),
     Mutant(
         "a query is answered before what it has read is durable",
         LOOP,
-        "        await self._wait_durable()\n        return result\n",
+        "        await self._put(Submission(()))\n        return result\n",
         "        return result\n",
         "tests/engine/test_loop.py",
     ),
     Mutant(
         "an event is applied too late: the next command does not see it",
-        LOOP,
-        "        self._apply(decided.events)\n",
-        "        asyncio.get_running_loop().call_soon(self._apply, decided.events)\n",
+        "engine/commands/decisions.py",
+        "            self._apply(events)\n",
+        "            asyncio.get_running_loop().call_soon(self._apply, events)\n",
         "tests/engine/test_loop.py",
     ),
     Mutant(
@@ -82,7 +83,7 @@ MUTANTS = [
         "a failed append is retried without recovery",
         LOOP,
         "            await self._recover(fault)\n",
-        "            await self.journal.append(batch, attachments); self._confirm(batch, images, waiters)\n",
+        "            self._confirm(await self.journal.append_packed(pack, attachments), images, waiters)\n",
         "tests/engine/test_loop.py",
     ),
     Mutant(
@@ -160,8 +161,8 @@ MUTANTS = [
     Mutant(
         "old claims are not loaded from the tables",
         LOOP,
-        "self.claim_index.must_load(self.undurable_state, key)",
-        "False",
+        "        state.claims.may_be_stored = claim_index.may_contain\n",
+        "",
         "tests/engine/test_claim_index.py",
     ),
     Mutant(

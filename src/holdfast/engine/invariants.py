@@ -11,7 +11,7 @@ from holdfast.core.state import State
 
 
 def check_commit(head: JournalHead, count: int, term: Term, time_ms: int, state: State) -> None:
-    """Raise Corrupt unless a batch of so many events follows the durable head and ends where memory ends.
+    """Raise Corrupt unless a batch of `count` events follows the durable head and ends where memory ends.
 
     It costs a few comparisons, whatever the size of the state. It runs before the batch is appended: a fault of the
     program stops the owner, and the journal holds nothing of it.

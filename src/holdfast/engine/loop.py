@@ -21,9 +21,9 @@ from holdfast.core.state import State
 from holdfast.engine.batch_clock import BatchClock
 from holdfast.engine.change_signal import ChangeSignal
 from holdfast.engine.claim_index import ClaimIndex
-from holdfast.engine.decisions import Decisions, OpenBatch
+from holdfast.engine.commands.decisions import Decisions, OpenBatch
+from holdfast.engine.commands.inbox import Submission
 from holdfast.engine.event_stream import EventStream
-from holdfast.engine.inbox import Submission
 from holdfast.engine.invariants import check_commit
 from holdfast.engine.outcome import EngineStatus, Outcome
 from holdfast.engine.projector import Images, Projector, RowKey, take_images

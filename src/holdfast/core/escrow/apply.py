@@ -182,7 +182,7 @@ def apply_refunded(state: HasLedger, event: Refunded) -> None:
 
 
 Settlement = tuple[EventNo, ReservationId, AccountId | None, int]
-"""The event that settles a reservation, the reservation, who is paid how much; it is refunded where nobody is."""
+"""The event that settles a reservation, the reservation, the payee and the amount; without a payee it is refunded."""
 
 
 def settle_all(state: HasLedger, height: Height, settlements: Iterable[Settlement]) -> None:

@@ -176,7 +176,7 @@ def transition(state: HasQueue, jobs: Sequence[Job], step: JobTransition) -> Non
 
 
 JobSettlement = tuple[EventNo, TaskId, AccountId | None, int]
-"""The event that settles the money of an ended job, the job, who is paid how much; it is refunded where nobody is."""
+"""The event that settles the money of an ended job, the job, the payee and the amount; without a payee a refund."""
 
 
 def settle(state: HasQueue, settlements: Sequence[JobSettlement]) -> None:

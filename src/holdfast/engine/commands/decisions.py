@@ -19,7 +19,7 @@ from holdfast.core.base.event import Attachment, Command, Decided, Event, NeedsC
 from holdfast.core.base.values import EventNo
 from holdfast.core.state import State
 from holdfast.engine.claim_index import ClaimIndex
-from holdfast.engine.inbox import Inbox, Run, Submission
+from holdfast.engine.commands.inbox import Inbox, Run, Submission
 from holdfast.engine.outcome import Accepted, Outcome
 
 COMMANDS_PER_TURN: Final = 256
