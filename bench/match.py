@@ -256,7 +256,7 @@ def _unfit(jobs: int, providers: int) -> Turn:
     """All providers free, and no provider has what the jobs ask for."""
     state = world(0, providers)
     waiting = _strange(jobs)
-    state.queue.jobs = {job.id: job for job in waiting}
+    state.queue.jobs.update((job.id, job) for job in waiting)
     state.queue.ready_queue = rebuild_ready_queue(waiting)
     decide_tick(state)
 

@@ -5,7 +5,9 @@ An older version packed its records without the fields that came later, a newer 
 
 from __future__ import annotations
 
-from typing import Any, Final
+from array import array
+from itertools import accumulate, pairwise
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import pytest
@@ -14,11 +16,11 @@ from tests.simulation.journal import Disk, SimulatedJournal
 from tests.simulation.world import DEVELOPMENT, SimulatedFiles
 
 from holdfast.core import journal_codec
-from holdfast.core.base.canonical import H
 from holdfast.core.base.event import JournalHead, head_of, seal_batch
 from holdfast.core.base.values import BatchNo
+from holdfast.core.queue.live.waiting_columns import GroupColumns, WaitingColumns
 from holdfast.core.state import PARTS, State, StatePart
-from holdfast.core.state_snapshot import MAGIC, SNAPSHOT_TAG, digest, restore, snapshot
+from holdfast.core.state_snapshot import MAGIC, checksum, digest, restore, snapshot
 from holdfast.history.archive_segments import ArchiveEntry, SegmentFolder, journal_entries
 from holdfast.history.export_import import ExportManifest, export_journal, import_journal
 from holdfast.history.full_journal import FullJournal
@@ -97,34 +99,41 @@ async def test_it_is_copied_byte_for_byte() -> None:
 # ------------------------------------------------------------------------------------------------ snapshots
 
 
-def stored_parts(state: State, head: JournalHead) -> tuple[list[Any], dict[str, msgspec.Raw]]:
-    """The fields of a stored snapshot, each as the bytes it is packed in, and the last one's parts by name."""
-    raw = snapshot(state, head)
-    *fields, parts = msgspec.msgpack.decode(raw[len(MAGIC) + len(H("")) :], type=list[msgspec.Raw])
-    return fields, msgspec.msgpack.decode(parts, type=dict[str, msgspec.Raw])
+class Stored(NamedTuple):
+    """A stored snapshot, taken apart."""
+
+    fields: list[msgspec.Raw]
+    parts: dict[str, msgspec.Raw]
+    waiting_jobs: msgspec.Raw
 
 
-def restored_digest(fields: list[Any]) -> bytes:
-    """The digest of the state that a snapshot of these fields restores."""
-    body = _pack(fields)
-    return digest(restore(MAGIC + H(SNAPSHOT_TAG, body) + body, DEVELOPMENT)[0])
+def stored_snapshot(state: State, head: JournalHead) -> Stored:
+    body = snapshot(state, head)[len(MAGIC) + len(checksum(b"")) :]
+    *fields, parts, waiting_jobs = msgspec.msgpack.decode(body, type=list[msgspec.Raw])
+    return Stored(fields, msgspec.msgpack.decode(parts, type=dict[str, msgspec.Raw]), waiting_jobs)
+
+
+def restored(stored: Stored, *more: Any) -> State:
+    """The state that a snapshot of these fields restores."""
+    body = _pack([*stored.fields, stored.parts, stored.waiting_jobs, *more])
+    return restore(MAGIC + checksum(body) + body, DEVELOPMENT)[0]
 
 
 async def test_a_part_missing_from_a_snapshot_is_empty() -> None:
     entries, _ = await packed_by(older_or_newer)
     state, head = folded(entries[:20])
-    fields, parts = stored_parts(state, head)
-    used = {name: packed for name, packed in parts.items() if msgspec.msgpack.decode(packed)}
-    assert {"accounts", "reservations"} <= used.keys() < parts.keys()
-    assert restored_digest([*fields, used]) == digest(state)
+    stored = stored_snapshot(state, head)
+    used = {name: packed for name, packed in stored.parts.items() if msgspec.msgpack.decode(packed)}
+    assert {"accounts", "reservations"} <= used.keys() < stored.parts.keys()
+    assert digest(restored(stored._replace(parts=used))) == digest(state)
 
 
 async def test_a_snapshot_is_read_without_the_parts_and_fields_a_newer_version_added() -> None:
     entries, _ = await packed_by(older_or_newer)
     state, head = folded(entries)
-    fields, parts = stored_parts(state, head)
-    unknown = parts | {"from_the_future": _raw({1: 2})}
-    assert restored_digest([*fields, unknown, *FROM_THE_FUTURE]) == digest(state)
+    stored = stored_snapshot(state, head)
+    unknown = stored.parts | {"from_the_future": _raw({1: 2})}
+    assert digest(restored(stored._replace(parts=unknown), *FROM_THE_FUTURE)) == digest(state)
 
 
 @pytest.mark.parametrize("part", [part for part in PARTS if part.key], ids=lambda part: part.stored)
@@ -132,13 +141,36 @@ async def test_a_record_in_a_snapshot_may_lack_trailing_fields_or_have_unknown_o
     entries, _ = await packed_by(older_or_newer)
     for cut in range(len(entries), 0, -10):
         state, head = folded(entries[:cut])
-        fields, parts = stored_parts(state, head)
-        if records := msgspec.msgpack.decode(parts[part.stored], type=part.type):
+        stored = stored_snapshot(state, head)
+        if records := msgspec.msgpack.decode(stored.parts[part.stored], type=part.type):
             break
     assert records
     for version in (without_late_fields, with_unknown_fields):
-        changed = parts | {part.stored: _raw([version(record) for record in records])}
-        assert restored_digest([*fields, changed]) == digest(state)
+        changed = stored.parts | {part.stored: _raw([version(record) for record in records])}
+        assert digest(restored(stored._replace(parts=changed))) == digest(state)
+
+
+async def test_a_waiting_job_with_unknown_fields_is_read_and_stored_again_byte_for_byte() -> None:
+    entries, _ = await packed_by(older_or_newer)
+    for cut in range(len(entries), 0, -10):
+        state, head = folded(entries[:cut])
+        if (columns := packed_columns(state, head)).groups:
+            break
+    newer = msgspec.structs.replace(columns, groups=[from_newer(group) for group in columns.groups])
+    found = restored(stored_snapshot(state, head)._replace(waiting_jobs=_raw(newer)))
+    assert digest(found) == digest(state)
+    assert packed_columns(found, head) == newer != columns
+
+
+def packed_columns(state: State, head: JournalHead) -> WaitingColumns:
+    return msgspec.msgpack.decode(stored_snapshot(state, head).waiting_jobs, type=WaitingColumns)
+
+
+def from_newer(group: GroupColumns) -> GroupColumns:
+    """The same jobs as a version packs them that added fields after the last one."""
+    begins = [0, *accumulate(array("I", group.lengths))]
+    longer = [group.jobs[begin:end] + _pack(FROM_THE_FUTURE) for begin, end in pairwise(begins)]
+    return msgspec.structs.replace(group, lengths=array("I", map(len, longer)).tobytes(), jobs=b"".join(longer))
 
 
 def _raw(value: object) -> msgspec.Raw:

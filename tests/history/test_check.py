@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.core.commands import histories, some_id
+from tests.core.commands import enqueue_command, histories, some_id
 from tests.simulation.journal import SimulatedJournal
 from tests.simulation.world import SimulatedFiles, World, small_batches
 
@@ -241,6 +241,25 @@ async def test_a_damaged_a_wrong_and_a_foreign_snapshot_are_named_and_nothing_el
     ahead = JournalHead(BatchNo(99), Term(1), EventNo(99), 0, Digest(bytes(32)))
     files[snapshot.file_name(ahead)] = pack_snapshot(state, ahead)
     assert await stored.bad() == {"snapshots": "1 not usable: batch 99 (history stops before it)"}
+
+
+@pytest.mark.rule("ENG-003")
+async def test_a_snapshot_whose_queue_contradicts_its_jobs_is_named() -> None:
+    """Order and due times are stored beside the jobs, and no digest covers them."""
+    stored = StoredNode()
+    engine = await stored.world.started()
+    await engine.submit(Mint(some_id(1), ALICE, Amount(100)))
+    for nonce in (1, 2):
+        await engine.submit(enqueue_command(nonce, policy=stored.world.policy))
+    await engine.stop()
+    tip = await snapshot.make(stored.world.files, engine.journal, stored.world.policy)
+    assert await stored.bad() == {}
+    state, _ = await snapshot.load(stored.world.files, snapshot.file_name(tip), stored.world.policy)
+    (group,) = state.queue.ready_queue.groups.values()
+    group.by_age.blocks[0].reverse()
+    await stored.world.files.replace(snapshot.file_name(tip), pack_snapshot(state, tip))
+    why = "it contradicts itself: not every group of the ready queue is in order"
+    assert await stored.bad() == {"snapshots": f"1 not usable: {snapshot.file_name(tip)} ({why})"}
 
 
 # ------------------------------------------------------------------------------------------------ history

@@ -13,6 +13,7 @@ READY_QUEUE, AUDIT = "core/queue/ready_queue.py", "history/audit.py"
 WORLD_TESTS, HISTORY_TESTS, GUARD_TESTS = (
     f"tests/core/match/test_match_{name}.py" for name in ("worlds", "histories", "guards")
 )
+LIVE_JOBS_TESTS = "tests/core/queue/live/test_live_jobs.py"
 READY_QUEUE_TESTS, AUDIT_TESTS = "tests/core/queue/test_ready_queue.py", "tests/history/test_audit.py"
 
 MATCHING: Final = [
@@ -127,6 +128,55 @@ MATCHING: Final = [
         "lambda block: block[-1][skip:]",
         "lambda block: block[-1]",
         READY_QUEUE_TESTS,
+    ),
+    Mutant(
+        "a job that was leased before is packed as if it were new",
+        "core/queue/live/packed_jobs.py",
+        "        and not job.attempts\n",
+        "",
+        f"{LIVE_JOBS_TESTS} -k as_it_was_admitted",
+    ),
+    Mutant(
+        "a packed job forgets the height at which it expires",
+        "core/queue/live/packed_jobs.py",
+        "        job.expires_height = until_height\n",
+        "",
+        f"{LIVE_JOBS_TESTS} -k without_loss",
+    ),
+    Mutant(
+        "terms that no job has stay in memory",
+        "core/queue/live/packed_jobs.py",
+        "        if not uses[number]:\n",
+        "        if False:\n",
+        f"{LIVE_JOBS_TESTS} -k dictionary",
+    ),
+    Mutant(
+        "an unpacked job has no reservation",
+        "core/queue/live/live_jobs.py",
+        "        self.reservations.records[id_] = Reservation(",
+        "        Reservation(",
+        f"{LIVE_JOBS_TESTS} -k dictionary",
+    ),
+    Mutant(
+        "a job is packed although more than its fee is reserved",
+        "core/queue/live/live_jobs.py",
+        "            and reservation.amount == job.max_fee\n",
+        "",
+        f"{LIVE_JOBS_TESTS} -k reservation_says",
+    ),
+    Mutant(
+        "new priorities do not reach packed jobs",
+        "core/policy_change/apply.py",
+        "            jobs.rewrite(job)\n",
+        "",
+        f"{LIVE_JOBS_TESTS} -k new_priorities",
+    ),
+    Mutant(
+        "a snapshot stores the order by age as that by priority",
+        "core/queue/live/waiting_columns.py",
+        "for key in group.by_age if key in at",
+        "for key in group.by_priority if key in at",
+        "tests/core/queue/live/test_waiting_columns.py",
     ),
     Mutant(
         "an audit compares only the types of events",

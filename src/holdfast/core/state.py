@@ -117,6 +117,7 @@ class State(msgspec.Struct):
     """What happened in the queue since this process started (OBS-001)."""
 
     def __post_init__(self) -> None:
+        self.queue.jobs.share(self.ledger.reservations)
         if self.chain is None:
             self.chain = genesis_chain(ChainId(self.policy.chain_id))
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from hashlib import sha3_256
+from collections.abc import Callable, Iterable, Mapping
+from hashlib import sha3_256, sha256
 from operator import attrgetter
 from typing import Any, Final
 
@@ -14,14 +14,15 @@ from holdfast.core.base.errors import Corrupt
 from holdfast.core.base.event import JournalHead, OwnershipTaken
 from holdfast.core.base.values import AccountId, Digest, ReservationId, TaskId
 from holdfast.core.chain.model import Chain
-from holdfast.core.escrow.model import Reservation
+from holdfast.core.escrow.model import Reservation, Reservations
 from holdfast.core.evidence.model import rebuild_channel_sessions, rebuild_dead_letters_waiting
 from holdfast.core.job.model import Job
 from holdfast.core.lease.model import rebuild_leases
 from holdfast.core.policy import Policy
 from holdfast.core.policy_change.model import adopted_policy
 from holdfast.core.provider.apply import rebuild_provider_timers
-from holdfast.core.queue.model import rebuild_queue
+from holdfast.core.queue.live.live_jobs import LiveJobs
+from holdfast.core.queue.live.waiting_columns import WaitingColumns, columns_of, load_columns
 from holdfast.core.state import PARTS, State, StatePart
 
 STATE_TAG: Final = "holdfast.state.v1"
@@ -39,7 +40,8 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     owner: OwnershipTaken | None
     chain: Chain | None
     parts: dict[str, msgspec.Raw]
-    """By their stored names, as `PARTS` lists them."""
+    """By their stored names, as `PARTS` lists them; of jobs and reservations those that are not packed."""
+    waiting_jobs: WaitingColumns | None = None
 
 
 # ------------------------------------------------------------------------------------------------ digest
@@ -63,10 +65,15 @@ def digest(state: State) -> Digest:
 
 
 def _digest_of(entries: Mapping[Any, object]) -> bytes:
-    hasher = sha3_256()
+    hasher, read = sha3_256(), _reader_of(entries)
     for key in sorted(entries):
-        hasher.update(_pack((key, _without_trailing_defaults(entries[key]))))
+        hasher.update(_pack((key, _without_trailing_defaults(read(key)))))
     return hasher.digest()
+
+
+def _reader_of(entries: Mapping[Any, object]) -> Callable[[Any], object]:
+    """How an entry is looked at: a packed one stays packed."""
+    return entries.fields_of if isinstance(entries, LiveJobs | Reservations) else entries.__getitem__
 
 
 def _without_trailing_defaults(entry: object) -> object:
@@ -84,15 +91,34 @@ def _without_trailing_defaults(entry: object) -> object:
 
 
 def snapshot(state: State, head: JournalHead) -> bytes:
-    """The state as bytes with their own hash; `head` is the last batch that was folded."""
-    parts = {part.stored: msgspec.Raw(_pack(_as_stored(part, _READ[part.stored](state)))) for part in PARTS}
-    packed = Snapshot(head=head, digest=digest(state), owner=state.owner, chain=state.chain, parts=parts)
-    body = _pack(packed)
-    return MAGIC + H(SNAPSHOT_TAG, body) + body
+    """The state as bytes with their own hash; `head` is the last batch that was folded.
+
+    All jobs that can be packed are packed first: what a snapshot says does not depend on how long this process ran.
+    """
+    state.queue.jobs.pack_all()
+    stored = Snapshot(
+        head=head,
+        digest=digest(state),
+        owner=state.owner,
+        chain=state.chain,
+        parts={part.stored: msgspec.Raw(_pack(_as_stored(part, _READ[part.stored](state)))) for part in PARTS},
+        waiting_jobs=columns_of(state.queue),
+    )
+    body = _pack(stored)
+    return b"".join((MAGIC, checksum(body), body))
+
+
+def checksum(body: bytes | memoryview) -> bytes:
+    """What a snapshot begins with. SHA-256, because processors compute it: a start hashes all of the file."""
+    hasher = sha256(SNAPSHOT_TAG.encode())
+    hasher.update(body)
+    return hasher.digest()
 
 
 def _as_stored(part: StatePart, entries: Any) -> Any:
-    return list(entries.values()) if part.key else entries
+    if not part.key:
+        return entries
+    return list((entries.records if isinstance(entries, LiveJobs | Reservations) else entries).values())
 
 
 def restore(raw: bytes, policy: Policy) -> tuple[State, JournalHead]:
@@ -102,6 +128,8 @@ def restore(raw: bytes, policy: Policy) -> tuple[State, JournalHead]:
     """
     stored = _read(raw)
     state = State(policy, last_event=stored.head.last, owner=stored.owner)
+    if stored.waiting_jobs is not None:
+        load_columns(state.queue, stored.waiting_jobs)
     for part in PARTS:
         if (packed := stored.parts.get(part.stored)) is not None:
             _put(state, part, msgspec.msgpack.decode(packed, type=part.type))
@@ -115,10 +143,11 @@ def restore(raw: bytes, policy: Policy) -> tuple[State, JournalHead]:
 
 
 def _read(raw: bytes) -> Snapshot:
-    magic, hash_, body = raw[: len(MAGIC)], raw[len(MAGIC) : len(MAGIC) + 32], raw[len(MAGIC) + 32 :]
+    begin = len(MAGIC) + sha256().digest_size
+    magic, hash_, body = raw[: len(MAGIC)], raw[len(MAGIC) : begin], memoryview(raw)[begin:]
     if magic != MAGIC:
         raise Corrupt("ENG-003", f"not a snapshot of this version: it begins with {magic!r}")
-    if hash_ != H(SNAPSHOT_TAG, body):
+    if hash_ != checksum(body):
         raise Corrupt("ENG-003", "the snapshot does not match its stored hash")
     try:
         return msgspec.msgpack.decode(body, type=Snapshot)
@@ -132,17 +161,18 @@ def _put(state: State, part: StatePart, value: Any) -> None:
     for step in holders:
         holder = getattr(holder, step)
     if part.key:
-        key_of = attrgetter(part.key)
+        key_of, before = attrgetter(part.key), getattr(holder, name)
         value = {key_of(record): record for record in value}
+        if isinstance(before, LiveJobs | Reservations):
+            before.records = value
+            return
     setattr(holder, name, value)
 
 
 def _rebuild_indexes(state: State) -> None:
     """Rebuild what is not stored because it follows from the stored parts."""
-    entries, jobs = state.queue.idempotency_entries, state.queue.jobs
-    _share_equal_values(jobs, state.ledger.reservations.values())
-    state.queue = rebuild_queue(jobs)
-    state.queue.idempotency_entries = entries
+    _share_equal_values(state.queue.jobs.records, state.ledger.reservations.records.values())
+    state.queue.index(list(state.queue.jobs.records.values()))
     state.leases = rebuild_leases(list(state.leases.by_id.values()))
     state.channel_sessions = rebuild_channel_sessions(state.watermarks)
     state.dead_letters_waiting = rebuild_dead_letters_waiting(state.dead_letters)

@@ -10,6 +10,7 @@ from holdfast.core.base.errors import Corrupt
 from holdfast.core.base.event import Batch, JournalHead, check_follows, head_of
 from holdfast.core.base.values import BatchNo, Digest
 from holdfast.core.policy import Policy
+from holdfast.core.queue import invariants as queue_invariants
 from holdfast.core.state import State
 from holdfast.core.state_snapshot import digest
 from holdfast.engine import snapshot
@@ -45,6 +46,7 @@ class HistoryFold:
         for name in sorted(await snapshot.list_names(self._files)):
             try:
                 state, head = await snapshot.load(self._files, name, self._policy)
+                _check_indexes(state)
                 self.snapshots[head.number] = (head, digest(state))
             except Corrupt as fault:
                 self.snapshots_bad.add(f"{name} ({fault.message})")
@@ -128,6 +130,12 @@ class HistoryFold:
                 head = head_of(batch)
         except Corrupt as fault:
             self.fault = fault
+
+
+def _check_indexes(state: State) -> None:
+    """A snapshot stores indexes of the queue, which no digest covers."""
+    if broken := queue_invariants.broken_invariants(state.queue, state.ledger):
+        raise Corrupt("ENG-003", f"it contradicts itself: not {', not '.join(broken)}")
 
 
 async def find_all_damage(journal: FullJournal) -> list[str]:

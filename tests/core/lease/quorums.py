@@ -12,7 +12,7 @@ from holdfast.core.job.model import Job
 from holdfast.core.job.quorum import replica_ids
 from holdfast.core.proof.messages import RecordVerdict, SubmitCompletion
 from holdfast.core.queue.decide import build_enqueue
-from holdfast.core.queue.messages import Enqueue
+from holdfast.core.queue.messages import Enqueue, JobAdmitted
 
 
 def payload(n: int, m: int, **more: object) -> dict[str, object]:
@@ -26,8 +26,7 @@ def enqueue_quorum_job(
     """A job in the queue; its id, not that of a replica."""
     command = build_enqueue(core.state.policy, ALICE, Tier.FREE, payload(n, m, **more), max_fee, nonce)
     assert isinstance(command, Enqueue), command
-    core.do(command)
-    return next(job.id for job in reversed(core.state.queue.jobs.values()) if not job.parent)
+    return next(event.id for event in core.do(command) if isinstance(event, JobAdmitted))
 
 
 def replicas(core: CoreDriver, job: TaskId) -> list[Job]:

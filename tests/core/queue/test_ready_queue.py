@@ -14,6 +14,7 @@ from holdfast.core.base.values import ZERO_DIGEST, AccountId, EventNo, Height, K
 from holdfast.core.index.sorted_keys import BLOCK_KEYS, SortedKeys
 from holdfast.core.job.model import Job
 from holdfast.core.policy import PriorityPolicy
+from holdfast.core.queue.live.live_jobs import LiveJobs
 from holdfast.core.queue.priority import sort_priority
 from holdfast.core.queue.ready_queue import ReadyQueue, rebuild_ready_queue, sort_key_of
 
@@ -45,7 +46,7 @@ def groups(ready_queue: ReadyQueue) -> dict[object, tuple[list[bytes], list[byte
 def test_after_any_coming_and_going_the_ready_queue_is_the_one_rebuilt_at_once(is_by_caller: bool) -> None:
     chance = random.Random(1)
     for _ in range(counts(20, 500)):
-        line, jobs = ReadyQueue(is_by_caller=is_by_caller), dict[TaskId, Job]()
+        line, jobs = ReadyQueue(is_by_caller=is_by_caller), LiveJobs()
         for _ in range(chance.randrange(80)):
             if jobs and chance.random() < 0.4:
                 job = jobs.pop(chance.choice(list(jobs)))

@@ -106,6 +106,11 @@ class SortedKeys(msgspec.Struct, gc=False):
         return sum(map(len, self.blocks))
 
 
+def from_sorted(keys: list[bytes], skip: int = 0) -> SortedKeys:
+    """Built at once from keys that are in order already."""
+    return SortedKeys(skip, [keys[at : at + BLOCK_KEYS] for at in range(0, len(keys), BLOCK_KEYS)])
+
+
 @lru_cache
 def _sort_keys(skip: int) -> tuple[Callable[[bytes], bytes] | None, Callable[[list[bytes]], bytes]]:
     """The part of a key that is compared (None: all of it), and that part of the last key of a block."""

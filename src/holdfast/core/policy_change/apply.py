@@ -33,6 +33,7 @@ def recompute_priorities(state: PolicyState, policy: PriorityPolicy) -> None:
     for job in jobs.values():
         if job.state in LIVE_STATES and (rank := _priority_of(job, policy)) != job.priority:
             job.priority = rank
+            jobs.rewrite(job)
             state.touched["job"][job.event] = job
     queue = state.queue
     version = queue.ready_queue.version

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from itertools import islice
+from typing import Final, Protocol
 
 import msgspec
 
@@ -15,7 +16,11 @@ from holdfast.core.index.unique_ids import Claims
 from holdfast.core.job.model import LIVE_STATES, Job, JobState, expires_at_ms
 from holdfast.core.job.quorum import Quorum
 from holdfast.core.policy import Policy
-from holdfast.core.queue.ready_queue import ReadyQueue, rebuild_ready_queue
+from holdfast.core.queue.live.live_jobs import LiveJobs
+from holdfast.core.queue.ready_queue import ReadyQueue
+
+JOBS_AT_ONCE: Final = 4_096
+"""Of packed jobs no more records are made at a time."""
 
 
 class IdempotencyEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -30,7 +35,7 @@ class IdempotencyEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Queue(msgspec.Struct):
     """Jobs by id, with counters and indexes that follow every change."""
 
-    jobs: dict[TaskId, Job] = {}
+    jobs: LiveJobs = msgspec.field(default_factory=LiveJobs)
     in_flight: dict[AccountId, int] = {}
     """The number of live jobs by requester; a job with replicas counts as one."""
     depth: int = 0
@@ -59,17 +64,23 @@ class Queue(msgspec.Struct):
         self.expiry_times.schedule_many([(job.id, expires_at_ms(job)) for job in requested])
         self.expiry_heights.schedule_many([(job.id, job.expires_height) for job in requested if job.expires_height])
 
+    def index(self, jobs: Sequence[Job]) -> None:
+        """Count and schedule jobs as their states require."""
+        live = [job for job in jobs if job.state in LIVE_STATES]
+        self.count(live, 1)
+        self.schedule_expiry(live)
+        self.ready_queue.add_many(job for job in live if job.state is JobState.QUEUED)
+
     def unschedule_expiry(self, jobs: Sequence[Job]) -> None:
         self.expiry_times.remove_many([(job.id, expires_at_ms(job)) for job in jobs])
         self.expiry_heights.remove_many([(job.id, job.expires_height) for job in jobs])
 
 
-def rebuild_queue(jobs: dict[TaskId, Job]) -> Queue:
-    """A queue with its counters and indexes rebuilt from the jobs."""
-    queue, live = Queue(jobs), [job for job in jobs.values() if job.state in LIVE_STATES]
-    queue.count(live, 1)
-    queue.schedule_expiry(live)
-    queue.ready_queue = rebuild_ready_queue(job for job in live if job.state is JobState.QUEUED)
+def rebuild_queue(jobs: Iterable[Job]) -> Queue:
+    """A queue with counters and indexes as they follow from the jobs; the jobs themselves are not in it."""
+    queue, left = Queue(), iter(jobs)
+    while some := list(islice(left, JOBS_AT_ONCE)):
+        queue.index(some)
     return queue
 
 

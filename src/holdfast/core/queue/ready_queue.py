@@ -7,8 +7,9 @@ costs nothing, however many jobs are in it. The order over all groups is merged 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from heapq import merge
+from itertools import chain
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -18,6 +19,8 @@ from holdfast.core.base.values import AccountId, Kind, TaskId, Tier
 from holdfast.core.index.due_index import DueIndex
 from holdfast.core.index.sorted_keys import SortedKeys
 from holdfast.core.job.model import Job
+from holdfast.core.queue.live.live_jobs import LiveJobs
+from holdfast.core.queue.live.packed_jobs import JobTerms
 
 AGE_OFFSET: Final = 8
 """In a sort key: where the priority ends and the age begins."""
@@ -77,7 +80,11 @@ class ReadyQueue(msgspec.Struct):
         self.add_many((job,))
 
     def add_many(self, jobs: Iterable[Job]) -> None:
-        waiting, ready = self.waiting, list[Job]()
+        self._add_ready(self._wait(jobs))
+
+    def _wait(self, jobs: Iterable[Job]) -> Iterator[Job]:
+        """Count all jobs and delay those that must wait; the others are ready. A million are not kept at a time."""
+        waiting = self.waiting
         for job in jobs:
             if job.quorum_m:  # its replicas are here instead (LEA-009)
                 continue
@@ -85,8 +92,11 @@ class ReadyQueue(msgspec.Struct):
             if job.not_before_ms:
                 self.delayed.schedule(job.id, job.not_before_ms)
             else:
-                ready.append(job)
-        self._add_ready(ready)
+                yield job
+
+    def add_group(self, shape: JobShape, group: JobGroup) -> None:
+        """Add all ready jobs of a shape that the queue does not have yet, as a start does."""
+        self.groups[JobShape(*shape)] = group
 
     def remove(self, job: Job) -> None:
         self.remove_many((job,))
@@ -109,22 +119,25 @@ class ReadyQueue(msgspec.Struct):
         if missing:
             self.delayed.remove_many([(job.id, job.not_before_ms) for job in removed if sort_key_of(job) in missing])
 
-    def promote(self, jobs: dict[TaskId, Job], now_ms: int) -> None:
+    def promote(self, jobs: Mapping[TaskId, Job], now_ms: int) -> None:
         """Move delayed jobs whose time has come into the ready order."""
         delayed = [jobs[TaskId(id_)] for id_ in self.delayed.due_until(now_ms)]
         due = [job for job in delayed if job.not_before_ms <= now_ms]
         self.delayed.remove_many([(job.id, job.not_before_ms) for job in due])
         self._add_ready(due)
 
-    def regroup(self, jobs: dict[TaskId, Job], *, is_by_caller: bool) -> None:
+    def regroup(self, jobs: LiveJobs, *, is_by_caller: bool) -> None:
         """Group the same jobs anew, where policy has begun or ceased to limit requesters."""
         if self.is_by_caller == is_by_caller:
             return
-        ready = [jobs[id_] for id_ in self.in_order()]
+        groups, by_shape = self.groups, dict[JobShape, list[bytes]]()
         self.is_by_caller, self.groups = is_by_caller, {}
-        self._add_ready(ready)
+        for sort_key in chain.from_iterable(group.by_priority for group in groups.values()):
+            shape = self.shape_of(jobs.terms_of(task_id_of(sort_key)))
+            by_shape.setdefault(shape, []).append(sort_key)
+        self._add_keys(by_shape)
 
-    def shape_of(self, job: Job) -> JobShape:
+    def shape_of(self, job: Job | JobTerms) -> JobShape:
         """Equal to the `JobShape` of its group; a bare tuple, because a named one takes three times as long to make."""
         if self.is_by_caller:
             return (job.kind, job.requirements, job.units, job.caller, job.tier, job.parent)  # type: ignore[return-value]
@@ -147,14 +160,17 @@ class ReadyQueue(msgspec.Struct):
             oldest[shape.kind] = min(at_ms, oldest.get(shape.kind, at_ms))
         return oldest
 
-    def _add_ready(self, jobs: Sequence[Job]) -> None:
-        for shape, sort_keys in self._by_shape(jobs).items():
+    def _add_ready(self, jobs: Iterable[Job]) -> None:
+        self._add_keys(self._by_shape(jobs))
+
+    def _add_keys(self, by_shape: dict[JobShape, list[bytes]]) -> None:
+        for shape, sort_keys in by_shape.items():
             group = self.groups.get(shape)
             if group is None:
                 group = self.groups[JobShape(*shape)] = JobGroup()
             group.by_age.add_many(sort_keys.copy())
             group.by_priority.add_many(sort_keys)
-        self.version += len(jobs)
+            self.version += len(sort_keys)
 
     def _by_shape(self, jobs: Iterable[Job]) -> dict[JobShape, list[bytes]]:
         """The sort keys of these jobs, in their order, by shape."""
@@ -170,7 +186,7 @@ class ReadyQueue(msgspec.Struct):
 
 
 def rebuild_ready_queue(jobs: Iterable[Job]) -> ReadyQueue:
-    """PRI-003: the queue of these waiting jobs, built at once: at a start, and after a policy change of priorities."""
+    """PRI-003: the queue of these waiting jobs, built at once, as after a policy change of priorities."""
     queue = ReadyQueue()
     queue.add_many(jobs)
     return queue

@@ -82,7 +82,7 @@ def _get_account(state: State, query: GetAccount) -> Account | None:
 
 
 def _get_open_reservation(state: State, query: GetOpenReservation) -> Reservation | None:
-    return copy_record(state.ledger.reservations.get(query.id))
+    return copy_record(state.ledger.reservations.peek(query.id))
 
 
 def _count_ledger(state: State, _: CountLedger) -> LedgerCounts:

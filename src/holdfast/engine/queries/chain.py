@@ -96,7 +96,7 @@ def _get_result_moment(state: State, query: GetResultMoment) -> ResultMoment:
     id_ = query.task_id
     return ResultMoment(
         state.open_height,
-        copy_record(state.queue.jobs.get(id_)),
+        copy_record(state.queue.jobs.peek(id_)),
         copy_record(state.results.get(id_)),
         copy_record(state.consumptions.get(id_)),
     )

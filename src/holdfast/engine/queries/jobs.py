@@ -158,11 +158,11 @@ class GetQueueStatus(Query[QueueStatus], frozen=True):
 
 
 def _get_live_job(state: State, query: GetLiveJob) -> Job | None:
-    return copy_record(state.queue.jobs.get(query.task_id))
+    return copy_record(state.queue.jobs.peek(query.task_id))
 
 
 def _get_caller_of_job(state: State, query: GetCallerOfJob) -> AccountId | None:
-    job = state.queue.jobs.get(query.task_id)
+    job = state.queue.jobs.peek(query.task_id)
     return job.caller if job is not None else None
 
 
@@ -223,7 +223,7 @@ def _check_upload(state: State, query: CheckUpload) -> UploadCheck:
 
 
 def _get_queue_position(state: State, query: GetQueuePosition) -> QueuePosition:
-    job = state.queue.jobs.get(query.task_id)
+    job = state.queue.jobs.peek(query.task_id)
     return QueuePosition(
         copy_record(job),
         copy_record(state.leases.by_job.get(query.task_id)),

@@ -188,7 +188,7 @@ def _list_listings(state: State, _: ListListings) -> dict[str, str]:
 
 
 def _explain_match(state: State, query: ExplainMatch) -> Explanation | Refused | None:
-    provider, job = state.providers.get(query.provider_id), state.queue.jobs.get(query.task_id)
+    provider, job = state.providers.get(query.provider_id), state.queue.jobs.peek(query.task_id)
     if provider is None:
         return Refused("PRV-001", f"no provider {query.provider_id.hex()}", name="NotFound")
     return None if job is None else Explanation(why_not_eligible(state, provider, job, query.now_ms))
