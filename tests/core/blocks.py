@@ -16,7 +16,7 @@ from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Command, Event
 from holdfast.core.base.values import AccountId, Amount, ChainId, Height, TaskId
 from holdfast.core.chain.header import SignedHeader
-from holdfast.core.chain.messages import BlockSealed, RollBackBlocks, SealBlock
+from holdfast.core.chain.messages import BlockSealed, EvictFinalTxs, RollBackBlocks, SealBlock
 from holdfast.core.chain.model import signed_of
 from holdfast.core.escrow import invariants as escrow_invariants
 from holdfast.core.escrow import messages as money
@@ -56,9 +56,11 @@ def job_of(state: State) -> TaskId:
 
 
 def sealed(state: State, now_ms: int = START_MS) -> SignedHeader:
-    """The open block, closed."""
+    """The open block, closed; what became final leaves memory, as beside tables that are up to date."""
     done(state, SEAL, now_ms)
-    return signed_head(state)
+    header = signed_head(state)
+    done(state, EvictFinalTxs(state.last_event), now_ms)
+    return header
 
 
 def signed_head(state: State) -> SignedHeader:

@@ -10,7 +10,7 @@ from holdfast.core.base.canonical import canonical
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Command, Decided, Event
 from holdfast.core.base.values import AccountId, Amount, Digest, Kind, ProviderId, TaskId, Tier
-from holdfast.core.chain.messages import SealBlock
+from holdfast.core.chain.messages import EvictFinalTxs, SealBlock
 from holdfast.core.escrow.messages import Mint
 from holdfast.core.lease.messages import AckLease
 from holdfast.core.lease.model import Lease
@@ -124,8 +124,10 @@ class CoreDriver:
         return self.ask(Consume(job, caller, Digest(some_id(tx)), kept))
 
     def seal(self, times: int = 1, how: SealBlock = SEAL) -> None:
+        """Seal blocks; what became final leaves memory, as beside tables that are up to date."""
         for _ in range(times):
             self.do(how)
+            self.ask(EvictFinalTxs(self.state.last_event))
 
 
 def leased() -> tuple[CoreDriver, TaskId, Lease]:

@@ -16,7 +16,7 @@ from holdfast.core import state_machine
 from holdfast.core.base.event import Command, JournalHead, OwnershipTaken
 from holdfast.core.base.values import Amount, EventNo, Height, ReservationId, TaskId, Term
 from holdfast.core.chain import decide as chain_decide
-from holdfast.core.chain.messages import EvictFinalTxs, RollBackBlocks
+from holdfast.core.chain.messages import EvictFinalTxs, FinalizeSettlements, RollBackBlocks
 from holdfast.core.chain.model import TxKind, final_height
 from holdfast.core.escrow.model import ReservationStatus
 from holdfast.core.invariants import broken_invariants
@@ -118,7 +118,8 @@ def _roll_far_back(core: CoreDriver, pick: int) -> None:
 
 
 def _evict_final_txs(core: CoreDriver, pick: int) -> None:
-    core.ask(EvictFinalTxs(1 + pick))
+    core.ask(FinalizeSettlements(1 + pick))
+    core.ask(EvictFinalTxs(EventNo(core.state.last_event - pick), 1 + pick))
 
 
 def _consume(core: CoreDriver, pick: int) -> None:
@@ -258,7 +259,7 @@ def _is_used_rightly(core: CoreDriver, consumption: Consumption) -> bool:
     state, result = core.state, core.state.results.get(consumption.task_id)
     blocks = {height: recent.txs for height, recent in state.chain.unfinalized.items()} | {
         state.open_height: state.chain.open.txs,
-        **state.final_txs_pending,  # final, and deleted by and by
+        **{height: final.txs for height, final in state.final_blocks.items()},  # final, and evicted step by step
     }
     txs = blocks.get(consumption.height, [])
     is_there = any((tx.kind, tx.number) == (TxKind.CONSUMPTION, consumption.event) for tx in txs)

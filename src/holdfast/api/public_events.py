@@ -49,6 +49,7 @@ INTERNAL_EVENTS: Final[frozenset[type[Event]]] = frozenset(
         RequestersCounted,
         purge.JobsPurged,
         chain.FinalTxsEvicted,
+        chain.SettlementsFinalized,
         retain.BytesDeleted,
         retain.AuditEnded,
         evidence.EvidenceStored,

@@ -19,7 +19,7 @@ from holdfast.core.base.values import (
     ReservationId,
     TaskId,
 )
-from holdfast.core.chain.model import Chain, Tx, genesis_chain
+from holdfast.core.chain.model import Chain, FinalBlock, genesis_chain
 from holdfast.core.escrow.model import Account, Ledger, Reservation
 from holdfast.core.evidence.model import ChannelSessions, DeadLetter, SessionWatermark
 from holdfast.core.index.metrics import QueueMetrics
@@ -66,8 +66,12 @@ class State(msgspec.Struct):
     """Those that a reorg could still unlink."""
     result_counts: dict[tuple[str, str], int] = {}
     """Metrics: how often each outcome of results happened, by kind."""
-    final_txs_pending: dict[Height, list[Tx]] = {}
-    """Transactions of final blocks that are still in memory."""
+    final_blocks: dict[Height, FinalBlock] = {}
+    """Final blocks that are still in memory: the tables may not hold them yet (ENG-004)."""
+    attempts: dict[TaskId, list[Lease]] = {}
+    """The ended leases of jobs in memory, in order."""
+    evicted_as_of: EventNo = EventNo(0)
+    """What left memory is in the tables, once they are complete up to this event (ENG-004)."""
     consumptions: dict[TaskId, Consumption] = {}
     """Those that a reorg could still roll back."""
     retention_progress: dict[str, PassProgress] = {}
@@ -163,7 +167,10 @@ PARTS: Final[tuple[StatePart, ...]] = (
     StatePart("results", "results", list[Result], "task_id"),
     StatePart("watermarks", "watermarks", list[SessionWatermark], "id"),
     StatePart("consumptions", "consumptions", dict[TaskId, Consumption]),
-    StatePart("final_txs_pending", "final_txs_pending", dict[Height, list[Tx]]),
+    StatePart("final_blocks", "final_blocks", dict[Height, FinalBlock]),
+    StatePart("final_reservations", "ledger.final_reservations", dict[EventNo, list[ReservationId]]),
+    StatePart("attempts", "attempts", dict[TaskId, list[Lease]]),
+    StatePart("evicted_as_of", "evicted_as_of", EventNo),
     StatePart("quotas", "quotas", dict[ProviderId, Quota]),
     StatePart("class_denials", "class_denials", dict[bytes, int]),
     StatePart("paused", "paused", dict[str, Paused]),

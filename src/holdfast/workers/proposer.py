@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from holdfast.core.chain.decide import has_evictable_txs
-from holdfast.core.chain.messages import EvictFinalTxs, SealBlock
+from holdfast.core.chain.decide import has_pending_settlements
+from holdfast.core.chain.messages import FinalizeSettlements, SealBlock
 from holdfast.core.state import State
 from holdfast.engine.loop import Engine
 from holdfast.ports import Signer
@@ -25,12 +25,12 @@ class Proposer:
         return max(1, min(self._engine.policy.chain.block_ms, self._due_in_ms()))
 
     async def run_once(self) -> None:
-        """Seal the block if it is due; then evict transactions that became final, in bounded runs (ESC-002)."""
+        """Seal the block if it is due; then make the money of final blocks available, in bounded steps (ESC-002)."""
         if self._due_in_ms() <= 0:
             await self._engine.submit(SealBlock(self._signer.public, self._signer.sign))
             self.sealed += 1
-        while has_evictable_txs(self._engine.undurable_state):  # one command per run: other commands come in between
-            await self._engine.submit(EvictFinalTxs())
+        while has_pending_settlements(self._engine.undurable_state):  # other commands come in between
+            await self._engine.submit(FinalizeSettlements())
 
     def _due_in_ms(self) -> int:
         engine = self._engine

@@ -10,12 +10,20 @@ from tests.core.core_driver import ALICE, CoreDriver
 
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import JournalHead
-from holdfast.core.base.values import Height, TaskId
+from holdfast.core.base.values import EventNo, Height, TaskId
 from holdfast.core.chain import decide
-from holdfast.core.chain.decide import has_evictable_txs
-from holdfast.core.chain.messages import BlocksFinal, EvictFinalTxs, FinalTxsEvicted, RollBackBlocks
+from holdfast.core.chain.decide import has_evictable_txs, has_pending_settlements
+from holdfast.core.chain.messages import (
+    BlocksFinal,
+    EvictFinalTxs,
+    FinalizeSettlements,
+    FinalTxsEvicted,
+    RollBackBlocks,
+    SettlementsFinalized,
+)
 from holdfast.core.escrow.invariants import broken_invariants
 from holdfast.core.escrow.messages import Finalized
+from holdfast.core.invariants import broken_invariants as core_invariants
 from holdfast.core.state import State
 from holdfast.core.state_snapshot import digest, restore, snapshot
 
@@ -65,16 +73,52 @@ def test_evicting_in_runs_of_any_size_gives_what_one_step_gives(run_max: int) ->
     assert isinstance(at_once.events[-1], Finalized)
     assert isinstance(core.events[-1], BlocksFinal)
     assert core.state.ledger.accounts[ALICE].pending > 0
-    lots = 0
-    while has_evictable_txs(core.state):
-        (event,) = core.do(EvictFinalTxs(run_max))
-        assert isinstance(event, FinalTxsEvicted)
+    steps = 0
+    while has_pending_settlements(core.state):
+        (event,) = core.do(FinalizeSettlements(run_max))
+        assert isinstance(event, SettlementsFinalized)
         assert broken_invariants(core.state.ledger) == []
-        lots += 1
-    assert lots >= RESULTS // run_max
-    assert core.ask(EvictFinalTxs(run_max)) == ()
+        steps += 1
+    assert steps >= RESULTS // run_max
+    assert core.ask(FinalizeSettlements(run_max)) == ()
     assert comparable_parts(core.state) == comparable_parts(at_once.state)
-    assert not core.state.final_txs_pending
+
+
+@pytest.mark.rule("ENG-004")
+@pytest.mark.parametrize("run_max", [1, 2, 5, 100])
+def test_evicting_in_runs_of_any_size_gives_what_one_run_gives(run_max: int) -> None:
+    at_once, core = full_block(at_once_max=100), full_block(at_once_max=100)
+    at_once.do(EvictFinalTxs(at_once.state.last_event, 1_000))
+    as_of, runs = core.state.last_event, 0
+    assert core.state.ledger.accounts[ALICE].pending == 0  # the money moved before anything is evicted
+    while has_evictable_txs(core.state, as_of):
+        (event,) = core.do(EvictFinalTxs(as_of, run_max))
+        assert isinstance(event, FinalTxsEvicted)
+        assert core_invariants(core.state) == []
+        runs += 1
+    assert runs >= RESULTS // run_max
+    assert core.ask(EvictFinalTxs(as_of, run_max)) == ()
+    assert comparable_parts(core.state) == comparable_parts(at_once.state)
+    assert not core.state.final_blocks
+    assert not core.state.ledger.final_reservations
+    assert (core.state.evicted_as_of, at_once.state.evicted_as_of) == (as_of, as_of)
+    assert set(core.state.attempts) == set(core.state.queue.jobs)
+
+
+@pytest.mark.rule("ENG-004")
+def test_what_became_final_after_the_tables_checkpoint_is_not_evicted() -> None:
+    core = full_block(at_once_max=100)
+    first = next(iter(core.state.final_blocks.values())).event
+    last = core.state.last_event
+    before = comparable_parts(core.state)
+    assert core.ask(EvictFinalTxs(EventNo(first - 1))) == ()
+    assert comparable_parts(core.state) == before
+    core.do(EvictFinalTxs(EventNo(last - 1), 1_000))
+    assert [block.event for block in core.state.final_blocks.values()] == [last]
+    assert list(core.state.ledger.final_reservations) == [last]
+    assert len(core.state.results) == RESULTS
+    core.do(EvictFinalTxs(last, 1_000))
+    assert not core.state.results
 
 
 def test_a_block_is_final_before_its_money_is_free() -> None:
@@ -84,28 +128,30 @@ def test_a_block_is_final_before_its_money_is_free() -> None:
     assert isinstance(no, Refused)
     assert no.rule == "CHN-005"
     core.do(RollBackBlocks(final))  # what is above can be rolled back while the rest leaves
-    while has_evictable_txs(core.state):
-        core.do(EvictFinalTxs(1))
+    while has_pending_settlements(core.state):
+        core.do(FinalizeSettlements(1))
     assert broken_invariants(core.state.ledger) == []
 
 
-def test_what_was_not_evicted_yet_leaves_with_the_next_block_that_is_final() -> None:
+def test_money_that_is_not_available_yet_becomes_so_with_the_next_block_that_is_final() -> None:
     core = full_block(at_once_max=0)
-    core.do(EvictFinalTxs(2))
-    core.seal()
+    core.do(FinalizeSettlements(2))
+    core.do(SEAL)
     assert isinstance(core.events[-1], Finalized)
-    assert not has_evictable_txs(core.state)
+    assert not has_pending_settlements(core.state)
     assert broken_invariants(core.state.ledger) == []
 
 
 def test_a_snapshot_between_two_runs_goes_on_like_the_state_it_was_taken_of() -> None:
     core = full_block(at_once_max=0)
-    core.do(EvictFinalTxs(2))
+    core.do(FinalizeSettlements(2))
+    core.do(EvictFinalTxs(core.state.last_event, 2))
     copy, _ = restore(snapshot(core.state, JournalHead(last=core.state.last_event)), core.state.policy)
     assert digest(copy) == digest(core.state)
     other = CoreDriver(copy)
     for each in (core, other):
-        each.do(EvictFinalTxs(3))
-        each.do(EvictFinalTxs(100))
+        each.do(FinalizeSettlements(100))
+        each.do(EvictFinalTxs(each.state.last_event, 3))
+        each.do(EvictFinalTxs(each.state.last_event, 100))
     assert digest(other.state) == digest(core.state)
-    assert not has_evictable_txs(copy)
+    assert not has_evictable_txs(copy, copy.last_event)

@@ -16,6 +16,7 @@ from holdfast.core.base.canonical import canonical
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Command, Decided
 from holdfast.core.base.values import AccountId, Amount, Kind, TaskId, Tier
+from holdfast.core.chain.messages import EvictFinalTxs
 from holdfast.core.escrow.messages import Mint
 from holdfast.core.escrow.model import AMOUNT_MAX, Account
 from holdfast.core.job.model import JobState, earliest_read_height
@@ -239,6 +240,7 @@ def test_the_same_transaction_again_is_the_first_job_whatever_the_height_and_how
     assert state_machine.decide(state, enqueue_command(5), START_MS + 1) == Decided((), repeat_of=number)
     for _ in range(DEVELOPMENT.chain.finality_depth + 1):
         done(state, SEAL, START_MS)
+    done(state, EvictFinalTxs(state.last_event), START_MS)
     assert job.id not in state.queue.jobs
     assert state_machine.decide(state, enqueue_command(5), START_MS + 1) == Decided((), repeat_of=number)
 

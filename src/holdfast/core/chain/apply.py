@@ -7,17 +7,18 @@ from typing import Any
 
 from holdfast.core.base.errors import Corrupt
 from holdfast.core.base.merkle import Frontier
-from holdfast.core.base.values import ChainId, EventNo, TaskId
+from holdfast.core.base.values import ChainId, EventNo, Height, TaskId
 from holdfast.core.chain.header import SignedHeader, header_hash
 from holdfast.core.chain.messages import (
     BlockRolledBack,
     BlockSealed,
     BlocksFinal,
-    FinalTxsEvicted,
+    SettlementsFinalized,
     TransactionsReincluded,
 )
 from holdfast.core.chain.model import (
     BlockStatus,
+    FinalBlock,
     HasChain,
     OpenBlock,
     Tx,
@@ -49,31 +50,28 @@ def apply_sealed(state: HasChain, event: BlockSealed) -> None:
 
 
 def apply_finalized(state: HasChain, event: Finalized) -> None:
-    """CHN-005: final blocks are never rolled back, so what a rollback needs is evicted."""
-    chain, ledger = state.chain, state.ledger
-    settled = [id_ for height, ids in ledger.settled_by_height.items() if height <= event.height for id_ in ids]
+    """CHN-005, ESC-002: final blocks are never rolled back, and their money is available."""
     escrow_apply.apply_finalized(state, event)
-    for id_ in settled:
-        queue_apply.evict(state, id_)
-    for height in [height for height in chain.unfinalized if height <= event.height]:
-        chain.last_final = chain.unfinalized.pop(height)
-        chain.last_final.txs = []
+    _make_blocks_final(state, event.height)
 
 
 def apply_blocks_final(state: HasChain, event: BlocksFinal) -> None:
-    """CHN-005: final blocks are never rolled back; what a rollback needs is evicted in steps."""
-    chain, state.ledger.finalized_height = state.chain, event.height
-    for height in [height for height in chain.unfinalized if height <= event.height]:
-        chain.last_final = chain.unfinalized.pop(height)
-        if chain.last_final.txs:
-            state.final_txs_pending[height] = chain.last_final.txs
-        chain.last_final.txs = []
+    """CHN-005: final blocks are never rolled back; their money becomes available in steps."""
+    state.ledger.finalized_height = event.height
+    _make_blocks_final(state, event.height)
 
 
-def apply_final_txs_evicted(state: HasChain, event: FinalTxsEvicted) -> None:
+def _make_blocks_final(state: HasChain, height: Height) -> None:
+    chain = state.chain
+    for final in [each for each in chain.unfinalized if each <= height]:
+        chain.last_final = sealed = chain.unfinalized.pop(final)
+        state.final_blocks[final] = FinalBlock(state.last_event, sealed.block, sealed.txs)
+        sealed.txs = []
+
+
+def apply_settlements_finalized(state: HasChain, event: SettlementsFinalized) -> None:
     """ESC-002: the oldest settlements become available first."""
-    for id_ in escrow_apply.make_available(state, event.count, final_height(state)):
-        queue_apply.evict(state, id_)
+    escrow_apply.finalize_some(state, event.count, final_height(state))
 
 
 def apply_rolled_back(state: HasChain, event: BlockRolledBack) -> None:

@@ -6,23 +6,25 @@ from typing import Final
 
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Decided, Event
-from holdfast.core.base.values import Height, Network
+from holdfast.core.base.values import EventNo, Height, Network
 from holdfast.core.chain.header import header_hash
 from holdfast.core.chain.messages import (
     BlockRolledBack,
     BlockSealed,
     BlocksFinal,
     EvictFinalTxs,
+    FinalizeSettlements,
     FinalTxsEvicted,
     RollBackBlocks,
     SealBlock,
+    SettlementsFinalized,
     TransactionsReincluded,
 )
 from holdfast.core.chain.model import HasChain, final_height, next_header
 from holdfast.core.escrow.messages import Finalized
 
 AT_ONCE_MAX: Final = 1_024
-"""The most settlements that become final in one event; more of them are evicted in steps."""
+"""The most settlements that become final in one event; more of them become final in steps."""
 
 
 def seal_block(state: HasChain, command: SealBlock, now_ms: int) -> Decided | Refused:
@@ -37,18 +39,31 @@ def seal_block(state: HasChain, command: SealBlock, now_ms: int) -> Decided | Re
     return Decided((sealed, Finalized(final) if waiting <= AT_ONCE_MAX else BlocksFinal(final)))
 
 
-def evict_final_txs(state: HasChain, command: EvictFinalTxs, _now_ms: int) -> Decided | Refused:
-    """CHN-005, ESC-002: the next step of the eviction; steps are bounded, so that a full block blocks nothing."""
-    if not has_evictable_txs(state):
+def finalize_settlements(state: HasChain, command: FinalizeSettlements, _now_ms: int) -> Decided | Refused:
+    """ESC-002: the next settlements of final blocks; steps are bounded, so that a full block blocks nothing."""
+    if not has_pending_settlements(state):
         return Decided((), repeat_of=state.last_event)
-    return Decided((FinalTxsEvicted(max(1, command.limit)),))
+    return Decided((SettlementsFinalized(max(1, command.limit)),))
 
 
-def has_evictable_txs(state: HasChain) -> bool:
-    """Whether transactions or settlements of final blocks wait for their eviction."""
-    return bool(state.final_txs_pending) or any(
-        height <= final_height(state) for height in state.ledger.settled_by_height
-    )
+def has_pending_settlements(state: HasChain) -> bool:
+    """Whether money of final blocks is not available yet."""
+    return next(iter(state.ledger.settled_by_height), state.open_height) <= final_height(state)
+
+
+def evict_final_txs(state: HasChain, command: EvictFinalTxs, _now_ms: int) -> Decided | Refused:
+    """ENG-004: the next step of the eviction. Nothing leaves memory before the tables hold it."""
+    as_of = EventNo(min(command.as_of, state.last_event))
+    if not has_evictable_txs(state, as_of):
+        return Decided((), repeat_of=state.last_event)
+    return Decided((FinalTxsEvicted(max(1, command.limit), as_of),))
+
+
+def has_evictable_txs(state: HasChain, as_of: EventNo) -> bool:
+    """Whether something that had become final by this event waits for its eviction."""
+    block = next(iter(state.final_blocks.values()), None)
+    is_block_due = block is not None and block.event <= as_of
+    return is_block_due or next(iter(state.ledger.final_reservations), as_of + 1) <= as_of
 
 
 def roll_back(state: HasChain, command: RollBackBlocks, _now_ms: int) -> Decided | Refused:

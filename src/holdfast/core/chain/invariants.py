@@ -28,7 +28,14 @@ def broken_invariants(state: HasChain) -> list[str]:
         "the open block has a leaf for each transaction": chain.open.tree.size == len(chain.open.txs),
         "the log has a leaf for each result": chain.log.size == log_size + chain.open.results.size,
         "transactions are in the order of their events": all(a < b for a, b in pairwise(numbers)),
-        "only final blocks wait for eviction": all(height <= final for height in state.final_txs_pending),
+        "only final blocks wait for eviction": all(height <= final for height in state.final_blocks),
+        "blocks and reservations became final in order": all(
+            events == sorted(events)
+            for events in (
+                [block.event for block in state.final_blocks.values()],
+                list(state.ledger.final_reservations),
+            )
+        ),
         "money of final blocks is final": final <= state.ledger.finalized_height,
     }
     return [invariant for invariant, holds in checks.items() if not holds]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from holdfast.core.base.event import Command, Event
-from holdfast.core.base.values import Digest, Height
+from holdfast.core.base.values import Digest, EventNo, Height
 
 
 class SealBlock(Command, frozen=True):
@@ -34,14 +34,22 @@ class BlockSealed(Event, frozen=True, tag=40):
     signature: bytes
 
 
-class EvictFinalTxs(Command, frozen=True):
-    """Evict up to `limit` transactions of final blocks, and make as many settlements available."""
+class FinalizeSettlements(Command, frozen=True):
+    """Make up to `limit` settlements of final blocks available."""
 
     limit: int = 1_024
 
 
+class EvictFinalTxs(Command, frozen=True):
+    """Evict up to `limit` transactions and as many settlements of final blocks that the tables hold."""
+
+    as_of: EventNo
+    """The event up to which the tables are complete: nothing that became final later is evicted (ENG-004)."""
+    limit: int = 1_024
+
+
 class BlocksFinal(Event, frozen=True, tag=124):
-    """Blocks up to here are final (CHN-005). With many settlements `FinalTxsEvicted` evicts them in steps.
+    """Blocks up to here are final (CHN-005). `SettlementsFinalized` makes their money available in steps.
 
     With few settlements, `Finalized` does both at once.
     """
@@ -52,9 +60,19 @@ class BlocksFinal(Event, frozen=True, tag=124):
 
 
 class FinalTxsEvicted(Event, frozen=True, tag=125):
-    """The next `count` settlements of final blocks are available, and as many of their transactions left memory."""
+    """The next `count` transactions of final blocks left memory, and as many settlements with their jobs."""
 
     public_name: ClassVar = "finalTxsEvicted"
+
+    count: int
+    as_of: EventNo = EventNo(0)
+    """The tables were complete up to this event: only what had become final by then left memory."""
+
+
+class SettlementsFinalized(Event, frozen=True, tag=126):
+    """The next `count` settlements of final blocks are available (ESC-002)."""
+
+    public_name: ClassVar = "settlementsFinalized"
 
     count: int
 

@@ -75,6 +75,15 @@ class UnfinalizedBlock(msgspec.Struct, array_like=True):
     """The log of results after this block."""
 
 
+class FinalBlock(msgspec.Struct, array_like=True):
+    """A final block that is still in memory, with those of its transactions that are."""
+
+    event: EventNo
+    """The event that made it final."""
+    block: Block
+    txs: list[Tx]
+
+
 class OpenBlock(msgspec.Struct, array_like=True):
     """The block that is being filled."""
 
@@ -104,8 +113,8 @@ class HasChain(HasQueue, Protocol):
     """The parts of the state that the chain reads and changes."""
 
     chain: Chain
-    final_txs_pending: dict[Height, list[Tx]]
-    """Transactions of final blocks that are still in memory."""
+    final_blocks: dict[Height, FinalBlock]
+    """Final blocks that are still in memory: the tables may not hold them yet (ENG-004)."""
 
 
 def genesis_chain(chain_id: ChainId) -> Chain:

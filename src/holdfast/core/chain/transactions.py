@@ -39,18 +39,18 @@ def append_txs(open_: OpenBlock, txs: Sequence[Tx]) -> None:
     open_.tree.extend([tx.leaf for tx in txs])
 
 
-def pop_final_txs(state: HasChain, count: int) -> list[tuple[Height, Tx]]:
-    """Remove the next transactions of final blocks from memory."""
+def pop_final_txs(state: HasChain, count: int, as_of: EventNo) -> list[tuple[Height, Tx]]:
+    """Remove the next transactions of blocks that were final by `as_of` from memory; a block leaves with its last."""
     popped: list[tuple[Height, Tx]] = []
-    for height in list(state.final_txs_pending):
-        txs, room = state.final_txs_pending[height], count - len(popped)
-        popped += [(height, tx) for tx in txs[:room]]
-        if len(txs) <= room:
-            del state.final_txs_pending[height]
-        else:
-            state.final_txs_pending[height] = txs[room:]
-        if len(popped) >= count:
+    for height, final in list(state.final_blocks.items()):
+        room = count - len(popped)
+        if final.event > as_of or room <= 0:
             break
+        popped += [(height, tx) for tx in final.txs[:room]]
+        if len(final.txs) <= room:
+            del state.final_blocks[height]
+        else:
+            final.txs = final.txs[room:]
     return popped
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from itertools import takewhile
+from typing import Any, Final, TypeVar
 
 from holdfast.core.base.errors import Corrupt
 from holdfast.core.base.event import Event
@@ -33,7 +34,8 @@ from holdfast.core.escrow.model import (
 )
 
 CHARGE, REFUND = ReservationTransition.CHARGE, ReservationTransition.REFUND
-
+K = TypeVar("K")
+T = TypeVar("T")
 Posting = tuple[AccountId, int, int, int]
 """Account and what is added to its available, held and pending; the postings of one event sum to zero (ESC-001)."""
 
@@ -210,38 +212,52 @@ def settle_all(state: HasLedger, height: Height, settlements: Iterable[Settlemen
 
 
 def apply_finalized(state: HasLedger, event: Finalized) -> None:
-    ledger = state.ledger
-    _make_final(state, _settled_until(ledger, event.height))
-    for height in [h for h in ledger.settled_by_height if h <= event.height]:
-        del ledger.settled_by_height[height]
-    ledger.finalized_height = event.height
+    settled_by_height = state.ledger.settled_by_height
+    heights = [height for height in settled_by_height if height <= event.height]
+    _make_final(state, [id_ for height in heights for id_ in settled_by_height.pop(height)])
+    state.ledger.finalized_height = event.height
 
 
-def make_available(state: HasLedger, count: int, final: Height) -> list[ReservationId]:
+def finalize_some(state: HasLedger, count: int, final: Height) -> None:
     """ESC-002: the next settlements of final blocks become available, the oldest first."""
-    ledger, final_ids = state.ledger, list[ReservationId]()
-    for height in [h for h in ledger.settled_by_height if h <= final]:
-        ids, room = ledger.settled_by_height[height], count - len(final_ids)
-        final_ids += ids[:room]
-        if len(ids) <= room:
-            del ledger.settled_by_height[height]
-        else:
-            ledger.settled_by_height[height] = ids[room:]
-        if len(final_ids) >= count:
-            break
-    _make_final(state, [ledger.reservations[id_] for id_ in final_ids])
-    return final_ids
+    settled_by_height = state.ledger.settled_by_height
+    _make_final(state, pop_oldest(settled_by_height, count, lambda height: height <= final))
 
 
-def _make_final(state: HasLedger, settled: list[Reservation]) -> None:
+def _make_final(state: HasLedger, ids: list[ReservationId]) -> None:
+    """The money moves; the reservations stay in memory until the tables hold them (ENG-004)."""
     ledger = state.ledger
+    settled = [ledger.reservations[id_] for id_ in ids]
     _post(state, (posting for reservation in settled for posting in _final_postings(reservation)))
     for reservation in settled:
         reservation.status = _after(reservation, ReservationTransition.FINALIZE)
         if reservation.event != NO_ROW:
             _claim_settlement(state, reservation)
         _touch(state, reservation)
-        del ledger.reservations[reservation.id]
+    if ids:
+        ledger.final_reservations[state.last_event] = ids
+
+
+def evict_final(state: HasLedger, count: int, as_of: EventNo) -> list[ReservationId]:
+    """The oldest final reservations leave memory, up to those that were made final by the event `as_of`."""
+    ledger = state.ledger
+    evicted = pop_oldest(ledger.final_reservations, count, lambda event: event <= as_of)
+    for id_ in evicted:
+        del ledger.reservations[id_]
+    return evicted
+
+
+def pop_oldest(lists: dict[K, list[T]], count: int, is_due: Callable[[K], bool]) -> list[T]:
+    """Remove the first entries, at most `count`, of the lists whose key is due; keys ascend."""
+    popped: list[T] = []
+    for key in list(takewhile(is_due, lists)):
+        entries, room = lists[key], count - len(popped)
+        popped += entries[:room]
+        if len(entries) > room:
+            lists[key] = entries[room:]
+            break
+        del lists[key]
+    return popped
 
 
 def _claim_settlement(state: HasLedger, reservation: Reservation) -> None:

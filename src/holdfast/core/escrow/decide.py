@@ -35,6 +35,7 @@ from holdfast.core.escrow.model import (
     Reservation,
     ReservationStatus,
     ReservationTransition,
+    open_reservation,
 )
 from holdfast.core.index import unique_ids
 
@@ -98,7 +99,7 @@ def why_no_funds(owner: AccountId, available: int, amount: int) -> Refused | Non
 def charge(state: HasLedger, command: Charge, _now_ms: int) -> Decided | Refused:
     if refusal := _why_not_account(state.ledger, command.payee):
         return refusal
-    reservation, height = state.ledger.reservations.get(command.id), command.height or state.open_height
+    reservation, height = open_reservation(state.ledger, command.id), command.height or state.open_height
     event = Charged(command.id, height, command.payee, command.amount)
     if reservation is None:
         return _why_not_repeat(state, command, event) or _no_reservation(command.id)
@@ -113,7 +114,7 @@ def charge(state: HasLedger, command: Charge, _now_ms: int) -> Decided | Refused
 
 
 def refund(state: HasLedger, command: Refund, _now_ms: int) -> Decided | Refused:
-    reservation, height = state.ledger.reservations.get(command.id), command.height or state.open_height
+    reservation, height = open_reservation(state.ledger, command.id), command.height or state.open_height
     event = Refunded(command.id, height)
     if reservation is None:
         return _why_not_repeat(state, command, event) or _no_reservation(command.id)
@@ -132,7 +133,7 @@ def _why_not_repeat(state: HasLedger, command: Charge | Refund, event: Charged |
 
 def settlement_claim(state: HasLedger, command: Charge | Refund) -> tuple[bytes, ...]:
     """The claim of an earlier settlement; an open reservation has none."""
-    return () if command.id in state.ledger.reservations else (settlement_key(command),)
+    return () if open_reservation(state.ledger, command.id) is not None else (settlement_key(command),)
 
 
 def finalize(state: HasLedger, command: Finalize, _now_ms: int) -> Decided | Refused:

@@ -20,7 +20,10 @@ def broken_invariants(ledger: Ledger) -> list[str]:
         "reserved = charged + refunded + held": ledger.reserved_total
         == ledger.charged_total + ledger.refunded_total + held,
         "every settled reservation is listed once": sorted(
-            id_ for ids in ledger.settled_by_height.values() for id_ in ids
+            id_
+            for lists in (ledger.settled_by_height, ledger.final_reservations)
+            for ids in lists.values()
+            for id_ in ids
         )
         == sorted(reservation.id for reservation in ledger.reservations.values() if reservation.settled is not None),
         "only the mint is below zero": all(

@@ -41,6 +41,7 @@ class ReservationTransition(StrEnum):
     FINALIZE = "finalize"
 
 
+FINAL_STATUSES: Final = frozenset({ReservationStatus.PAID, ReservationStatus.RETURNED})
 RESERVATION_TRANSITIONS: Final[Transitions[ReservationStatus, ReservationTransition]] = {
     ReservationStatus.HELD: {
         ReservationTransition.CHARGE: ReservationStatus.CHARGED,
@@ -180,16 +181,24 @@ class _ReservationItems(ItemsView[ReservationId, Reservation]):
 
 
 class Ledger(msgspec.Struct):
-    """All money. Settled reservations stay here until their block is final, since a reorg may reverse them."""
+    """All money. A settled reservation stays here until its block is final and the tables hold it (ENG-004)."""
 
     accounts: dict[AccountId, Account] = {}
     reservations: Reservations = msgspec.field(default_factory=Reservations)
     settled_by_height: dict[Height, list[ReservationId]] = {}
     """Settled reservations by block: heights ascending, each in the order of settlement."""
+    final_reservations: dict[EventNo, list[ReservationId]] = {}
+    """Reservations whose money is final and that are still in memory, by the event that made them final."""
     finalized_height: Height = Height(0)
     reserved_total: int = 0
     charged_total: int = 0
     refunded_total: int = 0
+
+
+def open_reservation(ledger: Ledger, id_: ReservationId) -> Reservation | None:
+    """The reservation, while a settlement or a reorg can still move its money."""
+    reservation = ledger.reservations.get(id_)
+    return None if reservation is None or reservation.status in FINAL_STATUSES else reservation
 
 
 class HasLedger(Protocol):

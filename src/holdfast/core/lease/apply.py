@@ -148,6 +148,7 @@ LeaseEnd = tuple[LeaseId, str, int]
 def finish(state: HasLeases, transition: LeaseTransition, ends: Iterable[LeaseEnd]) -> list[Lease]:
     """The last transition of leases; slots are free again, and so are units unless it was completed (QUO-001)."""
     by_id, jobs, touched, is_done = state.leases.by_id, state.queue.jobs, state.touched["lease"], transition is COMPLETE
+    attempts = state.attempts
     leases, counts, units = list[Lease](), dict[ProviderId, int](), dict[tuple[ProviderId, Kind, int], int]()
     for id_, reason, at_ms in ends:
         lease = by_id[id_]
@@ -160,6 +161,7 @@ def finish(state: HasLeases, transition: LeaseTransition, ends: Iterable[LeaseEn
             used = provider_id, jobs[lease.job_id].kind, lease.epoch
             units[used] = units.get(used, 0) + lease.units
         touched[lease.event] = lease
+        attempts.setdefault(lease.job_id, []).append(lease)
         leases.append(lease)
     state.leases.remove_many(leases)
     for (provider_id, kind, epoch), count in units.items():

@@ -121,6 +121,8 @@ class HasLeases(HasQueue, HasProviders, Protocol):
     """The parts of the state that this domain reads and changes."""
 
     leases: Leases
+    attempts: dict[TaskId, list[Lease]]
+    """The ended leases of jobs in memory, in order."""
     submissions: dict[LeaseId, bytes]
     """Proof envelopes that wait for their verdict."""
     assignments: int

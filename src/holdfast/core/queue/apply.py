@@ -209,21 +209,26 @@ def reapply_refund(state: HasQueue, id_: TaskId, number: EventNo) -> None:
         escrow_apply.settle_all(state, state.open_height, [(state.last_event, earlier, None, 0)])
 
 
-def evict(state: HasQueue, id_: ReservationId) -> None:
-    """The money of this job is final, so the job leaves memory. A requeued job stays while a later refund can move."""
+def evict(state: HasQueue, id_: ReservationId) -> list[TaskId]:
+    """The money of this job is final, so the job leaves memory. A requeued job stays while a later refund can move.
+
+    Returns the ids of what left: a replica is evicted with its job.
+    """
     job = state.queue.jobs.get(task_of_reservation(id_))
-    if job is None or job.parent:  # a replica is evicted with its job
-        return
+    if job is None or job.parent:
+        return []
     if reservation_id(job) == id_:
-        for replica in replicas_of(state, job):
-            del state.queue.jobs[replica.id]
-        del state.queue.jobs[job.id]
+        evicted = [job.id, *(replica.id for replica in replicas_of(state, job))]
+        for each in evicted:
+            del state.queue.jobs[each]
         state.quorums.pop(job.id, None)
-    elif job.id in state.requeued:
+        return evicted
+    if job.id in state.requeued:
         left = job.requeues - requeues_of_reservation(id_) - 1
         state.requeued[job.id] = state.requeued[job.id][-left:] if left else []
         if not left:
             del state.requeued[job.id]
+    return []
 
 
 def apply_job_expired(state: HasQueue, event: JobExpired) -> None:

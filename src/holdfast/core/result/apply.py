@@ -88,32 +88,13 @@ def reapply_resolution(state: HasResults, tx: Tx) -> None:
     resolve(state, [result])
 
 
-def evict_final(state: HasResults, height: Height) -> None:
+def evict_final(state: HasResults, event: FinalTxsEvicted) -> None:
     """Final results and consumptions leave memory: their rows have them. Each block lists its transactions."""
-    chain = state.chain
-    final = [
-        *state.final_txs_pending.items(),
-        *((at, sealed.txs) for at, sealed in chain.unfinalized.items() if at <= height),
-    ]
-    state.final_txs_pending.clear()
-    if state.open_height <= height:  # the command `Finalize` can name a block that is still open
-        final.append((state.open_height, chain.open.txs))
-    for at, txs in final:
-        for tx in txs:
-            _evict_tx(state, at, tx)
-
-
-def evict_some_final(state: HasResults, event: FinalTxsEvicted) -> None:
-    """The same for the next transactions of final blocks."""
-    for height, tx in pop_final_txs(state, event.count):
-        _evict_tx(state, height, tx)
-
-
-def _evict_tx(state: HasResults, height: Height, tx: Tx) -> None:
-    if tx.kind is TxKind.PROOF:
-        state.results.pop(TaskId(tx.subject), None)
-    elif tx.kind is TxKind.CONSUMPTION:
-        evict_consumption(state, tx, height)
+    for height, tx in pop_final_txs(state, event.count, event.as_of):
+        if tx.kind is TxKind.PROOF:
+            state.results.pop(TaskId(tx.subject), None)
+        elif tx.kind is TxKind.CONSUMPTION:
+            evict_consumption(state, tx, height)
 
 
 def apply_consumed(state: HasResults, event: ResultConsumed) -> None:

@@ -36,7 +36,7 @@ def _transactions(state: HasResults) -> list[tuple[Height, TxKind, EventNo, byte
     """Height, kind, event and subject of all transactions in memory."""
     chain = state.chain
     blocks = [
-        *state.final_txs_pending.items(),
+        *((height, final.txs) for height, final in state.final_blocks.items()),
         *((height, sealed.txs) for height, sealed in chain.unfinalized.items()),
         (state.open_height, chain.open.txs),
     ]
