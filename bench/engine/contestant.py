@@ -16,10 +16,11 @@ from holdfast.core.base.values import AccountId, Amount, Height, Network, Reserv
 from holdfast.core.escrow.messages import Charge, Finalize, Mint, Reserve
 from holdfast.core.policy import Policy
 from holdfast.core.state import State
-from holdfast.engine.claim_index import ClaimIndex
+from holdfast.core.tables import discard_rows
 from holdfast.engine.loop import Engine
 from holdfast.engine.outcome import Accepted, Outcome
-from holdfast.engine.projector import Projector, take_images
+from holdfast.engine.projector_host import ProjectorTask
+from holdfast.engine.tables_progress import TablesProgress
 
 ALICE, BOB = AccountId("alice"), AccountId("bob")
 POLICY = Policy.for_network(Network.DEVELOPMENT)
@@ -61,7 +62,7 @@ async def close_engine(engine: Engine) -> None:
 async def settle(engine: Engine, height: int) -> None:
     """Between turns: the block becomes final and the tables catch up, so that no contestant pays for another's turn."""
     check([await engine.submit(Finalize(Height(height)))])
-    await engine.projector.drain()
+    await engine.wait_tables()
 
 
 def check(outcomes: Sequence[Outcome]) -> None:
@@ -104,7 +105,7 @@ async def bulk(engine: Engine, count: int, size: int, height: int) -> tuple[floa
     for chunk in chunks:
         check(await engine.submit_many(chunk))
     answered = time.perf_counter() - began
-    await engine.projector.drain()
+    await engine.wait_tables()
     return 2 * count / answered, 2 * count / (time.perf_counter() - began)
 
 
@@ -114,21 +115,16 @@ class DirectBatches:
     def __init__(self, spot: StorePlace, with_tables: bool) -> None:
         self.state, self.tip = State(POLICY), JournalHead()
         self._journal, self._tables = spot.open()
-        self._history = ClaimIndex(self._tables)
-        self._projector = Projector(
-            self._tables,
-            MachineClock(),
-            POLICY.engine.projection_rows_max,
-            self.tip,
-            on_written=lambda claims, until: self._history.hand_over(self.state, (key for key, _ in claims), until),
-            on_failed=_raise,
-        )
+        self.state.touched = discard_rows()
+        files = AtomicFolder(spot.folder / "snapshots")
+        self._projector = ProjectorTask(self._journal, self._tables, files, MachineClock(), POLICY)
+        self._progress = TablesProgress(self._projector, POLICY.engine, lambda _: None)
         self._with_tables = with_tables
 
     async def open(self) -> None:
         await self._journal.acquire()
-        await self._tables.open()
-        self._projector.start()
+        if self._with_tables:
+            self._projector.start()
         await self._batch([Mint(os.urandom(32), ALICE, Amount(10**12))])
 
     async def close(self) -> None:
@@ -152,21 +148,13 @@ class DirectBatches:
     async def settle(self, height: int) -> None:
         await self._batch([Finalize(Height(height))])
         if self._with_tables:
-            await self._projector.drain()
-        else:
-            self.state.claims.recent.clear()
+            await self._progress.wait(self.tip.last)
+        self.state.claims.recent.clear()
 
     async def _batch(self, commands: Sequence[Command]) -> None:
         batch = decide_batch(self.state, self.tip, commands)
-        images = take_images(self.state)
         await self._journal.append(batch, ())
         self.tip = head_of(batch)
-        if self._with_tables:
-            self._projector.offer(images, self.tip)
-
-
-def _raise(fault: Exception) -> None:
-    raise fault
 
 
 def decide_batch(state: State, head: JournalHead, commands: Sequence[Command]) -> Batch:

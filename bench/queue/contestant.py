@@ -179,7 +179,7 @@ async def seal_blocks(engine: Engine, times: int = 1) -> None:
 async def finalize_and_project(engine: Engine) -> None:
     """Between turns: everything is final and in the tables, so that no contestant pays for another's turn."""
     await seal_blocks(engine, engine.undurable_state.policy.chain.finality_depth + 1)
-    await engine.projector.drain()
+    await engine.wait_tables()
 
 
 async def one_by_one(engine: Engine, commands: Sequence[Enqueue], callers: int) -> tuple[float, list[float]]:

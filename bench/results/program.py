@@ -77,13 +77,13 @@ async def compare_resolving(store: Store, rounds: int, many: int) -> Table:
 
     async def of_ours(_: int) -> Mapping[str, float]:
         verdicts = await _submit_completions(engine, many)
-        await engine.projector.drain()
+        await engine.wait_tables()
         began = time.perf_counter()
         for at in range(0, many, BATCH):
             check(await engine.submit_many(verdicts[at : at + BATCH]))
             await contestant.seal_blocks(engine)
         done = time.perf_counter()
-        await engine.projector.drain()
+        await engine.wait_tables()
         found = {OURS: many / (done - began), IN_TABLES: many / (time.perf_counter() - began)}
         await contestant.finalize_and_project(engine)
         return found

@@ -15,8 +15,8 @@ from holdfast.core import state_machine
 from holdfast.core.base.canonical import H, canonical
 from holdfast.core.base.event import Decided
 from holdfast.core.base.values import AccountId, Amount, Height, Network, ReservationId, Tier
-from holdfast.core.chain.decide import has_evictable_txs
-from holdfast.core.chain.messages import EvictFinalTxs, RollBackBlocks, SealBlock
+from holdfast.core.chain.decide import has_evictable_txs, has_pending_settlements
+from holdfast.core.chain.messages import EvictFinalTxs, FinalizeSettlements, RollBackBlocks, SealBlock
 from holdfast.core.escrow.messages import Mint
 from holdfast.core.match.messages import Match
 from holdfast.core.policy import ChainPolicy, Policy, QuotaPolicy
@@ -104,8 +104,10 @@ class ReorgState:
         whole, longest = 0.0, 0.0
         for _ in range(blocks + 2):
             whole, longest = _timed(self, SEAL, whole, longest)
-        while has_evictable_txs(self.state):
-            whole, longest = _timed(self, EvictFinalTxs(), whole, longest)
+        while has_pending_settlements(self.state):
+            whole, longest = _timed(self, FinalizeSettlements(), whole, longest)
+        while has_evictable_txs(self.state, as_of := self.state.last_event):
+            whole, longest = _timed(self, EvictFinalTxs(as_of), whole, longest)
         return {EVICTED: whole, BATCH: longest}
 
 

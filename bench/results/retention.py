@@ -111,7 +111,7 @@ class RetentionNode:
             await node._resolve(first, min(BATCH, count - first))
         await node.engine.submit(SEAL)
         await node.engine.submit(SEAL)
-        await node.engine.projector.drain()
+        await node.engine.wait_tables()
         node.count = count
         return node
 

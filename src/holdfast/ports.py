@@ -144,29 +144,13 @@ class Journal(Batches, Protocol):
 class Tables(Protocol):
     """The projection for reading (ENG-004). It only repeats what events say and can be dropped and rebuilt."""
 
-    async def open(self) -> JournalHead:
-        """Create or migrate the schema; returns the batch up to which the tables are complete."""
-        ...
-
     async def checkpoint(self) -> JournalHead:
-        """The same without changing anything: what a follower reads."""
+        """The batch up to which the tables are complete; Unavailable where they do not exist yet."""
         ...
 
-    async def write(
-        self, rows: Mapping[str, Sequence[Row]], claims: Sequence[tuple[bytes, Claim]], checkpoint: JournalHead
-    ) -> None:
-        """Replace rows by their first column and add claims, with the checkpoint, in one transaction.
-
-        A row for which `is_row_deleted` is true is deleted; of two rows with one key the later counts. Deleting a row
-        that does not exist is fine: rows are written again after a crash.
-        """
+    async def get(self, table: str, key: object) -> tuple[Row | None, EventNo]:
+        """The row, None where there is none, with the event it is as of."""
         ...
-
-    async def drop(self) -> None:
-        """Empty all tables and the checkpoint, even if they cannot be read any more; they are open afterwards."""
-        ...
-
-    async def get(self, table: str, key: object) -> Row | None: ...
 
     async def page(self, table: str, match: Mapping[str, object], after: object, limit: int) -> RowPage:
         """Rows in key order after a key, where all columns in `match` are equal, with the event they are as of."""
@@ -199,6 +183,40 @@ class Tables(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+class TableWriter(Tables, Protocol):
+    """The tables for their one writer, the projector, or whoever rebuilds them."""
+
+    async def open(self) -> JournalHead:
+        """Take the writer's lock, create or migrate the schema; returns the checkpoint. Again, it returns that alone.
+
+        Unavailable where another process keeps the lock for long.
+        """
+        ...
+
+    async def write(
+        self,
+        rows: Mapping[str, Sequence[Row]],
+        claims: Sequence[tuple[bytes, Claim]],
+        checkpoint: JournalHead,
+        after: JournalHead | None = None,
+    ) -> None:
+        """Replace rows by their first column and add claims, with the checkpoint, in one transaction.
+
+        A row for which `is_row_deleted` is true is deleted; of two rows with one key the later counts. Deleting a row
+        that does not exist is fine: rows are written again after a crash. Unavailable, and nothing is written, where
+        the stored checkpoint is not `after`.
+        """
+        ...
+
+    async def drop(self) -> None:
+        """Empty all tables and the checkpoint, even if they cannot be read any more; they are open afterwards."""
+        ...
+
+    async def release(self) -> None:
+        """Give the writer's lock back; reading goes on."""
+        ...
 
 
 class Files(Protocol):

@@ -184,7 +184,7 @@ async def test_the_same_proof_again_is_a_repeat_and_another_one_for_the_task_is_
     other = SubmitCompletion(first.lease_id, ID, Envelope(1, "attested", body, b"s"))
     for projected in (False, True):
         if projected:
-            await results.engine.projector.drain()
+            await results.engine.wait_tables()
         no = await results.engine.submit(other)
         assert isinstance(no, Refused)
         assert (no.name, error_reply(no).codes) == ("ProofConflict", ERROR_CODES["ProofConflict"])

@@ -5,22 +5,29 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
-from tests.core.commands import some_id
+from tests.core.blocks import SEAL, final_after
+from tests.core.commands import enqueue_command, some_id
 from tests.simulation.journal import Fault
 from tests.simulation.tables import SimulatedTables
-from tests.simulation.world import World, small_batches
+from tests.simulation.world import DEVELOPMENT, World, evict_final, small_batches
 
-from holdfast.core.base.errors import Corrupt, Unavailable
+from holdfast.core.base.clock_record import RecordTime
+from holdfast.core.base.errors import Corrupt, Refused, Unavailable
 from holdfast.core.base.event import JournalHead
 from holdfast.core.base.values import AccountId, Amount, BatchNo, Digest, EventNo, Height, Term
 from holdfast.core.chain.messages import SealBlock
 from holdfast.core.escrow.messages import Charge, Finalize, Mint, Reserve
 from holdfast.core.escrow.model import Account, ReservationStatus
+from holdfast.core.match.messages import Match
+from holdfast.core.policy import EnginePolicy, Policy
+from holdfast.core.queue.messages import CancelJob, JobAdmitted
+from holdfast.core.queue.purge import PurgedJob, PurgeJobs
 from holdfast.core.state_snapshot import digest
 from holdfast.engine import queries
 from holdfast.engine.loop import Engine
-from holdfast.engine.outcome import EngineStatus
+from holdfast.engine.outcome import Accepted, EngineStatus
 from holdfast.engine.queries.accounts import GetAccount
 
 ALICE, BOB = AccountId("alice"), AccountId("bob")
@@ -43,7 +50,7 @@ async def lived(world: World, *, is_behind: bool = False) -> Engine:
 async def test_rows_say_what_the_state_says_once_they_are_written() -> None:
     world = World()
     engine = await lived(world)
-    await engine.projector.drain()
+    await engine.wait_tables()
     assert world.tables.rows["account"][ALICE] == (ALICE, 75, 5, 0)
     assert world.tables.rows["account"][BOB] == (BOB, 20, 0, 0)
     statuses = [row[6] for row in world.tables.rows["reservation"].values()]
@@ -60,7 +67,7 @@ async def test_point_reads_never_lag_though_the_tables_do() -> None:
     assert paid is not None
     assert (paid.status, paid.charged, paid.payee) == (ReservationStatus.PAID, 20, BOB)
     engine.projector.start()
-    await engine.projector.drain()
+    await engine.wait_tables()
     assert await queries.reservation(engine, some_id(2)) == paid  # and now from the tables
     assert await queries.reservation(engine, some_id(77)) is None
     assert await engine.query_durable(GetAccount(ALICE)) == Account(ALICE, 75, 5, 0)
@@ -68,32 +75,38 @@ async def test_point_reads_never_lag_though_the_tables_do() -> None:
     await engine.stop()
 
 
-async def test_a_row_that_was_deleted_is_gone_for_point_reads_before_the_tables_know() -> None:
-    world = World()
-    engine = await lived(world)
-    await engine.projector.drain()
-    hold = await queries.reservation(engine, some_id(2))
-    assert hold is not None
-    engine.undurable_state.touched["reservation"][hold.event] = None  # what a station's apply says
-    await engine.submit(Mint(some_id(9), ALICE, Amount(1)))
-    assert hold.event in world.tables.rows["reservation"]
-    assert await queries.reservation(engine, some_id(2)) is None
-    await engine.projector.drain()
-    assert hold.event not in world.tables.rows["reservation"]
-    assert await queries.reservation(engine, some_id(2)) is None
+async def purged_job(world: World) -> tuple[Engine, EventNo]:
+    """An owner whose tables hold a job that ended and left memory, and the key of that row."""
+    engine = await world.started()
+    await engine.submit(Mint(some_id(1), ALICE, Amount(100)))
+    admitted = await engine.submit(enqueue_command(1, policy=world.policy))
+    assert isinstance(admitted, Accepted)
+    assert isinstance(admitted.fact, JobAdmitted)
+    await engine.submit(CancelJob(admitted.fact.id))
+    await engine.submit(SEAL)
+    await evict_final(engine)
+    await engine.wait_tables()
+    assert admitted.event in world.tables.rows["job"]
+    await engine.submit(PurgeJobs([PurgedJob(admitted.event, admitted.fact.id)]))
+    return engine, admitted.event
+
+
+async def test_a_row_that_was_deleted_is_gone_once_the_tables_know() -> None:
+    world = World(final_after(0))
+    engine, event = await purged_job(world)
+    await engine.wait_tables()
+    assert event not in world.tables.rows["job"]
+    assert await queries.job_by_event(engine, event) is None
     await engine.stop()
 
 
 async def test_a_deletion_that_could_not_be_written_is_written_again() -> None:
-    world = World()
-    engine = await lived(world)
-    await engine.projector.drain()
-    event = next(iter(world.tables.rows["reservation"]))
+    world = World(final_after(0))
+    world.tables.write_faults = 0
+    engine, event = await purged_job(world)
     world.tables.write_faults = 2
-    engine.undurable_state.touched["reservation"][event] = None
-    await engine.submit(Mint(some_id(9), ALICE, Amount(1)))
-    await engine.projector.drain()
-    assert event not in world.tables.rows["reservation"]
+    await engine.wait_tables()
+    assert event not in world.tables.rows["job"]
     await engine.stop()
 
 
@@ -102,7 +115,7 @@ async def test_lists_say_which_event_they_are_as_of() -> None:
     engine = await lived(world, is_behind=True)
     assert (await queries.page(engine, "reservation", {}, 0, 10)).as_of == 0
     engine.projector.start()
-    await engine.projector.drain()
+    await engine.wait_tables()
     listing = await queries.page(engine, "reservation", {"status": "PAID"}, 0, 10)
     assert [hold.id for hold in listing.rows if not isinstance(hold, Account)] == [some_id(2)]
     assert (listing.as_of, listing.next_after) == (engine.durable_head.last, None)
@@ -113,7 +126,7 @@ async def test_lists_say_which_event_they_are_as_of() -> None:
 async def test_what_is_not_durable_never_reaches_the_tables() -> None:
     world = World()
     engine = await world.started()
-    await engine.projector.drain()
+    await engine.wait_tables()
     world.disk.faults = [Fault.HANG_THEN_FAIL]
     lost = asyncio.create_task(engine.submit(Mint(some_id(1), ALICE, Amount(100))))
     for _ in range(20):
@@ -134,7 +147,7 @@ async def test_images_are_of_their_batch_not_of_what_was_decided_since() -> None
     world.disk.faults = [None, Fault.HANG]
     await engine.submit(Reserve(some_id(2), ALICE, Amount(1)))
     later = asyncio.create_task(engine.submit(Reserve(some_id(3), ALICE, Amount(50))))
-    await engine.projector.drain()
+    await engine.wait_tables()
     assert world.tables.rows["account"][ALICE] == (ALICE, 99, 1, 0)
     world.disk.release.set()
     await later
@@ -146,6 +159,7 @@ async def test_tables_left_behind_by_a_crash_catch_up_at_the_next_start() -> Non
     engine = await lived(world)
     await engine.projector.stop()  # killed before anything was written
     again = await world.started()
+    await again.wait_tables()
     assert world.tables.rows["account"][ALICE] == (ALICE, 75, 5, 0)
     assert world.tables.at.number >= 6
     await again.stop()
@@ -186,29 +200,46 @@ async def test_a_tables_failure_is_tried_again_and_loses_nothing() -> None:
     world = World()
     engine = await lived(world)
     world.tables.write_faults = 3
-    await engine.projector.drain()
+    await engine.wait_tables()
     assert world.tables.at == engine.durable_head
     assert world.clock.slept == [1_000] * 3
     await engine.stop()
 
 
-async def test_commands_wait_when_the_tables_are_too_far_behind() -> None:
-    world = World(small_batches(rows_max=1))
+def lagging(soft: int, most: int) -> Policy:
+    engine = EnginePolicy(tables_lag_events_soft=soft, tables_lag_events_max=most)
+    return msgspec.structs.replace(DEVELOPMENT, engine=engine)
+
+
+async def test_new_jobs_wait_when_the_tables_are_behind_and_new_leases_when_they_are_farther_behind() -> None:
+    world = World(lagging(10, 20))
     engine = await world.started()
-    await engine.projector.drain()
-    world.tables.write_faults = 10**9
-    flood = asyncio.create_task(
-        engine.submit_many([Mint(some_id(n), AccountId(f"a{n}"), Amount(1)) for n in range(1, 100)])
-    )
+    await engine.wait_tables()
+    await engine.projector.stop()
+    await engine.submit(Mint(some_id(1), ALICE, Amount(1_000)))
+    requests = [enqueue_command(n, policy=world.policy) for n in range(30)]
+    await engine.submit_many(requests[:10])
+    jobs = asyncio.create_task(engine.submit_many(requests[10:]))
+    await _turns()
+    assert not jobs.done()
+    admitted = engine.undurable_state.queue.depth
+    assert admitted == 10
+    assert isinstance(await engine.submit(Match()), Accepted | Refused)  # leases are granted still
+    await engine.submit_many([Mint(some_id(n), ALICE, Amount(1)) for n in range(100, 130)])  # other commands go on
+    lease = asyncio.create_task(engine.submit(Match()))
+    await _turns()
+    assert not lease.done()
+    assert engine.undurable_state.queue.depth == admitted
+    assert isinstance(await engine.submit(RecordTime()), Accepted)
+    engine.projector.start()
+    await lease
+    assert all(isinstance(each, Accepted) for each in await jobs)
+    await engine.stop()
+
+
+async def _turns() -> None:
     for _ in range(300):
         await asyncio.sleep(0)
-    assert not flood.done()
-    assert engine.projector.is_full
-    assert len(engine.undurable_state.ledger.accounts) < 30
-    world.tables.write_faults = 0
-    await flood
-    assert len(engine.undurable_state.ledger.accounts) == 100
-    await engine.stop()
 
 
 @pytest.mark.rule("ENG-003")
@@ -238,22 +269,28 @@ async def test_a_memo_comes_back_whole_and_a_large_one_is_in_neither_batch_nor_m
     await engine.stop()
 
 
-async def test_tables_that_turn_out_damaged_stop_the_node_instead_of_holding_it_up(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_node_goes_on_without_its_projector(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
     engine = await world.started()
-    await engine.projector.drain()
+    await engine.wait_tables()
+    at = world.tables.at
 
-    async def damaged(*_: object) -> None:
+    async def damaged(*_: object, **__: object) -> None:
         raise Corrupt("ENG-003", "simulated: not a database")
 
     monkeypatch.setattr(world.tables, "write", damaged)
-    await engine.submit(Mint(some_id(1), ALICE, Amount(100)))
-    await engine.projector.drain()
-    assert engine.status is EngineStatus.FAILED
-    with pytest.raises(Corrupt, match="not a database"):
-        await engine.wait_ended()
+    assert isinstance(await engine.submit(Mint(some_id(1), ALICE, Amount(100))), Accepted)
+    engine.projector.request_flush()
+    while engine.projector.is_running:
+        await asyncio.sleep(0)
+    assert isinstance(await engine.submit(Reserve(some_id(2), ALICE, Amount(30))), Accepted)
+    hold = await queries.reservation(engine, some_id(2))
+    assert hold is not None
+    assert (engine.status, world.tables.at) == (EngineStatus.RUNNING, at)
+    monkeypatch.undo()
+    engine.projector.start()
+    await engine.wait_tables()
+    assert world.tables.rows["account"][ALICE] == (ALICE, 70, 30, 0)
     await engine.stop()
 
 
@@ -266,7 +303,7 @@ async def test_a_driver_that_answers_cancelling_with_an_error_does_not_hold_up_a
     begun = asyncio.Event()
     swallowed: list[bool] = []
 
-    async def stuck(*_: object) -> None:
+    async def stuck(*_: object, **__: object) -> None:
         begun.set()
         try:
             await asyncio.Event().wait()
@@ -289,10 +326,10 @@ async def test_a_driver_that_answers_cancelling_with_an_error_does_not_hold_up_a
 class Slow(SimulatedTables):
     """Tables that take their time, so that much waits for them."""
 
-    async def write(self, *about: Any) -> None:
+    async def write(self, *about: Any, **more: Any) -> None:
         for _ in range(500):
             await asyncio.sleep(0)
-        await super().write(*about)
+        await super().write(*about, **more)
 
 
 @pytest.mark.rule("ENG-002")

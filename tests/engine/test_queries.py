@@ -10,7 +10,7 @@ import pytest
 from tests.core.blocks import SEAL, final_after
 from tests.core.commands import enqueue_command, payload, some_id
 from tests.simulation.journal import SimulatedJournal
-from tests.simulation.world import SimulatedFiles, World
+from tests.simulation.world import SimulatedFiles, World, drop_claims, evict_final
 
 from holdfast.core.base.canonical import canonical
 from holdfast.core.base.errors import Corrupt
@@ -36,7 +36,7 @@ SMALL, LARGE = payload("small"), payload("large " * 1_000)
 async def running(world: World, *, is_behind: bool = False) -> AsyncIterator[Engine]:
     """An owner; where it is behind, its tables stay as they are and rows stay on their way."""
     engine = await world.started()
-    await engine.projector.drain()
+    await engine.wait_tables()
     if is_behind:
         await engine.projector.stop()
     yield engine
@@ -73,7 +73,7 @@ async def shown(engine: Engine, id_: TaskId) -> tuple[Job, bytes]:
 
 @pytest.mark.rule("ENG-004", "ENG-007", "JOB-007")
 @pytest.mark.parametrize("what", [SMALL, LARGE], ids=["small", "large"])
-async def test_a_job_reads_the_same_from_memory_from_rows_on_their_way_from_tables_and_after_a_restart(
+async def test_a_job_reads_the_same_from_memory_while_final_from_tables_and_after_a_restart(
     what: dict[str, object],
 ) -> None:
     world = World(final_after(0))
@@ -85,12 +85,11 @@ async def test_a_job_reads_the_same_from_memory_from_rows_on_their_way_from_tabl
         await ok(engine, CancelJob(id_))
         in_memory = await shown(engine, id_)
         await ok(engine, SEAL)
-        assert id_ not in engine.undurable_state.queue.jobs
         assert world.tables.rows["job"] == {}
-        assert await shown(engine, id_) == in_memory  # from rows on their way
+        assert await shown(engine, id_) == in_memory  # final, and not in the tables yet
         engine.projector.start()
-        await engine.projector.drain()
-        assert engine.peek(("job", in_memory[0].event)) is None
+        await evict_final(engine)
+        assert id_ not in engine.undurable_state.queue.jobs
         assert await shown(engine, id_) == in_memory  # from the tables
     async with running(world) as engine:
         assert await shown(engine, id_) == in_memory
@@ -105,7 +104,7 @@ async def test_a_large_payload_is_in_no_row_and_in_no_memory() -> None:
     async with running(world) as engine:
         await funded(engine)
         small, large = await admitted(engine, 1), await admitted(engine, 2, LARGE)
-        await engine.projector.drain()
+        await engine.wait_tables()
         jobs = engine.undurable_state.queue.jobs
         assert list(world.tables.rows["spec"]) == [jobs[small].event]
         assert list(world.disk.attachments.values()) == [canonical(LARGE)]
@@ -122,7 +121,7 @@ async def test_a_payload_that_is_not_what_was_asked_is_named_and_never_shown(
     async with running(world) as engine:
         await funded(engine)
         id_ = await admitted(engine, 1, what)
-        await engine.projector.drain()
+        await engine.wait_tables()
         rows, attached = world.tables.rows["spec"], world.disk.attachments
         for at in list(rows):
             rows[at] = (at, b"other")
@@ -131,6 +130,9 @@ async def test_a_payload_that_is_not_what_was_asked_is_named_and_never_shown(
         if damage == "lost":
             rows.clear()
             attached.clear()
+        if damage == "lost" and what is SMALL:  # the event that admitted the job has it, too
+            assert (await shown(engine, id_))[1] == canonical(what)
+            return
         with pytest.raises(Corrupt, match="ENG-007"):
             await shown(engine, id_)
 
@@ -152,9 +154,9 @@ async def test_the_same_transaction_is_the_first_job_also_when_memory_has_evicte
         await ok(engine, CancelJob(job.id))
         await ok(engine, SEAL)
         if not is_behind:
-            await engine.projector.drain()
-            assert not engine.undurable_state.claims.recent
-        assert not engine.undurable_state.queue.jobs
+            await evict_final(engine)
+            await drop_claims(engine)
+            assert not engine.undurable_state.queue.jobs
         again = await ok(engine, enqueue_command(1, policy=world.policy))
         assert again == Accepted(first.event, is_repeat=True)
         assert await ok(engine, enqueue_command(2, policy=world.policy)) != again
@@ -206,7 +208,7 @@ async def test_a_block_of_the_active_chain_is_found_by_its_height_wherever_it_is
             sealed.append(msgspec.structs.replace(engine.undurable_state.chain.head))
         assert await heads(engine) == [None, *sealed, None]
         if not is_behind:
-            await engine.projector.drain()
+            await engine.wait_tables()
             assert await heads(engine) == [None, *sealed, None]
         if depth:
             await ok(engine, RollBackBlocks(Height(7 - depth)))
@@ -226,7 +228,7 @@ async def test_tables_that_do_not_know_of_a_rollback_yet_are_not_believed() -> N
     async with running(world) as engine:
         for _ in range(3):
             await ok(engine, SEAL)
-        await engine.projector.drain()
+        await engine.wait_tables()
         await engine.projector.stop()  # from here on the tables are behind
         await ok(engine, RollBackBlocks(Height(1)))
         for _ in range(4):

@@ -44,13 +44,14 @@ async def test_recovery_gives_the_live_state_with_any_snapshots_and_tables_anywh
     for at, command in enumerate(history):
         await engine.submit(command)
         if at in cuts:
-            await engine.projector.drain()
+            await engine.wait_tables()
             await snapshots.make(world.files, engine.journal, world.policy)
     await engine.projector.stop()
     before = digest(engine.undurable_state)
     if tables_lost:
         await world.tables.drop()
     assert digest(await world.recovered()) == before
+    await world.projected()
     assert world.tables.at == engine.durable_head
 
 
@@ -146,7 +147,7 @@ async def test_a_snapshot_that_reads_back_differently_is_not_trusted() -> None:
 async def test_a_snapshot_above_the_tables_is_not_used_so_that_the_tables_miss_nothing() -> None:
     world = World()
     engine = await world.started()
-    await engine.projector.drain()
+    await engine.wait_tables()
     await engine.projector.stop()
     await engine.submit_many(mints(1, 3))
     await snapshots.make(world.files, engine.journal, world.policy)
@@ -175,7 +176,9 @@ async def test_a_node_on_a_real_store_is_the_same_after_a_restart(place: Place, 
     await stop_engine(engine)
 
     engine = real_engine(place, store)
-    found = await recover(engine.journal, engine.tables, AtomicFolder(place.folder / "snapshots"), DEVELOPMENT)
+    tables = TABLES[store](place)()
+    found = await recover(engine.journal, tables, AtomicFolder(place.folder / "snapshots"), DEVELOPMENT)
+    await tables.close()
     assert digest(found.state) == before
     await engine.start()
     await assert_remembers(engine)

@@ -14,7 +14,7 @@ from tests.simulation.world import DEVELOPMENT
 import holdfast.core.chain.decide as chain_module
 from holdfast.core.base.privileged import PrivilegedCommand
 from holdfast.core.base.values import AccountId, Amount, Digest, EventNo, Height, Kind, TaskId, Tier
-from holdfast.core.chain.messages import EvictFinalTxs, RollBackBlocks
+from holdfast.core.chain.messages import EvictFinalTxs, FinalizeSettlements, RollBackBlocks
 from holdfast.core.escrow.messages import Mint
 from holdfast.core.evidence.messages import (
     AssignChannel,
@@ -206,8 +206,14 @@ class LaterOwner(OwnerRun):
                 await self.do(SEAL)
         finally:
             chain_module.AT_ONCE_MAX = at_once  # type: ignore[misc]
-        while chain_module.has_evictable_txs(self._engine.undurable_state):
-            await self.do(EvictFinalTxs(2))
+        state = self._engine.undurable_state
+        while chain_module.has_pending_settlements(state):
+            await self.do(FinalizeSettlements(2))
+        await self._engine.wait_tables()
+        as_of = self._engine.tables_progress.checkpoint.last
+        for limit in (1, 1, 1_000):  # as many events as version 0.3 had, which made both steps at once
+            await self.do(EvictFinalTxs(as_of, limit))
+        assert not chain_module.has_evictable_txs(state, as_of)
 
     async def _delete_and_purge(self) -> None:
         """Bytes are deleted from store and disk, records become tombstones, the audit window ends; jobs are purged."""
@@ -228,6 +234,6 @@ class LaterOwner(OwnerRun):
         await self.do(PurgeJobs([PurgedJob(each.event, each.id) for each in ended[:2]]))
 
     async def _rows(self, kind: type[Row]) -> list[Row]:
-        await self._engine.projector.drain()
+        await self._engine.wait_tables()
         rows, _ = await self._engine.tables.page(kind.__name__.lower(), {}, 0, 100)
         return [msgspec.convert(row, kind, builtin_types=(bytes,)) for row in rows]

@@ -1,7 +1,9 @@
 """The run of `make` gives what version 0.3 gave: event numbers and tags, ids, blocks, result leaves and balances.
 
 `pinned_0_3.json` was collected from the code of version 0.3 and is never made again. Jobs and leases stand there with
-the event that is their row's key.
+the event that is their row's key. One thing differs since: version 0.3 made the money of final blocks available and
+evicted their records by one event (125); now the former is an event of its own (126), and the latter follows when the
+tables hold what leaves. In this run seven of the ten events 125 are 126 today; all numbers stay.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from holdfast.history.archive_segments import SegmentFolder
 
 HERE: Final = Path(__file__).parent
 EVENTS_PER_LINE: Final = 40
+FINAL_TXS_EVICTED, SETTLEMENTS_FINALIZED = 125, 126
 
 
 class Collected(msgspec.Struct):
@@ -58,7 +61,8 @@ async def collect() -> Collected:
     await make(files)
     state, head = State(DEVELOPMENT), JournalHead()
     async for batch in SegmentFolder(files).read(BatchNo(0)):
-        collected.tags += [event[0] for event in msgspec.msgpack.decode(batch.body)]
+        tags = [event[0] for event in msgspec.msgpack.decode(batch.body)]
+        collected.tags += [FINAL_TXS_EVICTED if tag == SETTLEMENTS_FINALIZED else tag for tag in tags]
         head = journal_codec.fold(state, head, (batch,))
         for rows in state.touched.values():
             for key, row in rows.items():

@@ -19,7 +19,7 @@ from holdfast.core.state import State
 from holdfast.core.state_snapshot import digest
 from holdfast.engine import queries, snapshot
 from holdfast.engine.loop import Engine
-from holdfast.engine.recover import recover
+from holdfast.engine.recover import rebuild_tables, recover
 from holdfast.history.archive_segments import SegmentFolder, copy_journal, decode_segment, parse_segment_name
 from holdfast.history.full_journal import FullJournal
 
@@ -38,7 +38,7 @@ async def lived(world: World, mints: int = 20) -> Engine:
         await engine.submit(Mint(some_id(n), ALICE, Amount(10)))
     await engine.submit(Reserve(some_id(500), ALICE, Amount(3), b"large" * 2_000))
     await engine.submit(Reserve(some_id(501), ALICE, Amount(3), b"small"))
-    await engine.projector.drain()
+    await engine.wait_tables()
     return engine
 
 
@@ -103,7 +103,7 @@ async def test_tables_are_rebuilt_through_the_archive_and_not_without_it() -> No
     await snapshot.make(world.files, journal, world.policy)
     await journal.trim(BatchNo(10**6))
     await world.tables.drop()
-    await recover(journal, world.tables, world.files, world.policy)
+    await rebuild_tables(journal, world.tables, world.files, world.policy, is_dropped=False)
     assert world.tables.rows == rows
     await world.tables.drop()
     assert len(await journal.archive.delete_until(BatchNo(10**6))) == 8

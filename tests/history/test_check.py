@@ -71,7 +71,7 @@ async def lived(trim: int = 0) -> StoredNode:
     for n in range(1, 21):
         await engine.submit(Mint(some_id(n), ALICE, Amount(10)))
     await engine.submit(Reserve(some_id(500), ALICE, Amount(3), b"large" * 2_000))
-    await engine.projector.drain()
+    await engine.wait_tables()
     await snapshot.make(stored.world.files, engine.journal, stored.world.policy)
     await engine.submit(Reserve(some_id(501), ALICE, Amount(3), b"small"))
     await engine.submit(Reserve(some_id(502), ALICE, Amount(3)))
@@ -109,7 +109,7 @@ async def test_whatever_happened_the_tables_are_the_fold(history: list[Command],
     engine = await stored.world.started()
     await engine.submit_many(history[:at])
     if is_behind:
-        await engine.projector.drain()
+        await engine.wait_tables()
         await engine.projector.stop()
     await engine.submit_many(history[at:])
     await engine.stop() if not is_behind else None

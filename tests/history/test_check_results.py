@@ -27,7 +27,7 @@ async def test_one_to_one_links_pass_the_check() -> None:
     async with result_node() as here:
         for _ in range(3):
             await here.resolved()
-        await here.engine.projector.drain()
+        await here.engine.wait_tables()
         assert all(each.is_good for each in (await check_by_name(here)).values())
 
 
@@ -35,7 +35,7 @@ async def test_a_nullifier_that_two_tasks_have_is_named() -> None:
     async with result_node() as here:
         first, _ = await here.resolved(), await here.resolved()
         nullifier = here.engine.undurable_state.results[first].proof_nullifier
-        await here.engine.projector.drain()
+        await here.engine.wait_tables()
         batches = here.world.disk.batches
         (told,) = journal_codec.unpack(batches[-1])
         assert isinstance(told, ProofAccepted)

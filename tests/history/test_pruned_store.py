@@ -48,7 +48,7 @@ async def bad(home: RetentionNode) -> dict[str, str]:
 async def test_a_store_without_what_was_deleted_is_sound(passes: list[Pass]) -> None:
     home = await aged_node()
     await home.collector.run_passes(passes)
-    await home.engine.projector.drain()
+    await home.engine.wait_tables()
     assert await bad(home) == {}
     found = await check(journal_on(home.world.disk), home.world.tables, home.world.files, home.world.policy)
     (payloads,) = [each.message for each in found if each.name == "payloads"]
@@ -58,7 +58,7 @@ async def test_a_store_without_what_was_deleted_is_sound(passes: list[Pass]) -> 
 @pytest.mark.rule("ENG-007")
 async def test_hot_bytes_that_are_gone_without_a_deletion_are_named() -> None:
     home = await aged_node()
-    await home.engine.projector.drain()
+    await home.engine.wait_tables()
     lost, _ = make_payload(OUTPUTS[0], 0)
     home.world.disk.attachments = {
         key: raw for key, raw in home.world.disk.attachments.items() if key[1] != lost.digest
@@ -71,10 +71,10 @@ async def test_hot_bytes_that_are_gone_without_a_deletion_are_named() -> None:
 @pytest.mark.rule("ENG-004", "RET-002")
 async def test_a_row_that_should_be_gone_is_found_and_a_rebuild_leaves_it_away() -> None:
     home = await aged_node()
-    await home.engine.projector.drain()
+    await home.engine.wait_tables()
     row = next(iter(home.world.tables.rows["result"].values()))
     await home.collector.run_passes()
-    await home.engine.projector.drain()
+    await home.engine.wait_tables()
     home.world.tables.rows["result"][row[0]] = row
     assert "1 not in the journal" in (await bad(home))["tables"]
     await home.engine.stop()
@@ -88,10 +88,10 @@ async def test_a_row_that_should_be_gone_is_found_and_a_rebuild_leaves_it_away()
 async def test_a_snapshot_and_the_journal_after_it_give_the_same_retention() -> None:
     home = await aged_node()
     await home.collector.run_passes([Pass.HOT])
-    await home.engine.projector.drain()
+    await home.engine.wait_tables()
     await snapshot.make(home.world.files, home.engine.journal, home.world.policy)
     await home.collector.run_passes()
-    await home.engine.projector.drain()
+    await home.engine.wait_tables()
     assert digest(await home.world.recovered()) == digest(home.engine.undurable_state)
 
 

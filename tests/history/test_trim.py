@@ -53,7 +53,7 @@ async def test_after_archiving_a_node_starts_without_the_archive_also_with_one_s
     for size in pieces:
         await mint(engine, number, number + size)
         number += size + 1
-        await engine.projector.drain()
+        await engine.wait_tables()
         await snapshot.make(world.files, engine.journal, world.policy)
     if is_behind:
         await engine.projector.stop()
@@ -159,7 +159,7 @@ async def test_archiving_beside_a_running_node_and_its_followers_of_events() -> 
     following = asyncio.create_task(follow())
     for first in range(1, 100, 10):
         await mint(engine, first, first + 9)
-        await engine.projector.drain()
+        await engine.wait_tables()
         await snapshot.make(world.files, operator, world.policy)
         found = await trim_bound(operator, world.tables, world.files, world.policy, 3)
         await operator.trim(found.until)
@@ -176,7 +176,7 @@ async def test_who_follows_from_deleted_history_learns_where_to_begin_and_gets_n
     first = Engine(journal, world.tables, world.files, world.clock, world.policy)
     await first.start()
     await mint(first, 1, 30)
-    await first.projector.drain()
+    await first.wait_tables()
     await snapshot.make(world.files, journal, world.policy)
     await first.stop()
     await journal.trim(BatchNo(20))

@@ -78,7 +78,7 @@ async def test_the_log_of_every_block_is_the_beginning_of_every_later_one() -> N
     for first in range(1, 6):
         for second in range(first, 6):
             checked(await shown(engine, first, second), PROPOSER)
-    await engine.projector.drain()
+    await engine.wait_tables()
     checked(await shown(engine, 2, 5), PROPOSER)  # and from the tables
     await engine.stop()
 
@@ -86,7 +86,7 @@ async def test_the_log_of_every_block_is_the_beginning_of_every_later_one() -> N
 async def test_after_a_reorg_the_leaves_are_those_of_the_active_chain() -> None:
     world = World()
     engine = await worked(world, 1, 2, 3)
-    await engine.projector.drain()
+    await engine.wait_tables()
     await engine.submit(RollBackBlocks(Height(1)))
     await engine.submit(SEAL)
     await finished(engine, 999)

@@ -73,7 +73,7 @@ async def test_each_transaction_is_proved_by_the_one_block_it_is_in(history: lis
 async def test_the_transactions_of_an_orphaned_block_can_still_be_read() -> None:
     _, world = await stored([Step("enqueue", 1, 5), Step("seal"), Step("back", 1), Step("seal")], 5, 2)
     engine = await world.started()
-    await engine.projector.drain()
+    await engine.wait_tables()
     rows = [row for row in world.tables.rows["block"].values() if row[1] == 1]
     gone, new = (msgspec.convert(row, Block, builtin_types=(bytes,)) for row in rows)
     assert (gone.status, new.status) == ("ORPHANED", "SEALED")

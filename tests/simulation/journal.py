@@ -37,6 +37,8 @@ class Disk:
         self.acquire_faults = 0
         """How many times taking ownership fails."""
         self.release = asyncio.Event()
+        self.appended = asyncio.Event()
+        """Set and replaced whenever a batch is stored."""
         self.appends_in_flight = 0
         self.before_append: Callable[[Batch], None] = lambda batch: None
         self.before_delete_payloads: Callable[[object], None] = lambda payloads: None
@@ -92,6 +94,8 @@ class SimulatedJournal:
         if batch.number != tip.number + 1 or batch.parent != tip.hash:
             raise Fenced("ENG-001", f"simulated: batch {batch.number} is not the next one")
         disk.batches.append(batch)
+        appended, disk.appended = disk.appended, asyncio.Event()
+        appended.set()
         for each in attachments:
             disk.attachments[batch.number, each.digest] = each.raw
         if fault is Fault.FORGET:
@@ -105,7 +109,7 @@ class SimulatedJournal:
 
     async def wait_after(self, number: BatchNo) -> None:
         while (await self.tip()).number <= number:
-            await asyncio.sleep(0)
+            await self._disk.appended.wait()
 
     async def tip(self) -> JournalHead:
         return head_of(self._disk.batches[-1]) if self._disk.batches else JournalHead()

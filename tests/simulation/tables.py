@@ -7,6 +7,7 @@ from typing import Any
 
 from holdfast.core.base.errors import Unavailable
 from holdfast.core.base.event import JournalHead
+from holdfast.core.base.values import EventNo
 from holdfast.core.index.unique_ids import Claim
 from holdfast.core.tables import TABLES
 from holdfast.ports import CLAIMS, Chunk, FoundClaims, Row, RowPage, is_row_deleted
@@ -35,9 +36,18 @@ class SimulatedTables:
     async def checkpoint(self) -> JournalHead:
         return self.at
 
+    async def release(self) -> None:
+        pass
+
     async def write(
-        self, rows: Mapping[str, Sequence[Row]], claims: Sequence[tuple[bytes, Claim]], checkpoint: JournalHead
+        self,
+        rows: Mapping[str, Sequence[Row]],
+        claims: Sequence[tuple[bytes, Claim]],
+        checkpoint: JournalHead,
+        after: JournalHead | None = None,
     ) -> None:
+        if after is not None and self.at != after:
+            raise Unavailable("ENG-004", f"simulated: the tables are at batch {self.at.number}, not {after.number}")
         if self.write_faults:
             self.write_faults -= 1
             raise Unavailable("ENG-004", "simulated: tables cannot be written")
@@ -55,8 +65,8 @@ class SimulatedTables:
         self.rows = {table: {} for table in FIELDS}
         self.claims, self.at = {}, JournalHead()
 
-    async def get(self, table: str, key: object) -> Row | None:
-        return self.rows[table].get(key)
+    async def get(self, table: str, key: object) -> tuple[Row | None, EventNo]:
+        return self.rows[table].get(key), self.at.last
 
     async def page(self, table: str, match: Mapping[str, object], after: object, limit: int) -> RowPage:
         at = [(FIELDS[table].index(name.removesuffix(">=")), name, value) for name, value in match.items()]

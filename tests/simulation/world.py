@@ -8,13 +8,17 @@ from typing import Any
 from tests.simulation.journal import Disk, SimulatedJournal
 from tests.simulation.tables import SimulatedTables
 
+from holdfast.core.base.clock_record import RecordTime
 from holdfast.core.base.errors import Corrupt
 from holdfast.core.base.event import Batch
 from holdfast.core.base.values import Network
+from holdfast.core.chain.decide import has_evictable_txs
+from holdfast.core.chain.messages import EvictFinalTxs
 from holdfast.core.invariants import broken_invariants
 from holdfast.core.policy import EnginePolicy, Policy
 from holdfast.core.state import State
 from holdfast.engine.loop import Engine
+from holdfast.engine.projector import Projector
 from holdfast.engine.recover import recover
 
 CHECKED_EVERY = 16
@@ -77,6 +81,13 @@ class World:
         journal = SimulatedJournal(self.disk, ignores_lock=True)
         return (await recover(journal, self.tables, self.files, self.policy)).state
 
+    async def projected(self) -> None:
+        """The tables, written up to the end of the journal, as a projector does before it waits."""
+        journal = SimulatedJournal(self.disk, ignores_lock=True)
+        projector = Projector(journal, self.tables, self.files, self.policy)
+        await projector.load()
+        await projector.catch_up()
+
     async def started(self) -> Engine:
         engine = self.engine()
         await engine.start()
@@ -93,6 +104,21 @@ def check_invariants_often(engine: Engine, every: int = CHECKED_EVERY) -> None:
             engine._fail(Corrupt("ENG-001", f"does not hold after batch {batch.number}: {'; '.join(broken)}"))
 
     engine._confirm = confirm_and_check  # type: ignore[method-assign, assignment]
+
+
+async def drop_claims(engine: Engine) -> None:
+    """Let memory drop every claim: batches come and the tables hold them."""
+    claims = engine.undurable_state.claims
+    while claims.recent or claims.older:
+        await engine.wait_tables()
+        await engine.submit(RecordTime())
+
+
+async def evict_final(engine: Engine) -> None:
+    """Let everything leave memory that is final, as the evictor does once the tables hold it."""
+    await engine.wait_tables()
+    while has_evictable_txs(engine.undurable_state, as_of := engine.tables_progress.checkpoint.last):
+        await engine.submit(EvictFinalTxs(as_of))
 
 
 async def stop_engine(engine: Engine) -> None:

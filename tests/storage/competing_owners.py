@@ -188,8 +188,8 @@ class CompetingOwner:
             commands = [command for lease in leases for command in self._commands_for(lease)]
             if self._random.random() < 0.05:
                 commands.append(SEAL)
-            if has_evictable_txs(self.engine.undurable_state):
-                commands.append(EvictFinalTxs())
+            if has_evictable_txs(self.engine.undurable_state, as_of := self.engine.tables_progress.checkpoint.last):
+                commands.append(EvictFinalTxs(as_of))
             with suppress(Unavailable):
                 await self.engine.submit_many(commands)
 

@@ -24,8 +24,8 @@ from holdfast.core.base.da import commitment_of
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Command, Event
 from holdfast.core.base.values import Digest, Height, LeaseId, TaskId, Tier
-from holdfast.core.chain.decide import has_evictable_txs
-from holdfast.core.chain.messages import EvictFinalTxs, RollBackBlocks
+from holdfast.core.chain.decide import has_evictable_txs, has_pending_settlements
+from holdfast.core.chain.messages import EvictFinalTxs, FinalizeSettlements, RollBackBlocks
 from holdfast.core.lease.model import Lease
 from holdfast.core.match.messages import Match
 from holdfast.core.policy import ChainPolicy, ResultPolicy, RetryPolicy
@@ -270,8 +270,10 @@ class ResultLife(CoreDriver):
     async def seal_one(self) -> None:
         await self.engine.submit(SEAL)
         self.model.seal(self.state.chain.head.time_ms)
-        while has_evictable_txs(self.state):
-            await self.engine.submit(EvictFinalTxs())
+        while has_pending_settlements(self.state):
+            await self.engine.submit(FinalizeSettlements())
+        while has_evictable_txs(self.state, as_of := self.engine.tables_progress.checkpoint.last):
+            await self.engine.submit(EvictFinalTxs(as_of))
 
     async def roll_back(self, to: int) -> None:
         head = self.model.open_height - 1

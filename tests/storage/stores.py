@@ -14,12 +14,12 @@ from holdfast.adapters.postgres.journal import PostgresJournal
 from holdfast.adapters.postgres.tables import PostgresTables
 from holdfast.adapters.sqlite.journal import SqliteJournal
 from holdfast.adapters.sqlite.tables import SqliteTables
-from holdfast.ports import Journal, Tables
+from holdfast.ports import Journal, TableWriter
 
 OpenJournal = Callable[[], Journal]
 """Opens the same stored journal again, as another process would."""
-OpenTables = Callable[[], Tables]
-T = TypeVar("T", Journal, Tables)
+OpenTables = Callable[[], TableWriter]
+T = TypeVar("T", Journal, TableWriter)
 PATIENCE_S = 30.0
 """How long a new owner waits for a backend that is just ending: on a busy machine that may take a while."""
 OWNED_WAIT_S = 0.5

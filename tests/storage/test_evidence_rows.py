@@ -59,7 +59,7 @@ async def test_records_are_read_from_any_sequence_on(engine: Engine, drained: in
         await take(engine, 10 * number + 1, 10 * number + 10)
         await take(engine, 10 * number + 1, 10 * number + 10, "s2")
         if number < drained:
-            await engine.projector.drain()
+            await engine.wait_tables()
     stored = SessionReader(engine, "c", "s1")
     for first, last in [(1, 80), (35, 36), (36, 80), (80, 80), (71, 75), (1, 1), (9, 12)]:
         found = [each async for each in stored.lines(first, last)]
@@ -75,7 +75,7 @@ async def test_what_is_pruned_leaves_the_tables_and_everything_still_agrees(engi
         await take(engine, 10 * number + 1, 10 * number + 10)
     await take(engine, 71, 80, ending=SessionEnd.TERMINATED)
     await take(engine, 1, 10, "s2", rejected=rejected)
-    await engine.projector.drain()
+    await engine.wait_tables()
     clock = engine._clock
     assert isinstance(clock, SimulatedClock)
     clock.monotonic += DAY_MS
@@ -85,7 +85,7 @@ async def test_what_is_pruned_leaves_the_tables_and_everything_still_agrees(engi
     (event,) = engine.undurable_state.dead_letters
     assert await dead_letter_bytes(engine, event) == raw
     await engine.submit(ResolveDeadLetter(event, "seen"))
-    await engine.projector.drain()
+    await engine.wait_tables()
     left = await queries.page(engine, "evidence", {"channel": "c"}, 0, 100)
     assert [(row.session, row.first_sequence) for row in left.rows] == [("s2", 1)]
     marks = await queries.page(engine, "watermark", {"channel": "c"}, "", 100)
@@ -98,5 +98,5 @@ async def test_what_is_pruned_leaves_the_tables_and_everything_still_agrees(engi
     long = FullJournal(engine.journal, SimulatedFiles())
     findings = await check(long, engine.tables, SimulatedFiles(), POLICY)
     assert [finding for finding in findings if not finding.is_good] == []
-    found = await recover(engine.journal, engine.tables, SimulatedFiles(), POLICY)
+    found = await recover(engine.journal, engine._table_writer, SimulatedFiles(), POLICY)
     assert digest(found.state) == digest(engine.undurable_state)

@@ -223,7 +223,7 @@ async def test_the_server_restarts_and_everything_confirmed_is_there(
     checkpoint = await tables.open()
     assert checkpoint in (JournalHead(), at(1)), "the newest rows may be gone, and the checkpoint says so"
     await tables.write({"account": [account("alice", 2)]}, [], at(2))
-    assert await tables.get("account", "alice") == account("alice", 2)
+    assert await tables.get("account", "alice") == (account("alice", 2), 2)
 
 
 @pytest.mark.rule("ENG-002")

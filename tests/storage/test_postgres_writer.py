@@ -56,19 +56,24 @@ async def test_a_write_that_landed_unknown_is_not_done_twice(
 
     monkeypatch.setattr(tables, "_write_transaction", cut_off)
     with pytest.raises(Unavailable, match="the answer was lost"):
-        await tables.write({"account": [account("alice", 1)]}, CLAIM, at(1))
+        await tables.write({"account": [account("alice", 1)]}, CLAIM, at(1), after=JournalHead())
     monkeypatch.undo()
-    await tables.write({"account": [account("alice", 1)]}, CLAIM, at(1))
+    with pytest.raises(Unavailable, match="the tables are at batch 1"):
+        await tables.write({"account": [account("alice", 1)]}, CLAIM, at(1), after=JournalHead())
+    assert await tables.open() == at(1), "whoever asks learns that it was written"
     assert await sorted_run_sizes(admin, address.schema) == [1]
-    await tables.write({"account": [account("alice", 2)]}, [(b"h2", Claim(EventNo(2), 1))], at(2))
+    await tables.write({"account": [account("alice", 2)]}, [(b"h2", Claim(EventNo(2), 1))], at(2), after=at(1))
     assert await sorted_run_sizes(admin, address.schema) == [1, 1]
     assert await tables.open() == at(2)
 
 
-async def is_written(tables: PostgresTables, rows: Any, claims: Any, checkpoint: JournalHead) -> bool:
+async def is_written(
+    tables: PostgresTables, rows: Any, claims: Any, checkpoint: JournalHead, after: JournalHead
+) -> bool:
     """What the projector does until it succeeds."""
     try:
-        await tables.write(rows, claims, checkpoint)
+        if await tables.open() != checkpoint:
+            await tables.write(rows, claims, checkpoint, after)
     except Unavailable:
         return False
     return True
@@ -84,14 +89,14 @@ async def test_a_backend_killed_in_the_middle_of_a_write_leaves_all_or_nothing(
         pid = tables._writer.get_server_pid()
         rows = {"account": [account(f"a{i}", n) for i in range(500)]}
         claims = [(b"%d-%d" % (n, i), Claim(EventNo(n), i)) for i in range(500)]
-        writing = asyncio.create_task(tables.write(rows, claims, at(n)))
+        writing = asyncio.create_task(tables.write(rows, claims, at(n), at(n - 1) if n > 1 else JournalHead()))
         await asyncio.sleep(random.random() / 50)
         await admin.execute("SELECT pg_terminate_backend($1)", pid)
         (fault,) = await asyncio.gather(writing, return_exceptions=True)
         page, as_of = await tables.page("account", {}, "", 500)
         assert {row[1] for row in page} == ({as_of} if as_of else set())
         assert as_of in ((n - 1, n) if fault else (n,))
-        await until(partial(is_written, tables, rows, claims, at(n)))
+        await until(partial(is_written, tables, rows, claims, at(n), at(n - 1) if n > 1 else JournalHead()))
         assert sum(await sorted_run_sizes(admin, address.schema)) == 500 * n
 
 
@@ -115,11 +120,11 @@ async def test_a_writer_that_was_replaced_cannot_put_old_rows_over_new_ones(
     assert await successor.open() == at(1)
     await successor.write({"account": [account("alice", 3)]}, [], at(3))
     with pytest.raises(Unavailable, match="owns the tables"):
-        await impatient(tables).write({"account": [account("alice", 2)]}, [], at(2))
+        await impatient(tables).write({"account": [account("alice", 2)]}, [], at(2), after=at(1))
     await successor.close()
     tables._lock_wait_s = PATIENCE_S
-    with pytest.raises(Unavailable, match="another node has written"):
-        await tables.write({"account": [account("alice", 2)]}, [], at(2))
+    with pytest.raises(Unavailable, match="the tables are at batch 3, not 1"):
+        await tables.write({"account": [account("alice", 2)]}, [], at(2), after=at(1))
     assert await tables.page("account", {}, "", 9) == ([account("alice", 3)], 3)
 
 

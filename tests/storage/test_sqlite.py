@@ -22,7 +22,8 @@ from holdfast.adapters.sql.table_schema import COLUMNS
 from holdfast.adapters.sqlite import wal
 from holdfast.adapters.sqlite.connect import connect, migrate
 from holdfast.adapters.sqlite.integrity import check_row_types
-from holdfast.adapters.sqlite.journal import OwnerLock, SqliteJournal
+from holdfast.adapters.sqlite.journal import SqliteJournal
+from holdfast.adapters.sqlite.owner_lock import OwnerLock
 from holdfast.adapters.sqlite.tables import SqliteTables
 from holdfast.core import journal_codec
 from holdfast.core.base.errors import Corrupt, Unavailable

@@ -13,11 +13,12 @@ from tests.storage.stores import TABLES, OpenTables, Place
 
 from holdfast.adapters.sql.sorted_runs import RUN_SIZE_MAX, runs_to_merge
 from holdfast.adapters.sql.table_schema import COLUMNS
+from holdfast.core.base.errors import Unavailable
 from holdfast.core.base.event import JournalHead
 from holdfast.core.base.values import BatchNo, Digest, EventNo, Term
 from holdfast.core.escrow.model import ReservationStatus
 from holdfast.core.index.unique_ids import Claim
-from holdfast.ports import CLAIMS, Row, Tables, is_row_deleted, row_deleted
+from holdfast.ports import CLAIMS, Row, TableWriter, is_row_deleted, row_deleted
 
 pytestmark = pytest.mark.rule("ENG-004")
 
@@ -28,7 +29,7 @@ def reopen(request: pytest.FixtureRequest, place: Place) -> OpenTables:
 
 
 @pytest.fixture
-async def tables(reopen: OpenTables) -> AsyncIterator[Tables]:
+async def tables(reopen: OpenTables) -> AsyncIterator[TableWriter]:
     opened = reopen()
     await opened.open()
     yield opened
@@ -47,7 +48,12 @@ def reservation(event: int, owner: str, status: str = "HELD") -> Row:
     return (event, event.to_bytes(32, "big"), owner, 5, 0, None, status, 0, None, None, None)
 
 
-async def test_new_tables_are_empty_at_the_beginning_of_the_journal(tables: Tables) -> None:
+async def get_row(tables: TableWriter, table: str, key: object) -> Row | None:
+    row, _ = await tables.get(table, key)
+    return row
+
+
+async def test_new_tables_are_empty_at_the_beginning_of_the_journal(tables: TableWriter) -> None:
     assert await tables.open() == JournalHead()
     assert await tables.page("account", {}, "", 10) == ([], 0)
 
@@ -59,19 +65,19 @@ async def test_rows_and_checkpoint_are_there_after_reopening(reopen: OpenTables)
     await first.close()
     second = reopen()
     assert await second.open() == at(9)
-    assert await second.get("account", "alice") == account("alice", 3)
-    assert await second.get("reservation", 7) == reservation(7, "alice")
+    assert await get_row(second, "account", "alice") == account("alice", 3)
+    assert await get_row(second, "reservation", 7) == reservation(7, "alice")
     await second.close()
 
 
-async def test_a_row_is_replaced_by_its_key(tables: Tables) -> None:
+async def test_a_row_is_replaced_by_its_key(tables: TableWriter) -> None:
     await tables.write({"account": [account("alice", 1), account("bob", 2)]}, [], at(1))
     await tables.write({"account": [account("alice", 5)]}, [], at(2))
     assert await tables.page("account", {}, "", 10) == ([account("alice", 5), account("bob", 2)], 2)
-    assert await tables.get("account", "carol") is None
+    assert await get_row(tables, "account", "carol") is None
 
 
-async def test_of_two_rows_with_one_key_the_later_counts(tables: Tables) -> None:
+async def test_of_two_rows_with_one_key_the_later_counts(tables: TableWriter) -> None:
     await tables.write({"account": [account("alice", 1), account("bob", 2), account("alice", 3)]}, [], at(1))
     assert await tables.page("account", {}, "", 10) == ([account("alice", 3), account("bob", 2)], 1)
 
@@ -86,7 +92,7 @@ async def test_a_row_that_is_gone_is_deleted_with_the_checkpoint_that_says_so(re
     await first.write(rows, [], at(1))
     dead = [row_deleted(n) for n in range(2, 5_000)]
     await first.write({"account": [row_deleted("alice"), account("carol", 3)], "reservation": dead}, [], at(2))
-    assert await first.get("account", "alice") is None
+    assert await get_row(first, "account", "alice") is None
     await first.close()
     second = reopen()
     assert await second.open() == at(2)
@@ -96,14 +102,14 @@ async def test_a_row_that_is_gone_is_deleted_with_the_checkpoint_that_says_so(re
     await second.close()
 
 
-async def test_of_a_row_and_its_deletion_the_later_counts(tables: Tables) -> None:
+async def test_of_a_row_and_its_deletion_the_later_counts(tables: TableWriter) -> None:
     await tables.write(
         {"account": [account("alice", 1), row_deleted("alice"), row_deleted("bob"), account("bob", 2)]}, [], at(1)
     )
     assert await tables.page("account", {}, "", 10) == ([account("bob", 2)], 1)
 
 
-async def test_deleting_what_is_not_there_changes_nothing(tables: Tables) -> None:
+async def test_deleting_what_is_not_there_changes_nothing(tables: TableWriter) -> None:
     """Rows are written again after a crash: what was deleted is deleted once more."""
     await tables.write({"account": [account("bob", 2)]}, [], at(1))
     for event in (2, 3):
@@ -111,14 +117,14 @@ async def test_deleting_what_is_not_there_changes_nothing(tables: Tables) -> Non
     assert await tables.page("account", {}, "", 10) == ([account("bob", 2)], 3)
 
 
-async def test_a_row_that_was_deleted_may_come_back(tables: Tables) -> None:
+async def test_a_row_that_was_deleted_may_come_back(tables: TableWriter) -> None:
     await tables.write({"account": [account("alice", 1)]}, [], at(1))
     await tables.write({"account": [row_deleted("alice")]}, [], at(2))
     await tables.write({"account": [account("alice", 9)]}, [], at(3))
-    assert await tables.get("account", "alice") == account("alice", 9)
+    assert await get_row(tables, "account", "alice") == account("alice", 9)
 
 
-async def test_rows_are_found_by_any_of_many_values(tables: Tables) -> None:
+async def test_rows_are_found_by_any_of_many_values(tables: TableWriter) -> None:
     rows = [reservation(n, f"owner {n % 5}") for n in range(1, 50)]
     await tables.write({"reservation": rows}, [], at(1))
     found = await tables.find("reservation", "owner", ["owner 1", "owner 3", "nobody"])
@@ -131,18 +137,19 @@ def test_no_row_of_any_table_can_pass_for_one_that_is_gone() -> None:
     assert all(len(columns) > 1 for columns in COLUMNS.values())
 
 
-async def test_values_come_back_as_they_were_at_their_limits_too(tables: Tables) -> None:
+async def test_values_come_back_as_they_were_at_their_limits_too(tables: TableWriter) -> None:
     rows: list[Row] = [
         (1, bytes(32), "a", 2**63 - 1, 0, None, ReservationStatus.HELD, 0, None, None, None),
         (2**63 - 1, b"\xff" * 32, "b" * 128, 1, 2**31, b"", ReservationStatus.PAID, 2**32, "c", 2**63 - 1, 7),
     ]
     await tables.write({"reservation": rows, "account": [("mint", 1 - 2**63, 0, 0)]}, [], at(1))
-    assert [await tables.get("reservation", row[0]) for row in rows] == rows
-    assert await tables.get("account", "mint") == ("mint", 1 - 2**63, 0, 0)
+    assert [await tables.get("reservation", row[0]) for row in rows] == [(row, 1) for row in rows]
+    assert await tables.get("account", "mint") == (("mint", 1 - 2**63, 0, 0), 1)
+    assert await tables.get("account", "nobody") == (None, 1)
     assert await tables.page("reservation", {"status": ReservationStatus.PAID}, 0, 9) == (rows[1:], 1)
 
 
-async def test_names_are_ordered_by_their_bytes(tables: Tables) -> None:
+async def test_names_are_ordered_by_their_bytes(tables: TableWriter) -> None:
     names = sorted(["a", "a-b", "a.b", "a:b", "a_b", "aa", "ab", "a1", "b", "0", "zz", "z"])
     await tables.write({"account": [account(name) for name in reversed(names)]}, [], at(1))
     rows, _ = await tables.page("account", {}, "", 100)
@@ -151,7 +158,7 @@ async def test_names_are_ordered_by_their_bytes(tables: Tables) -> None:
 
 
 async def test_whoever_only_looks_sees_the_checkpoint_and_the_rows_beside_the_writer(
-    reopen: OpenTables, tables: Tables
+    reopen: OpenTables, tables: TableWriter
 ) -> None:
     await tables.write({"account": [account("alice", 1)]}, [(b"h1", Claim(EventNo(1), 1))], at(4))
     other = reopen()
@@ -159,13 +166,13 @@ async def test_whoever_only_looks_sees_the_checkpoint_and_the_rows_beside_the_wr
     assert await other.page("account", {}, "", 9) == ([account("alice", 1)], 4)
     await tables.write({"account": [account("alice", 2)]}, [], at(5))
     assert await other.checkpoint() == at(5)
-    assert await other.get("account", "alice") == account("alice", 2)
+    assert await get_row(other, "account", "alice") == account("alice", 2)
     assert await other.find_claims([b"h1"]) == ({b"h1": Claim(EventNo(1), 1)}, at(5))
     await other.close()
 
 
 async def test_a_dump_has_everything_of_one_moment_beside_a_writer_that_goes_on(
-    reopen: OpenTables, tables: Tables
+    reopen: OpenTables, tables: TableWriter
 ) -> None:
     rows: dict[str, list[Row]] = {
         "account": [account("alice", 1), account("bob", 2)],
@@ -187,7 +194,7 @@ async def test_a_dump_has_everything_of_one_moment_beside_a_writer_that_goes_on(
     await other.close()
 
 
-async def test_pages_walk_every_row_once_in_key_order_and_say_as_of(tables: Tables) -> None:
+async def test_pages_walk_every_row_once_in_key_order_and_say_as_of(tables: TableWriter) -> None:
     rows = [reservation(n, "alice" if n % 3 else "bob", "HELD" if n % 2 else "PAID") for n in range(1, 50)]
     await tables.write({"reservation": rows}, [], at(60))
     seen, after = [], 0
@@ -201,11 +208,11 @@ async def test_pages_walk_every_row_once_in_key_order_and_say_as_of(tables: Tabl
     assert seen == [row for row in rows if row[2] == "alice" and row[6] == "HELD"]
 
 
-async def test_dropping_leaves_nothing(tables: Tables) -> None:
+async def test_dropping_leaves_nothing(tables: TableWriter) -> None:
     await tables.write({"account": [account("alice")]}, [(b"hkey", Claim(EventNo(1), 2))], at(3))
     await tables.drop()
     assert await tables.open() == JournalHead()
-    assert await tables.get("account", "alice") is None
+    assert await get_row(tables, "account", "alice") is None
     assert await tables.find_claims([b"hkey"]) == ({}, JournalHead())
     assert [key async for keys in tables.claim_keys() for key in keys] == []
 
@@ -221,16 +228,16 @@ async def test_a_write_that_fails_changes_neither_rows_nor_checkpoint(reopen: Op
     with pytest.raises(Exception):  # noqa: B017, PT011
         await tables.write({"account": [row_deleted("alice")], "reservation": [(1, 2)]}, [], at(2))
     assert await tables.open() == at(1)
-    assert await tables.get("account", "alice") == account("alice", 1)
+    assert await get_row(tables, "account", "alice") == account("alice", 1)
     await tables.write({"account": [account("alice", 3)]}, [], at(2))
-    assert await tables.get("account", "alice") == account("alice", 3)
+    assert await get_row(tables, "account", "alice") == account("alice", 3)
     return await tables.close()
 
 
 @pytest.mark.rule("ENG-005")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=10)
 @given(lots=st.lists(st.integers(1, 60), max_size=40))
-async def test_claims_are_found_in_however_many_sorted_runs_they_came(tables: Tables, lots: list[int]) -> None:
+async def test_claims_are_found_in_however_many_sorted_runs_they_came(tables: TableWriter, lots: list[int]) -> None:
     await tables.drop()
     expected: dict[bytes, Claim] = {}
     number = 0
@@ -251,7 +258,9 @@ async def test_claims_are_found_in_however_many_sorted_runs_they_came(tables: Ta
 
 
 @pytest.mark.rule("ENG-005")
-async def test_no_claim_is_missed_by_a_reader_while_sorted_runs_are_merged(reopen: OpenTables, tables: Tables) -> None:
+async def test_no_claim_is_missed_by_a_reader_while_sorted_runs_are_merged(
+    reopen: OpenTables, tables: TableWriter
+) -> None:
     """What a follower does: it reads all claims while the owner goes on writing."""
     number = 0
 
@@ -273,7 +282,7 @@ async def test_no_claim_is_missed_by_a_reader_while_sorted_runs_are_merged(reope
 
 
 @pytest.mark.rule("ENG-005")
-async def test_claims_come_with_the_checkpoint_of_their_own_read(reopen: OpenTables, tables: Tables) -> None:
+async def test_claims_come_with_the_checkpoint_of_their_own_read(reopen: OpenTables, tables: TableWriter) -> None:
     """Whoever finds a claim absent knows up to which batch that is true, whatever is written meanwhile."""
     keys = [b"h" + number.to_bytes(4, "big") for number in range(1, 41)]
 
@@ -294,7 +303,7 @@ async def test_claims_come_with_the_checkpoint_of_their_own_read(reopen: OpenTab
     await other.close()
 
 
-async def dumped(tables: Tables) -> tuple[set[JournalHead], dict[str, list[Row]]]:
+async def dumped(tables: TableWriter) -> tuple[set[JournalHead], dict[str, list[Row]]]:
     """The moments a dump is from, and all it holds."""
     moments, rows = set(), {table: list[Row]() for table in ("account", "reservation", "claim")}
     async for moment, table, lines in tables.dump():
@@ -303,14 +312,14 @@ async def dumped(tables: Tables) -> tuple[set[JournalHead], dict[str, list[Row]]
     return moments, {table: sorted(lines, key=lambda row: str(row[0])) for table, lines in rows.items()}
 
 
-async def test_a_dump_of_empty_tables_still_says_where_they_stand(tables: Tables) -> None:
+async def test_a_dump_of_empty_tables_still_says_where_they_stand(tables: TableWriter) -> None:
     nothing: dict[str, list[Row]] = {"account": [], "reservation": [], "claim": []}
     assert await dumped(tables) == ({JournalHead()}, nothing)
     await tables.write({}, [], at(5))
     assert await dumped(tables) == ({at(5)}, nothing)
 
 
-async def test_a_dump_holds_every_row_and_every_claim(tables: Tables) -> None:
+async def test_a_dump_holds_every_row_and_every_claim(tables: TableWriter) -> None:
     accounts = [account(f"a{n:03}", n) for n in range(50)]
     holds = [reservation(n, "a001") for n in range(100, 999)]
     claims = [(b"h" + n.to_bytes(4, "big"), Claim(EventNo(n), n % 5)) for n in range(500)]
@@ -325,7 +334,7 @@ async def test_a_dump_holds_every_row_and_every_claim(tables: Tables) -> None:
 
 
 async def test_a_dump_is_of_one_moment_though_others_write_and_read_the_newest(
-    reopen: OpenTables, tables: Tables
+    reopen: OpenTables, tables: TableWriter
 ) -> None:
     await tables.write({"account": [account("alice", 1), account("bob", 1)]}, [(b"h1", Claim(EventNo(1), 1))], at(1))
     other, seen = reopen(), []
@@ -333,7 +342,7 @@ async def test_a_dump_is_of_one_moment_though_others_write_and_read_the_newest(
         seen += [(moment, table, row) for row in rows]
         later = [account("alice", 2), account("bob", 2), account("carol", 2)]
         await tables.write({"account": later}, [(b"h2" + bytes([len(seen)]), Claim(EventNo(2), 2))], at(2))
-        assert await other.get("account", "alice") == account("alice", 2)
+        assert await get_row(other, "account", "alice") == account("alice", 2)
     assert sorted(seen, key=str) == [
         (at(1), "account", account("alice", 1)),
         (at(1), "account", account("bob", 1)),
@@ -342,7 +351,7 @@ async def test_a_dump_is_of_one_moment_though_others_write_and_read_the_newest(
     await other.close()
 
 
-async def test_a_dump_that_is_not_read_to_its_end_blocks_no_writer(tables: Tables) -> None:
+async def test_a_dump_that_is_not_read_to_its_end_blocks_no_writer(tables: TableWriter) -> None:
     await tables.write({"account": [account("alice", 1)]}, [], at(1))
     chunks = tables.dump()
     await anext(aiter(chunks))
@@ -351,7 +360,7 @@ async def test_a_dump_that_is_not_read_to_its_end_blocks_no_writer(tables: Table
     assert await dumped(tables) == ({JournalHead()}, {"account": [], "reservation": [], "claim": []})
 
 
-async def test_a_sound_store_finds_no_fault_in_itself(tables: Tables) -> None:
+async def test_a_sound_store_finds_no_fault_in_itself(tables: TableWriter) -> None:
     await tables.write({"account": [account("alice", 1)]}, [(b"h1", Claim(EventNo(1), 1))], at(1))
     assert await tables.faults() == []
 
@@ -375,3 +384,28 @@ def test_eight_sorted_runs_of_about_one_size_are_merged_and_large_ones_left_alon
     assert runs_to_merge([(0, 5_000), *((n, 10 + n) for n in range(1, 9))]) == [(n, 10 + n) for n in range(1, 9)]
     assert len(runs_to_merge([(n, RUN_SIZE_MAX - 1) for n in range(8)])) == 8
     assert runs_to_merge([(n, RUN_SIZE_MAX) for n in range(20)]) == []
+
+
+async def test_nothing_is_written_after_another_checkpoint_than_the_writer_knows(tables: TableWriter) -> None:
+    await tables.write({"account": [account("alice", 1)]}, [], at(1), after=JournalHead())
+    with pytest.raises(Unavailable, match="the tables are at batch 1, not 0"):
+        await tables.write({"account": [account("alice", 2)]}, [], at(2), after=JournalHead())
+    assert await tables.open() == at(1)
+    assert await get_row(tables, "account", "alice") == account("alice", 1)
+    await tables.write({"account": [account("alice", 3)]}, [], at(3), after=at(1))
+    assert await get_row(tables, "account", "alice") == account("alice", 3)
+
+
+@pytest.mark.parametrize("reopen", ["postgres", "sqlite"], indirect=True)
+async def test_one_writer_at_a_time_and_readers_beside_it(reopen: OpenTables, tables: TableWriter) -> None:
+    await tables.write({"account": [account("alice", 1)]}, [], at(1))
+    second = reopen()
+    opening = asyncio.create_task(second.open())
+    done, _ = await asyncio.wait({opening}, timeout=0.2)
+    assert not done
+    assert await second.checkpoint() == at(1)
+    await tables.release()
+    assert await opening == at(1)
+    await second.write({"account": [account("alice", 2)]}, [], at(2), after=at(1))
+    assert await get_row(tables, "account", "alice") == account("alice", 2)  # whoever released the lock reads on
+    await second.close()

@@ -61,7 +61,7 @@ async def make_folder(folder: Path) -> None:
         for command in reservation_commands(number):
             await engine.submit(command)
         if number in (26, 33):
-            await engine.projector.drain()
+            await engine.wait_tables()
             await snapshot.make(AtomicFolder(folder / "snapshots"), engine.journal, DEVELOPMENT)
     await engine.submit(Finalize(Height(30)))
     length, segments_module.BATCHES_MAX = segments_module.BATCHES_MAX, 5  # type: ignore[misc]

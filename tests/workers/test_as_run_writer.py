@@ -40,7 +40,7 @@ async def store_session(node: AgentNode, channel: str) -> None:
         await stream.acks_until(first + 1)
     await stream.send(air.message(5, "channel_terminated"))
     await stream.acks_until(5)
-    await node.engine.projector.drain()
+    await node.engine.wait_tables()
 
 
 async def prune_first(node: AgentNode, channel: str) -> None:
@@ -48,7 +48,7 @@ async def prune_first(node: AgentNode, channel: str) -> None:
     row = page.rows[0]
     outcome = await node.engine.submit(PruneEvidence(channel, row.session, row.last_sequence, (row.event,)))
     assert isinstance(outcome, Accepted)
-    await node.engine.projector.drain()
+    await node.engine.wait_tables()
 
 
 def written(files: SimulatedFiles) -> list[int]:

@@ -9,7 +9,7 @@ import pytest
 from tests.core.blocks import SEAL, final_after
 from tests.core.commands import enqueue_command, some_id
 from tests.core.core_driver import YEAR_MS, public
-from tests.simulation.world import World
+from tests.simulation.world import World, evict_final
 
 from holdfast.core.base.canonical import canonical
 from holdfast.core.base.values import AccountId, Amount, TaskId
@@ -54,11 +54,12 @@ async def enqueued(engine: Engine, nonce: int, *, is_cancelled: bool = True) -> 
 async def settle(engine: Engine) -> None:
     for _ in range(2):
         await engine.submit(SEAL)
-    await engine.projector.drain()
+    await evict_final(engine)
+    await engine.wait_tables()
 
 
 async def rows(engine: Engine, table: str = "job") -> int:
-    await engine.projector.drain()
+    await engine.wait_tables()
     return len((await engine.tables.page(table, {}, 0, 100))[0])
 
 
@@ -147,8 +148,9 @@ async def test_what_is_purged_stays_known_and_a_rebuilt_table_has_no_more_than_b
     await engine.submit(enqueue_command(1, max_fee=1, policy=engine.policy))
     assert engine.durable_head == before  # the same transaction is the same job for ever
     assert await rows(engine) == 0
+    await engine.projector.stop()
     await world.tables.drop()
-    await world.recovered()
+    await world.projected()
     assert (await world.tables.page("job", {}, 0, 100))[0] == []
     key = enqueue_key(enqueue_command(1, max_fee=1))
     assert key in (await world.tables.find_claims([key])).claims

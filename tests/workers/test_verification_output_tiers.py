@@ -50,7 +50,7 @@ async def test_what_is_too_large_to_be_hot_gets_a_da_commitment(
     found = await verified_result(home, output)
     assert await queries.hot_output(home.engine, found) == (output if is_hot else None)
     assert found.da_commitment == (commitment_of(b"alice", output) if is_pinned else None)
-    await home.engine.projector.drain()
+    await home.engine.wait_tables()
     _, place, raw = home.world.tables.rows["leaf"][found.leaf_index]
     del place
     assert decode(raw)[4] == found.da_commitment  # type: ignore[index, arg-type]

@@ -90,7 +90,7 @@ async def verify_job(engine: Engine, job: TaskId, verifier: VerificationSchedule
 
 
 async def verdicts(engine: Engine, job: TaskId) -> list[ProofVerdict]:
-    await engine.projector.drain()
+    await engine.wait_tables()
     return list((await queries.page(engine, "verdict", {"task_id": job}, 0, 10)).rows)
 
 

@@ -19,13 +19,13 @@ from holdfast.adapters.warm_store import WarmStore
 from holdfast.api.node_access import NodeAccess, Principal
 from holdfast.api.rpc.unix_socket import UnixSocketServer
 from holdfast.app.owner_workers import OwnerWorkers
+from holdfast.app.projector_process import ProjectorProcess
 from holdfast.app.servers import make_grpc_server, make_http_server
 from holdfast.app.stores import make_full_journal, make_stores, prepare_folder, snapshot_folder
 from holdfast.client import SOCKET_NAME, Client, NodeRefused, NodeUnreachable
 from holdfast.config import Config
 from holdfast.core.base.errors import Corrupt, Fenced, Refused, Unavailable
 from holdfast.core.policy_change.messages import AdoptPolicy
-from holdfast.engine import snapshot
 from holdfast.engine.follower import Follower
 from holdfast.engine.loop import Engine
 from holdfast.engine.outcome import EngineStatus
@@ -60,6 +60,7 @@ class Node:
             policy=config.policy,
             owner=config.node,
             address=str(socket),
+            projector=ProjectorProcess(config),
         )
         self.follower = Follower(self.journal, self.tables, self.snapshots, clock, config.policy)
         self.access = NodeAccess(self.engine, self.engine.submit)
@@ -146,9 +147,8 @@ class Node:
         self.access.source, self.access.submit, self.access.forward_to_owner = self.engine, self.engine.submit, None
         self.follower.event_stream.close()  # it ends here: its readers continue with the engine's
         await self.socket_server.open()
-        last_snapshot = await snapshot.newest_event(self.snapshots, self.journal)
         self._workers = OwnerWorkers(self.config, self.engine, self.blobs, self.signer)
-        self._workers.start(last_snapshot)
+        self._workers.start()
         self.access.collector = self._workers.collector
         head = self.engine.durable_head
         _log.info(

@@ -4,29 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from functools import partial
 
 from holdfast.adapters.clock import MachineClock
 from holdfast.adapters.files import AtomicFolder
 from holdfast.adapters.keys.signing import SigningKey, verify
-from holdfast.adapters.run_in_process import run_in_process
 from holdfast.adapters.warm_store import WarmStore
 from holdfast.api.evidence.reader import read_range
-from holdfast.app.stores import make_snapshot
 from holdfast.config import Config
-from holdfast.core.base.values import EventNo
 from holdfast.engine.loop import Engine
 from holdfast.verifiers.registry import load_methods
 from holdfast.verifiers.sandbox import SandboxLimits, SandboxPool
 from holdfast.workers.as_run_writer import AsRunWriter
 from holdfast.workers.dispatcher import Dispatcher
+from holdfast.workers.evictor import Evictor
 from holdfast.workers.evidence_pruner import EvidencePruner
 from holdfast.workers.job_purger import JobPurger
 from holdfast.workers.proposer import Proposer
 from holdfast.workers.provider_monitor import ProviderMonitor
 from holdfast.workers.reaper import Reaper
 from holdfast.workers.retention.collector import Collector
-from holdfast.workers.snapshotter import Snapshotter
 from holdfast.workers.supervisor import EventDrivenWorker, Worker, supervise, worker_name
 from holdfast.workers.verification_scheduler import VerificationScheduler
 
@@ -42,9 +38,8 @@ class OwnerWorkers:
         """Retention (RET-002): runs by the clock, and when an operator asks for it."""
         self._tasks: list[asyncio.Task[None]] = []
 
-    def start(self, last_snapshot: EventNo) -> None:
-        """Start every worker; `last_snapshot` is the event up to which the newest snapshot goes."""
-        for worker in self._workers(last_snapshot):
+    def start(self) -> None:
+        for worker in self._workers():
             self._tasks.append(asyncio.create_task(supervise(worker, MachineClock()), name=worker_name(worker)))
 
     async def stop(self) -> None:
@@ -54,11 +49,10 @@ class OwnerWorkers:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._sandboxes.close()
 
-    def _workers(self, last_snapshot: EventNo) -> Iterator[Worker | EventDrivenWorker]:
+    def _workers(self) -> Iterator[Worker | EventDrivenWorker]:
         engine, config = self._engine, self._config
-        every_events = config.policy.engine.snapshot_every_events
-        yield Snapshotter(engine, every_events, partial(run_in_process, make_snapshot, config), last_snapshot)
         yield Proposer(engine, self._signer)
+        yield Evictor(engine)
         yield Dispatcher(engine)
         yield Reaper(engine)
         yield ProviderMonitor(engine)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 from holdfast.adapters.files import AtomicFolder
@@ -10,13 +9,11 @@ from holdfast.adapters.sqlite.journal import SqliteJournal
 from holdfast.adapters.sqlite.tables import SqliteTables
 from holdfast.config import Config, Store, why_not_store
 from holdfast.core.base.errors import Unavailable
-from holdfast.core.base.event import JournalHead
-from holdfast.engine import snapshot
 from holdfast.history.full_journal import FullJournal
-from holdfast.ports import Journal, Tables
+from holdfast.ports import Journal, TableWriter
 
 
-def make_stores(config: Config) -> tuple[Journal, Tables]:
+def make_stores(config: Config) -> tuple[Journal, TableWriter]:
     """Journal and tables as configured, not opened yet; the caller closes them."""
     if refusal := why_not_store(config):
         raise Unavailable(refusal.rule, refusal.message, refusal.hint)
@@ -47,21 +44,6 @@ def make_full_journal(config: Config, store: Journal) -> FullJournal:
 
 def snapshot_folder(config: Config) -> AtomicFolder:
     return AtomicFolder(config.data / "snapshots")
-
-
-def make_snapshot(config: Config) -> JournalHead:
-    """Fold and store a snapshot in this process; a node calls it in a process of its own (ENG-003)."""
-    return asyncio.run(_make_snapshot(config))
-
-
-async def _make_snapshot(config: Config) -> JournalHead:
-    store, tables = make_stores(config)
-    journal = make_full_journal(config, store)
-    try:
-        return await snapshot.make(snapshot_folder(config), journal, config.policy)
-    finally:
-        await tables.close()
-        await journal.close()
 
 
 def prepare_folder(data: Path) -> None:

@@ -39,7 +39,7 @@ from holdfast.core.queue.pauses import Paused
 from holdfast.core.queue.quota import Quota
 from holdfast.core.result.model import Consumption, Result
 from holdfast.core.retention.model import PassProgress, RecentDigests
-from holdfast.core.tables import TABLES
+from holdfast.core.tables import TABLES, discard_rows
 
 
 class State(msgspec.Struct):
@@ -124,6 +124,10 @@ class State(msgspec.Struct):
         self.queue.jobs.share(self.ledger.reservations)
         if self.chain is None:
             self.chain = genesis_chain(ChainId(self.policy.chain_id))
+
+    def record_nothing(self) -> None:
+        """For a fold that writes no rows and decides nothing."""
+        self.touched, self.claims.is_recording = discard_rows(), False
 
     @property
     def open_height(self) -> Height:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -9,6 +10,7 @@ import msgspec
 from holdfast.core.chain.model import Block
 from holdfast.core.escrow.model import Account, Reservation
 from holdfast.core.evidence.model import DeadLetter, Evidence, SessionWatermark
+from holdfast.core.index.touch import Marks, Touched, discard_marks
 from holdfast.core.job.model import FailedJob, Job, SpecRow
 from holdfast.core.key.model import Key
 from holdfast.core.lease.model import Lease
@@ -92,3 +94,8 @@ TABLES: Final[dict[str, Table]] = {
     "failed_job": _table(FailedJob, "event id kind caller max_fee attempts requeues reason failed_ms"),
 }
 """The tables of the projection by their stored names. Names of tables and columns are bytes on disk: literals here."""
+
+
+def discard_rows(kept: Mapping[str, Marks] | None = None) -> Touched:
+    """The `touched` of a state that no rows are written from: the owner's, a standby's, that of any plain fold."""
+    return discard_marks(TABLES, kept)

@@ -8,6 +8,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from holdfast.core.base.event import JournalHead
 from holdfast.core.base.values import BatchNo
 from holdfast.core.state import State
 from holdfast.ports import Tables
@@ -71,6 +72,8 @@ class ClaimIndex:
         self._filter = PrefixFilter()
         self._dropped_until = BatchNo(0)
         """Memory has dropped claims of batches up to this one."""
+        self._older_until = BatchNo(0)
+        """The last batch that the older claims in memory can be of."""
 
     async def load_filter(self) -> None:
         self._filter.load([keys async for keys in self._tables.claim_keys()])
@@ -97,9 +100,16 @@ class ClaimIndex:
         """Whether the tables as of this batch have every claim that memory has dropped."""
         return checkpoint >= self._dropped_until
 
-    def hand_over(self, state: State, keys: Iterable[bytes], until: BatchNo) -> None:
-        """The tables hold these claims, of batches up to `until`: their prefixes suffice in memory."""
-        self._dropped_until = max(self._dropped_until, until)
-        for key in keys:
-            self._filter.add(key)
-            state.claims.recent.pop(key, None)
+    def drop_stored(self, state: State, checkpoint: JournalHead, newest: BatchNo, limit: int) -> None:
+        """Drop up to `limit` claims that the tables hold by now: their prefixes suffice in memory.
+
+        The claims of some time leave together: those of now become the older ones when the older ones are gone. No
+        claim in memory is of a batch above `newest`.
+        """
+        claims = state.claims
+        if claims.older and checkpoint.number >= self._older_until:
+            self._dropped_until = self._older_until
+            for _ in range(min(limit, len(claims.older))):
+                self._filter.add(claims.older.popitem()[0])
+        if not claims.older:
+            claims.older, claims.recent, self._older_until = claims.recent, {}, newest

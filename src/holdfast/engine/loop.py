@@ -15,7 +15,7 @@ import structlog
 from holdfast.core import journal_codec, state_machine
 from holdfast.core.base.errors import Corrupt, Fenced, Unavailable
 from holdfast.core.base.event import Attachment, Batch, Command, JournalHead, OwnershipTaken, head_of
-from holdfast.core.base.values import BatchNo, Term
+from holdfast.core.base.values import BatchNo, EventNo, Term
 from holdfast.core.policy import Policy
 from holdfast.core.state import State
 from holdfast.engine.batch_clock import BatchClock
@@ -26,18 +26,22 @@ from holdfast.engine.commands.inbox import Submission
 from holdfast.engine.event_stream import EventStream
 from holdfast.engine.invariants import check_commit
 from holdfast.engine.outcome import EngineStatus, Outcome
-from holdfast.engine.projector import Images, Projector, RowKey, take_images
+from holdfast.engine.payload_cache import PayloadCache, keep_payloads
+from holdfast.engine.projector_host import ProjectorHost, ProjectorTask
 from holdfast.engine.queries import Query, ReplicationStatus
 from holdfast.engine.queries.table import answer
-from holdfast.engine.recover import Standby, check_nothing_lost, recover
-from holdfast.ports import Clock, Files, Journal, Row, Tables
+from holdfast.engine.recover import Recovered, Standby, check_nothing_lost, recover
+from holdfast.engine.tables_progress import TablesProgress
+from holdfast.ports import Clock, Files, Journal, Tables, TableWriter
 
 T = TypeVar("T")
 YIELD_TURNS: Final = 4
 """Turns of the event loop that a batch waits for callers who are just being answered; no clock is involved."""
 RETRY_MS_FIRST, RETRY_MS_MAX = 100, 5_000
-DRAIN_S: Final = 30.0
+WAIT_TABLES_S: Final = 30.0
 """How long a stop waits for the tables."""
+CLAIMS_PER_BATCH: Final = 1_024
+"""How many stored claims memory drops at each batch, in addition to twice the batch's events."""
 _log = structlog.get_logger()
 
 
@@ -48,7 +52,7 @@ class Engine:
     undurable_state: State
     durable_head: JournalHead
     claim_index: ClaimIndex
-    projector: Projector
+    payloads: PayloadCache
     _term: Term
     _batch_clock: BatchClock
     open_batch: OpenBatch
@@ -57,16 +61,18 @@ class Engine:
     def __init__(
         self,
         journal: Journal,
-        tables: Tables,
+        tables: TableWriter,
         files: Files,
         clock: Clock,
         policy: Policy,
         owner: str = "node",
         address: str = "",
+        projector: ProjectorHost | None = None,
     ) -> None:
         self.policy = policy
         self._events_max = policy.engine.batch_events_max
-        self.journal, self.tables = journal, tables
+        self.journal, self._table_writer = journal, tables
+        self.tables: Tables = tables
         self._files, self._clock, self._owner, self._address = files, clock, owner, address
         self.status = EngineStatus.STOPPED
         self.fault: Exception | None = None
@@ -77,7 +83,11 @@ class Engine:
         self._decisions = Decisions(self)
         self._is_stop_requested = False
         self._task: asyncio.Task[None] | None = None
-        self._reset(State(policy), JournalHead(), Term(0), ClaimIndex(tables), JournalHead())
+        self.projector = projector or ProjectorTask(journal, tables, files, clock, policy)
+        self.tables_progress = TablesProgress(self.projector, policy.engine, self._on_tables_written)
+        state = State(policy)
+        nothing = Recovered(state, JournalHead(), JournalHead(), ClaimIndex(tables), keep_payloads(state))
+        self._reset(nothing, JournalHead(), Term(0))
 
     # ------------------------------------------------------------------------------------ life
 
@@ -104,8 +114,8 @@ class Engine:
             self._task = None
         if self.status is EngineStatus.STOPPING:
             with suppress(TimeoutError):  # tables that cannot be written now catch up at the next start
-                async with asyncio.timeout(DRAIN_S):
-                    await self.projector.drain()
+                async with asyncio.timeout(WAIT_TABLES_S):
+                    await self.tables_progress.wait_at_end(self.durable_head.last)
             self.status = EngineStatus.STOPPED
         await self.projector.stop()
         self.event_stream.close()
@@ -155,24 +165,29 @@ class Engine:
         """
         return answer(self.undurable_state, query)
 
-    def peek(self, key: RowKey) -> Row | None:
-        """A row that is durable but perhaps not in the tables yet."""
-        return self.projector.peek(key)
+    async def wait_tables(self, event: EventNo | None = None) -> None:
+        """Return when the tables are complete up to this event, or up to all that is durable now."""
+        await self.tables_progress.wait(self.durable_head.last if event is None else event)
 
     def now_ms(self) -> int:
         """The time as the next batch would have it (CAN-004)."""
         return max(self._batch_clock.now_ms(), self.durable_head.time_ms)
 
     def replication_status(self) -> ReplicationStatus:
-        return ReplicationStatus("owner", self.status, self.durable_head, self.projector.checkpoint.last, self.fault)
+        tables_as_of = self.tables_progress.checkpoint.last
+        return ReplicationStatus("owner", self.status, self.durable_head, tables_as_of, self.fault)
 
     # ------------------------------------------------------------------------------------ decisions (see `decisions`)
 
     @property
     def room(self) -> int:
-        if self.status is not EngineStatus.RUNNING or self.projector.is_full:
+        if self.status is not EngineStatus.RUNNING:
             return 0
         return max(0, self._events_max - len(self.open_batch.events))
+
+    def must_wait(self, command: Command) -> bool:
+        """Whether the tables are so far behind that this command has to wait for them."""
+        return self.tables_progress.must_wait(command, self.undurable_state.last_event)
 
     def on_decided(self) -> None:
         self._wake.set()
@@ -217,7 +232,7 @@ class Engine:
     async def _commit(self) -> None:
         """Append one batch. There is never a second append in flight: the next batch fills up meanwhile."""
         try:
-            pack, images, attachments, waiters = self._seal()
+            pack, attachments, waiters = self._seal()
             self._in_flight = waiters
             batch = await self.journal.append_packed(pack, attachments)
         except (Fenced, Corrupt) as fault:
@@ -225,9 +240,9 @@ class Engine:
         except Exception as fault:
             await self._recover(fault)
         else:
-            self._confirm(batch, images, waiters)
+            self._confirm(batch, waiters)
 
-    def _seal(self) -> tuple[Callable[[], Batch], Images, Sequence[Attachment], list[Submission]]:
+    def _seal(self) -> tuple[Callable[[], Batch], Sequence[Attachment], list[Submission]]:
         """Close the open batch. The journal packs and hashes it, in its own thread where it has one."""
         sealed, head, term = self.open_batch, self.durable_head, self._term
         check_commit(head, len(sealed.events), term, sealed.time_ms, self.undurable_state)
@@ -236,13 +251,13 @@ class Engine:
         def pack() -> Batch:
             return journal_codec.pack(head, term, sealed.events, sealed.time_ms)
 
-        return pack, take_images(self.undurable_state), sealed.attachments, sealed.waiters
+        return pack, sealed.attachments, sealed.waiters
 
-    def _confirm(self, batch: Batch, images: Images, waiters: list[Submission]) -> None:
+    def _confirm(self, batch: Batch, waiters: list[Submission]) -> None:
         self.durable_head = head_of(batch)
         self._in_flight = None
-        self.projector.offer(images, self.durable_head)
         self.event_stream.add(batch)
+        self._drop_stored_claims(batch.last - batch.first + 1)
         for waiter in waiters:
             waiter.answer()
         self._decisions.schedule()
@@ -272,7 +287,7 @@ class Engine:
         await self.journal.acquire()
         recovered = await standby.catch_up() if standby is not None else None
         if recovered is None:
-            recovered = await recover(self.journal, self.tables, self._files, self.policy)
+            recovered = await recover(self.journal, self._table_writer, self._files, self.policy)
         head = recovered.tip
         check_nothing_lost(head, self.durable_head)
         batch_clock = BatchClock(self._clock, head.time_ms)
@@ -288,28 +303,31 @@ class Engine:
         await self.journal.append(batch, ())
         state_machine.apply(recovered.state, event)
         self._batch_clock = batch_clock
-        self._reset(recovered.state, head_of(batch), event.term, recovered.claim_index, recovered.checkpoint)
-        self.projector.offer(recovered.images, head)
-        self.projector.offer(take_images(self.undurable_state), self.durable_head)
+        self._reset(recovered, head_of(batch), event.term)
         self.projector.start()
         self.event_stream.begin(head)
         self.event_stream.add(batch)
         self.status = EngineStatus.RUNNING
         self.changed.notify()
 
-    def _reset(
-        self, state: State, durable: JournalHead, term: Term, claim_index: ClaimIndex, checkpoint: JournalHead
-    ) -> None:
-        self.undurable_state, self.durable_head, self._term, self.claim_index = state, durable, term, claim_index
-        state.claims.may_be_stored = claim_index.may_contain
+    def _reset(self, recovered: Recovered, durable: JournalHead, term: Term) -> None:
+        self.undurable_state, self.durable_head, self._term = recovered.state, durable, term
+        self.claim_index, self.payloads = recovered.claim_index, recovered.payloads
+        self.tables_progress.checkpoint = recovered.checkpoint
+        recovered.state.claims.may_be_stored = self.claim_index.may_contain
         self.open_batch = OpenBatch()
         self._in_flight = None
-        rows_max = self.policy.engine.projection_rows_max
-        self.projector = Projector(self.tables, self._clock, rows_max, checkpoint, self._on_claims_written, self._fail)
 
-    def _on_claims_written(self, claims: Iterable[tuple[bytes, object]], until: BatchNo) -> None:
-        self.claim_index.hand_over(self.undurable_state, (key for key, _ in claims), until)
-        self._decisions.schedule()
+    def _on_tables_written(self, checkpoint: JournalHead) -> None:
+        """ENG-004: what the tables hold may leave memory; the rest of it leaves by an event (workers.evictor)."""
+        self.payloads.drop_until(checkpoint.last)
+        self._decisions.release_held()
+
+    def _drop_stored_claims(self, events: int) -> None:
+        """ENG-005: a little at each batch. Of what is in memory, nothing is above the batch that is being filled."""
+        newest = BatchNo(self.durable_head.number + 1)
+        limit = CLAIMS_PER_BATCH + 2 * events
+        self.claim_index.drop_stored(self.undurable_state, self.tables_progress.checkpoint, newest, limit)
 
     def _fail(self, fault: Exception) -> None:
         self.status, self.fault = EngineStatus.FAILED, fault

@@ -1,149 +1,171 @@
-"""Keeps the tables up with the journal (ENG-004): rows of durable batches, merged in memory, written together."""
+"""The tables behind the journal (ENG-004): folded from it and nothing else, written in large transactions.
+
+The projector folds with the same apply as everybody else. In its state alone the marks of changed records are kept, and
+so a record that changed ten times meanwhile is one row. It also writes the snapshots, at its checkpoint (ENG-003).
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
 import msgspec
+import structlog
 
-from holdfast.core.base.errors import Unavailable
+from holdfast.core import journal_codec
+from holdfast.core.base.errors import Corrupt, Unavailable
 from holdfast.core.base.event import JournalHead
-from holdfast.core.base.values import BatchNo
+from holdfast.core.base.values import BatchNo, EventNo
 from holdfast.core.index.unique_ids import Claim
+from holdfast.core.policy import Policy
 from holdfast.core.state import State
-from holdfast.ports import Clock, Row, Tables, row_deleted
+from holdfast.core.tables import TABLES
+from holdfast.engine import snapshot
+from holdfast.ports import Clock, Files, Journal, Row, TableWriter, row_deleted
 
 FLUSH_MS: Final = 200
 RETRY_MS: Final = 1_000
-CANCEL_AGAIN_S: Final = 0.5
-CLAIMS_PER_TURN: Final = 512
-"""How many claims memory drops before others get a turn of the event loop."""
+_log = structlog.get_logger()
 
-RowKey = tuple[str, object]
-
-
-class Images(msgspec.Struct, frozen=True, gc=False):
-    """Rows and claims as they are at the end of one batch; a row that was deleted says so (`is_gone`)."""
-
-    rows: dict[RowKey, Row]
-    claims: list[tuple[bytes, Claim]]
+Rows = dict[str, list[Row]]
+Claimed = list[tuple[bytes, Claim]]
 
 
-def take_images(state: State) -> Images:
-    """What changed since the last call. Taken when a batch is sealed: later commands have not touched it yet."""
-    rows: dict[RowKey, Row] = {}
+def take_rows(state: State) -> tuple[Rows, Claimed]:
+    """The rows and claims that changed since the last call, as they are now; a row that was deleted says so."""
+    rows: Rows = {}
     for table, records in state.touched.items():
-        for key, record in records.items():
-            rows[table, key] = msgspec.structs.astuple(record) if record is not None else row_deleted(key)
-        records.clear()
-    return Images(rows, state.claims.drain_new())
+        if records:
+            rows[table] = [
+                msgspec.structs.astuple(record) if record is not None else row_deleted(key)
+                for key, record in records.items()
+            ]
+            records.clear()
+    return rows, state.claims.drain_recent()
 
 
-def drop_images(state: State) -> None:
-    """What changed is in the tables already."""
-    for records in state.touched.values():
-        records.clear()
-    state.claims.clear_recent()
+def count_changed(state: State) -> int:
+    return sum(map(len, state.touched.values())) + len(state.claims.recent)
 
 
-def by_table(rows: dict[RowKey, Row]) -> dict[str, list[Row]]:
-    tables: dict[str, list[Row]] = {}
-    for (table, _), row in rows.items():
-        tables.setdefault(table, []).append(row)
-    return tables
+class TablesMoved(Unavailable):
+    """The tables are not where this projector left them: it must begin at their checkpoint again."""
 
 
 class Projector:
-    """Bounded write-behind. It serves the rows that it has not written yet, so point reads never lag."""
+    """One writer of one set of tables. `run` until cancelled; every start goes on from the stored checkpoint."""
 
     def __init__(
         self,
-        tables: Tables,
-        clock: Clock,
-        rows_max: int,
-        checkpoint: JournalHead,
-        on_written: Callable[[Iterable[tuple[bytes, Claim]], BatchNo], None],
-        on_failed: Callable[[Exception], None],
+        journal: Journal,
+        tables: TableWriter,
+        files: Files,
+        policy: Policy,
+        clock: Clock | None = None,
+        on_written: Callable[[JournalHead], None] = lambda _: None,
     ) -> None:
-        self._tables, self._clock, self._rows_max = tables, clock, rows_max
-        self._on_written, self._on_failed = on_written, on_failed
-        self._waiting: dict[RowKey, Row] = {}
-        self._writing: dict[RowKey, Row] = {}
-        self._claims: list[tuple[bytes, Claim]] = []
-        self._offered_head = checkpoint
-        self.checkpoint = checkpoint
-        self._has_work = asyncio.Event()
+        self._journal, self._tables, self._files, self._policy, self._clock = journal, tables, files, policy, clock
+        self._on_written = on_written
         self._flush_now = asyncio.Event()
-        self._written = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
-        self.is_full = False
-        """True when the backlog of rows is so large that new commands should wait, too."""
+        self._state, self._tip = State(policy), JournalHead()
+        self._snapshot, self._snapshot_due = JournalHead(), EventNo(0)
+        """The last good snapshot, and the event from which on the next one is due."""
+        self.checkpoint = JournalHead()
 
-    def start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name="projector")
-
-    def offer(self, images: Images, head: JournalHead) -> None:
-        """Take the images of a batch that is durable."""
-        self._waiting.update(images.rows)
-        self._claims.extend(images.claims)
-        self._offered_head = head
-        self._has_work.set()
-        if len(self._waiting) >= self._rows_max:
-            self._flush_now.set()
-            self.is_full = len(self._waiting) >= 8 * self._rows_max
-
-    def peek(self, key: RowKey) -> Row | None:
-        """The newest row that the tables may not have yet; it `is_gone` where they still have one that was deleted."""
-        return self._waiting.get(key) or self._writing.get(key)
-
-    async def drain(self) -> None:
-        """Wait until the tables hold everything that was offered before this call."""
-        goal = self._offered_head.number
-        while self.checkpoint.number < goal and self._task is not None and not self._task.done():
-            self._flush_now.set()
-            self._written.clear()
-            await self._written.wait()
-
-    async def stop(self) -> None:
-        """End the task at once; the next start writes the rest from the journal."""
-        if self._task is not None:
-            while not self._task.done():  # a driver may answer the first cancellation with an error of its own
-                self._task.cancel()
-                await asyncio.wait({self._task}, timeout=CANCEL_AGAIN_S)
-            self._task = None
-
-    async def _run(self) -> None:
-        try:
-            while True:
-                await self._has_work.wait()
-                if not self._flush_now.is_set():
-                    with suppress(TimeoutError):
-                        async with asyncio.timeout(FLUSH_MS / 1000):
-                            await self._flush_now.wait()
-                self._has_work.clear()
-                self._flush_now.clear()
-                await self._flush()
-        except Exception as fault:
-            self._on_failed(fault)
-        finally:
-            self._written.set()
-
-    async def _flush(self) -> None:
-        head, claims, self._claims = self._offered_head, self._claims, []
-        self._writing, self._waiting, self.is_full = self._waiting, {}, False
-        tables = by_table(self._writing)
+    async def run(self) -> None:
+        """Load, then follow the journal for ever. An unavailable store is tried again, a damaged one ends it."""
         while True:
             try:
-                await self._tables.write(tables, claims, head)
-                break
-            except Unavailable:
-                await self._clock.sleep(RETRY_MS)
-        self._writing = {}
-        for at in range(0, max(1, len(claims)), CLAIMS_PER_TURN):  # also without claims: callers wait for capacity
-            self._on_written(claims[at : at + CLAIMS_PER_TURN], head.number)
+                await self.load()
+                while True:
+                    await self._journal.wait_after(self._tip.number)
+                    await self._gather()
+                    await self.catch_up()
+                    await self._write_snapshot_if_due()
+            except Unavailable as fault:
+                await self._pause(fault)
+
+    def request_flush(self) -> None:
+        """Somebody waits for the tables: do not gather batches any longer."""
+        self._flush_now.set()
+
+    async def load(self) -> None:
+        """Take the tables' lock and fold up to their checkpoint, so that the next batch gives the next rows."""
+        self.checkpoint = await self._tables.open()
+        if self.checkpoint.number and not await snapshot.is_in_journal(self._journal, self.checkpoint):
+            raise Unavailable("ENG-004", "the tables belong to another journal", "the next owner rebuilds them")
+        state, tip = await snapshot.load_fold_start(self._journal, self._files, self._policy, self.checkpoint)
+        self._snapshot, self._snapshot_due = tip, EventNo(tip.last + self._policy.engine.snapshot_every_events)
+        state.record_nothing()
+        async for batch in self._journal.read(tip.number, self.checkpoint.number):
+            tip = journal_codec.fold(state, tip, (batch,))
+        state.touched, state.claims.is_recording = {table: {} for table in TABLES}, True
+        self._state, self._tip = state, tip
+        self._on_written(self.checkpoint)
+
+    async def catch_up(
+        self, until: BatchNo | None = None, progress: Callable[[JournalHead], None] | None = None
+    ) -> None:
+        """Fold and write everything that is durable now, in transactions of a bounded size."""
+        rows_max = self._policy.engine.projection_rows_max
+        async for batch in self._journal.read(self._tip.number, until):
+            self._tip = journal_codec.fold(self._state, self._tip, (batch,))
+            if count_changed(self._state) >= rows_max:
+                await self._write()
+            if progress is not None:
+                progress(self._tip)
             await asyncio.sleep(0)
-        self.checkpoint = head
-        self._written.set()
+        if self._tip != self.checkpoint:
+            await self._write()
+
+    async def _gather(self) -> None:
+        """Let more batches come: fewer and larger transactions, and many a row is written once instead of twice."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FLUSH_MS / 1000):
+                await self._flush_now.wait()
+        self._flush_now.clear()
+
+    async def _write(self) -> None:
+        rows, claims = take_rows(self._state)
+        while True:
+            try:
+                await self._tables.write(rows, claims, self._tip, after=self.checkpoint)
+                break
+            except Unavailable as fault:
+                await self._pause(fault)
+                if await self._is_written():
+                    break
+        self.checkpoint = self._tip
+        self._on_written(self.checkpoint)
+
+    async def _pause(self, fault: Unavailable) -> None:
+        """Before the next attempt; without a clock there is none."""
+        if self._clock is None:
+            raise fault
+        _log.warning("projection_interrupted", reason=str(fault), retry_ms=RETRY_MS)
+        await self._clock.sleep(RETRY_MS)
+
+    async def _is_written(self) -> bool:
+        """Whether an attempt with an unknown outcome was the last one; a writer in between is noticed."""
+        try:
+            stored = await self._tables.open()
+        except Unavailable:
+            return False
+        if stored not in (self.checkpoint, self._tip):
+            raise TablesMoved("ENG-004", f"the tables are at batch {stored.number}, not {self.checkpoint.number}")
+        return stored == self._tip
+
+    async def _write_snapshot_if_due(self) -> None:
+        """ENG-003: folded here, not in the owner's loop. One that fails is tried again after as many events."""
+        if self.checkpoint.last < self._snapshot_due:
+            return
+        self._snapshot_due = EventNo(self.checkpoint.last + self._policy.engine.snapshot_every_events)
+        try:
+            await snapshot.store(self._files, self._state, self.checkpoint, self._snapshot)
+        except (Unavailable, Corrupt) as fault:
+            _log.warning("snapshot_failed", reason=str(fault))
+        else:
+            self._snapshot = self.checkpoint
+            _log.info("snapshot_made", batch=self.checkpoint.number, last_event=self.checkpoint.last)

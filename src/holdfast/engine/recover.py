@@ -1,4 +1,4 @@
-"""State from what is stored: the newest snapshot and the journal after it; the tables catch up with the journal."""
+"""State from what is stored: the newest snapshot and the journal after it; the tables follow on their own."""
 
 from __future__ import annotations
 
@@ -8,26 +8,28 @@ from typing import Final, Protocol
 import msgspec
 
 from holdfast.core import journal_codec
-from holdfast.core.base.errors import Corrupt
+from holdfast.core.base.errors import Corrupt, Unavailable
 from holdfast.core.base.event import JournalHead
 from holdfast.core.index.metrics import QueueMetrics
 from holdfast.core.policy import Policy
 from holdfast.core.state import State
-from holdfast.engine import snapshot
 from holdfast.engine.claim_index import ClaimIndex
-from holdfast.engine.projector import Images, by_table, drop_images, take_images
-from holdfast.engine.snapshot import is_in_journal
-from holdfast.ports import Files, Journal, Tables
+from holdfast.engine.payload_cache import PayloadCache, keep_payloads
+from holdfast.engine.projector import Projector
+from holdfast.engine.snapshot import is_in_journal, load_fold_start
+from holdfast.ports import Files, Journal, Tables, TableWriter
+
+Progress = Callable[[JournalHead], None]
 
 
 class Recovered(msgspec.Struct, frozen=True):
-    """The state at the end of the journal; `images` are the rows that the tables do not have yet."""
+    """The state at the end of the journal; claims and payloads after `checkpoint`, which the tables have reached."""
 
     state: State
     tip: JournalHead
     checkpoint: JournalHead
-    images: Images
     claim_index: ClaimIndex
+    payloads: PayloadCache
 
 
 class Standby(Protocol):
@@ -40,35 +42,34 @@ class Standby(Protocol):
 
 async def recover(
     journal: Journal,
-    tables: Tables,
+    tables: TableWriter,
     files: Files,
     policy: Policy,
-    progress: Callable[[JournalHead], None] | None = None,
+    progress: Progress | None = None,
 ) -> Recovered:
     """ENG-003: fold a snapshot and the journal after it. ENG-004: drop tables that contradict the journal."""
     end = await journal.tip()
-    checkpoint = await _checkpoint_of(journal, end, tables)
+    checkpoint = await _usable_checkpoint(journal, end, tables)
+    if checkpoint is None or end.last - checkpoint.last > policy.engine.tables_lag_events_max:
+        checkpoint = await rebuild_tables(journal, tables, files, policy, is_dropped=checkpoint is None)
     state, tip = await load_fold_start(journal, files, policy, checkpoint)
+    payloads = keep_payloads(state)
     async for batch in journal.read(tip.number):
         state.claims.is_recording = batch.number > checkpoint.number
         tip = journal_codec.fold(state, tip, (batch,))
-        if tip.number <= checkpoint.number:
-            drop_images(state)
-        elif sum(map(len, state.touched.values())) + len(state.claims.new_keys) >= policy.engine.projection_rows_max:
-            checkpoint = await _project(tables, state, tip)
         if progress is not None:
             progress(tip)
     if tip.number < end.number:
         raise Corrupt(
             "ENG-001", f"the journal ends at batch {end.number} but cannot be read beyond {tip.number}", _LOST
         )
-    if tip.number > checkpoint.number:
-        checkpoint = await _project(tables, state, tip)
+    payloads.drop_until(checkpoint.last)
     state.claims.is_recording = True
     state.metrics = QueueMetrics()  # a replayed event did not happen in this process
     claim_index = ClaimIndex(tables)
-    await claim_index.load_filter()
-    return Recovered(state, tip, checkpoint, Images({}, []), claim_index)
+    if checkpoint.number:
+        await claim_index.load_filter()
+    return Recovered(state, tip, checkpoint, claim_index, payloads)
 
 
 def check_nothing_lost(head: JournalHead, confirmed: JournalHead) -> None:
@@ -81,24 +82,43 @@ def check_nothing_lost(head: JournalHead, confirmed: JournalHead) -> None:
         )
 
 
-async def load_fold_start(
-    journal: Journal, files: Files, policy: Policy, checkpoint: JournalHead
-) -> tuple[State, JournalHead]:
-    """Where folding must begin so that the tables miss no row; Corrupt where those batches are gone."""
-    state, tip = await snapshot.load_newest(files, journal, policy, checkpoint.number)
-    trimmed_until = await journal.trimmed_until()
-    if trimmed_until > tip.number:
-        raise Corrupt(
-            "ENG-003",
-            f"batches {tip.number + 1} to {trimmed_until} are needed and neither journal nor archive has them",
-            _GONE,
-        )
-    return state, tip
+async def rebuild_tables(
+    journal: Journal,
+    tables: TableWriter,
+    files: Files,
+    policy: Policy,
+    progress: Progress | None = None,
+    *,
+    is_dropped: bool,
+) -> JournalHead:
+    """Write the tables up to the end of the journal, after emptying them where asked to; then give their lock back.
+
+    Only an owner in recovery and `holdfast db rebuild` do this. It keeps a start from holding in memory the claims of
+    all of history.
+    """
+    await tables.open()
+    try:
+        if is_dropped:
+            await tables.drop()
+        projector = Projector(journal, tables, files, policy)
+        await projector.load()
+        await projector.catch_up((await journal.tip()).number, progress)
+        return projector.checkpoint
+    finally:
+        await tables.release()
 
 
-async def _checkpoint_of(journal: Journal, end: JournalHead, tables: Tables) -> JournalHead:
-    """The checkpoint of the tables, after dropping them if they are ahead of the journal or belong to another one."""
-    checkpoint = await tables.open()
+async def read_checkpoint(tables: Tables) -> JournalHead:
+    """How far the tables are; nowhere where they do not exist yet or cannot be read now."""
+    try:
+        return await tables.checkpoint()
+    except Unavailable:
+        return JournalHead()
+
+
+async def _usable_checkpoint(journal: Journal, end: JournalHead, tables: Tables) -> JournalHead | None:
+    """The checkpoint of the tables; None where they are ahead of the journal or belong to another one."""
+    checkpoint = await read_checkpoint(tables)
     if end.number == 0 < checkpoint.number:
         raise Corrupt("ENG-003", f"the journal is empty, but the tables have seen batch {checkpoint.number}", _LOST)
     if checkpoint.number == 0 or await is_in_journal(journal, checkpoint):
@@ -109,15 +129,7 @@ async def _checkpoint_of(journal: Journal, end: JournalHead, tables: Tables) -> 
             f"the tables belong to another journal, and batches 1 to {trimmed_until} to rebuild them are gone",
             _GONE,
         )
-    await tables.drop()
-    return JournalHead()
-
-
-async def _project(tables: Tables, state: State, tip: JournalHead) -> JournalHead:
-    images = take_images(state)
-    await tables.write(by_table(images.rows), images.claims, tip)
-    state.claims.clear_recent()
-    return tip
+    return None
 
 
 _LOST: Final = "the journal was lost or damaged: restore a backup; to start afresh, use an empty folder"

@@ -1,4 +1,4 @@
-"""Snapshots (ENG-003): another process folds them from the last one and the journal, never the running loop."""
+"""Snapshots (ENG-003): the projector writes them at its checkpoint, an operator folds one; never the running loop."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from typing import Final
 from holdfast.core import journal_codec
 from holdfast.core.base.errors import Corrupt
 from holdfast.core.base.event import JournalHead, head_of
-from holdfast.core.base.values import BatchNo, EventNo
+from holdfast.core.base.values import BatchNo
 from holdfast.core.policy import Policy
 from holdfast.core.state import State
 from holdfast.core.state_snapshot import restore, snapshot
-from holdfast.engine.projector import drop_images
-from holdfast.ports import Batches, Files
+from holdfast.ports import Batches, Files, Journal
 
 _NAME: Final = re.compile(r"\d{16}\.snapshot")
 
@@ -48,15 +47,6 @@ async def list_usable(files: Files, journal: Batches, policy: Policy) -> list[Jo
     return heads
 
 
-async def newest_event(files: Files, journal: Batches) -> EventNo:
-    """The last event of the newest snapshot, by its file name; no snapshot is opened."""
-    end = (await journal.tip()).number
-    number = max((each for name in await list_names(files) if (each := batch_number(name)) <= end), default=0)
-    async for batch in journal.read(BatchNo(number - 1), BatchNo(number)):
-        return batch.last
-    return EventNo(0)
-
-
 async def load(files: Files, name: str, policy: Policy) -> tuple[State, JournalHead]:
     """One snapshot; Corrupt where it is damaged, gone, or not what its name says."""
     state, tip = restore(await files.read(name) or b"", policy)
@@ -72,21 +62,26 @@ async def make(
     progress: Callable[[JournalHead], None] | None = None,
     until: BatchNo | None = None,
 ) -> JournalHead:
-    """Fold what came after the newest good snapshot, store it, read it back, and only then delete older ones.
-
-    The one it was folded from stays: should the newest be damaged, that one and the journal give the same state.
-    Snapshots of later batches are not touched.
-    """
+    """Fold what came after the newest good snapshot and store it. Snapshots of later batches are not touched."""
     end = (await journal.tip()).number if until is None else until
     state, base = await load_newest(files, journal, policy, end)
     if base.number == end:
         return base
     tip = base
+    state.record_nothing()
     async for batch in journal.read(tip.number, end):
         tip = journal_codec.fold(state, tip, (batch,))
-        drop_images(state)
         if progress is not None:
             progress(tip)
+    await store(files, state, tip, base)
+    return tip
+
+
+async def store(files: Files, state: State, tip: JournalHead, base: JournalHead) -> None:
+    """Store a snapshot, read it back, and only then delete older ones.
+
+    The good one it was folded from stays: should the newest be damaged, that one and the journal give the same state.
+    """
     raw = snapshot(state, tip)
     await files.replace(file_name(tip), raw)
     if await files.read(file_name(tip)) != raw:
@@ -94,7 +89,21 @@ async def make(
     for name in await list_names(files):
         if batch_number(name) < tip.number and name != file_name(base):
             await files.delete(name)
-    return tip
+
+
+async def load_fold_start(
+    journal: Journal, files: Files, policy: Policy, checkpoint: JournalHead
+) -> tuple[State, JournalHead]:
+    """Where folding must begin so that the tables miss no row; Corrupt where those batches are gone."""
+    state, tip = await load_newest(files, journal, policy, checkpoint.number)
+    trimmed_until = await journal.trimmed_until()
+    if trimmed_until > tip.number:
+        raise Corrupt(
+            "ENG-003",
+            f"batches {tip.number + 1} to {trimmed_until} are needed and neither journal nor archive has them",
+            "restore the archive's segments, or the tables and snapshots that go with this journal",
+        )
+    return state, tip
 
 
 async def list_names(files: Files) -> list[str]:

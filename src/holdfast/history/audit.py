@@ -20,7 +20,6 @@ from holdfast.core.match.messages import RequestersCounted
 from holdfast.core.policy import Policy
 from holdfast.core.state import State
 from holdfast.engine import snapshot
-from holdfast.engine.projector import drop_images
 from holdfast.history.archive_segments import ProgressCallback
 from holdfast.history.full_journal import FullJournal
 from holdfast.ports import Files
@@ -69,13 +68,13 @@ async def audit(
         message = f"batches 1 to {trimmed} were deleted, and there is no snapshot from before event {since}"
         return Refused("MAT-006", message, "begin later, with --from, or bring the segments back")
     report = AuditReport(max(1, since), last)
+    state.record_nothing()
     async for batch in journal.read(head.number, end.number):
         check_follows(head, batch)
         if batch.first > last:
             break
         _audit_batch(state, batch, report, is_checked=batch.last >= since)
         head = head_of(batch)
-        drop_images(state)
         if progress is not None:
             progress(head)
         if report.difference is not None:

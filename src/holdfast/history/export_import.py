@@ -19,7 +19,6 @@ from holdfast.core.state import State
 from holdfast.core.state_snapshot import digest
 from holdfast.engine import snapshot
 from holdfast.engine.payloads import missing_payloads, referenced_payloads, split_missing_hot
-from holdfast.engine.projector import drop_images
 from holdfast.history.archive_segments import (
     ArchiveEntry,
     ProgressCallback,
@@ -144,9 +143,9 @@ async def _verify_export(
 ) -> None:
     """Corrupt where the export is damaged or does not fold to its manifest; nothing is written before this."""
     state, head = State(policy), JournalHead()
+    state.record_nothing()
     async for entry in folder.entries(BatchNo(0), BatchNo(manifest.batches)):
         head = journal_codec.fold(state, head, (entry.batch,))
-        drop_images(state)
         _check_payloads(entry)
         if progress is not None:
             progress(head)

@@ -15,7 +15,7 @@ from holdfast.core.state import State
 from holdfast.core.state_snapshot import digest
 from holdfast.engine import snapshot
 from holdfast.engine.payloads import missing_payloads, referenced_payloads, split_missing_hot
-from holdfast.engine.projector import drop_images, take_images
+from holdfast.engine.projector import take_rows
 from holdfast.history.archive_segments import ProgressCallback, head_before
 from holdfast.history.full_journal import FullJournal
 from holdfast.history.table_diff import ExpectedTables, NameSample
@@ -74,8 +74,9 @@ class HistoryFold:
     async def _fold_batch(self, batch: Batch) -> None:
         self.head = journal_codec.fold(self.state, self.head, (batch,))
         if self.expected is not None:
-            self.expected.add_batch(take_images(self.state))
-        drop_images(self.state)
+            self.expected.add_batch(*take_rows(self.state))
+        else:
+            self.state.record_nothing()
         await self._check_payloads(batch)
         self._compare_snapshot()
         if self._progress is not None:

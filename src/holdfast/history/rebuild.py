@@ -5,14 +5,18 @@ from __future__ import annotations
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import JournalHead, check_follows, head_of
 from holdfast.core.policy import Policy
-from holdfast.engine.recover import recover
+from holdfast.engine.recover import rebuild_tables
 from holdfast.history.archive_segments import ProgressCallback
 from holdfast.history.full_journal import FullJournal
-from holdfast.ports import Files, Tables
+from holdfast.ports import Files, TableWriter
 
 
 async def rebuild(
-    journal: FullJournal, tables: Tables, files: Files, policy: Policy, progress: ProgressCallback | None = None
+    journal: FullJournal,
+    tables: TableWriter,
+    files: Files,
+    policy: Policy,
+    progress: ProgressCallback | None = None,
 ) -> JournalHead | Refused:
     """Rebuild the tables and return where they are. They stay as they are where a batch is damaged or the node runs."""
     end, trimmed = await journal.acquire(), await journal.trimmed_until()
@@ -28,5 +32,4 @@ async def rebuild(
         head = head_of(batch)
         if progress is not None:
             progress(head)
-    await tables.drop()
-    return (await recover(journal, tables, files, policy, progress)).tip
+    return await rebuild_tables(journal, tables, files, policy, progress, is_dropped=True)

@@ -13,7 +13,6 @@ from holdfast.core.chain.messages import BlockRolledBack, BlockSealed
 from holdfast.core.chain.model import Block, signed_of
 from holdfast.core.policy import Policy
 from holdfast.core.state import State
-from holdfast.engine.projector import drop_images
 from holdfast.history.archive_segments import ProgressCallback
 from holdfast.history.full_journal import FullJournal
 
@@ -44,9 +43,9 @@ async def replay(
         return Refused("CHN-006", message, "bring the segments back, or replay an export that has them")
     expected, report, state, head = policy.chain_id, ReplayReport(), State(policy), JournalHead()
     end = (await journal.tip()).number
+    state.record_nothing()
     async for batch in journal.read(BatchNo(0), end):
         head = _fold(state, head, batch, verify, report)
-        drop_images(state)
         if progress is not None:
             progress(head)
     if state.policy.chain_id != expected:  # the fold adopted the policy in the journal

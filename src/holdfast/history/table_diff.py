@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.engine.projector import Images
+from holdfast.engine.projector import Claimed, Rows
 from holdfast.ports import CLAIMS, Row, is_row_deleted
 
 NAMED_MAX: Final = 3
@@ -40,16 +40,17 @@ class ExpectedTables:
         self.claimed_twice, self.extra, self.different = NameSample(), NameSample(), NameSample()
         self.rows_compared = 0
 
-    def add_batch(self, images: Images) -> None:
+    def add_batch(self, rows: Rows, claimed: Claimed) -> None:
         """Add what a batch changed. A claim is made once in all of history (ENG-005)."""
-        for (table, key), row in images.rows.items():
+        for table, changed in rows.items():
             prints = self._prints.setdefault(table, {})
-            if is_row_deleted(row):
-                prints.pop(key, None)
-            else:
-                prints[key] = fingerprint(row)
+            for row in changed:
+                if is_row_deleted(row):
+                    prints.pop(row[0], None)
+                else:
+                    prints[row[0]] = fingerprint(row)
         claims = self._prints[CLAIMS]
-        for key, claim in images.claims:
+        for key, claim in claimed:
             if key in claims:
                 self.claimed_twice.add(f"{_name(CLAIMS, key)} at event {claim.event}")
             claims[key] = fingerprint((key, claim.event, claim.checksum))

@@ -1,5 +1,8 @@
 """Functions that run in a child process: called over a pipe, killed at any time, its death noticed.
 
+A call returns one value. A function that runs for long can be begun instead: it gets the child's end of the pipe, and
+both sides send messages until it returns or one of them hangs up.
+
 Functions, arguments and results are pickled. A signal that the terminal or a service manager sends to the whole group
 is for the parent to handle: the child ignores it from its first moment on.
 """
@@ -15,7 +18,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from types import TracebackType
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 StartMethod = Literal["spawn", "forkserver"]
 """Never `fork`: it would copy the locks of the parent's threads. `forkserver` starts the second child faster."""
@@ -27,6 +30,8 @@ GROUP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 EXIT_WAIT_S: Final = 10.0
 """How long a child that has closed its pipe may take to end: only then its exit code is known."""
 _READY: Final = "ready"
+OWN_PIPE: Final = "<own pipe>"
+"""As an argument of `begin`: the child's end of the pipe."""
 
 
 class ChildEnded(Exception):
@@ -47,6 +52,13 @@ class CallFailed(Exception):
 
 class CallTimedOut(Exception):
     """The child did not answer in time. It is still running."""
+
+
+class _Returned(NamedTuple):
+    """How a function ended in the child: what it returned, or the type and message of what it raised."""
+
+    is_returned: bool
+    value: Any
 
 
 class ChildProcess:
@@ -89,10 +101,61 @@ class ChildProcess:
             pipe.send((function, args))
         except OSError as fault:
             raise ChildEnded(self._wait_exit()) from fault
-        is_returned, value = self._receive(pipe, timeout_s)
-        if is_returned:
-            return value  # type: ignore[no-any-return]
-        raise CallFailed(*value)
+        answer = self._receive(pipe, timeout_s)
+        if answer.is_returned:
+            return answer.value  # type: ignore[no-any-return]
+        raise CallFailed(*answer.value)
+
+    def begin(self, function: Callable[..., object], *args: object) -> None:
+        """Let the function run in the child; it may send messages on the pipe that it gets for `OWN_PIPE`."""
+        self.send((function, args))
+
+    def send(self, message: object) -> None:
+        """Send a message to a function that was begun. OSError where the child is gone."""
+        if self._pipe is None:
+            raise BrokenPipeError
+        self._pipe.send(message)
+
+    def take_message(self) -> Any | None:
+        """The next message of a function that was begun, None where there is none now.
+
+        ChildEnded where the child is gone or the function returned, CallFailed where it raised.
+        """
+        pipe = self._pipe
+        if pipe is None:
+            raise ChildEnded(None)
+        try:
+            if not pipe.poll():
+                return None
+            message = pipe.recv()
+        except (EOFError, OSError) as fault:
+            raise ChildEnded(self._wait_exit()) from fault
+        if not isinstance(message, _Returned):
+            return message
+        if not message.is_returned:
+            raise CallFailed(*message.value)
+        raise ChildEnded(0)
+
+    def fileno(self) -> int:
+        """Of the pipe: readable when a message waits."""
+        if self._pipe is None:
+            raise ChildEnded(None)
+        return self._pipe.fileno()
+
+    def hang_up(self) -> None:
+        """Close the pipe: a child that is not in a call ends."""
+        if self._pipe is not None:
+            self._pipe.close()
+            self._pipe = None
+
+    def join(self, timeout_s: float) -> None:
+        """Wait until the child has ended, at most so long."""
+        if self._process is not None:
+            self._process.join(timeout_s)
+
+    @property
+    def process_id(self) -> int | None:
+        return self._process.pid if self._process is not None else None
 
     def run(self, function: Callable[..., T], *args: object) -> T:
         """Start the child, make one call, end the child."""
@@ -194,6 +257,6 @@ def _serve(pipe: Connection, setup: Setup | None, ignored: tuple[signal.Signals,
 
 def _answer(pipe: Connection, function: Callable[..., object], args: tuple[object, ...]) -> None:
     try:
-        pipe.send((True, function(*args)))
+        pipe.send(_Returned(True, function(*(pipe if arg == OWN_PIPE else arg for arg in args))))
     except Exception as fault:  # of the function, or of pickling what it returned
-        pipe.send((False, (type(fault).__name__, str(fault))))
+        pipe.send(_Returned(False, (type(fault).__name__, str(fault))))

@@ -9,6 +9,7 @@ from holdfast.core.job.model import LIVE_STATES, Job
 from holdfast.core.queue.purge import PurgedJob, PurgeJobs
 from holdfast.engine import queries
 from holdfast.engine.loop import Engine
+from holdfast.engine.outcome import Accepted
 
 INTERVAL_MS: Final = 60_000
 LEASES_MAX: Final = 1_000
@@ -24,6 +25,8 @@ class JobPurger:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._after = EventNo(0)
+        self._purged_at = EventNo(0)
+        """The event of the last purge: before the tables know it, they show what is gone."""
         self.purged = 0
 
     async def run_once(self) -> None:
@@ -37,22 +40,24 @@ class JobPurger:
         policy = engine.undurable_state.policy.ttl
         before_ms = engine.now_ms() - policy.tombstone_ms
         page = await queries.page(engine, "job", {}, self._after, policy.gc_jobs_max)
+        if page.as_of < max(engine.undurable_state.evicted_as_of, EventNo(0) if self._after else self._purged_at):
+            return False  # these rows are older than what left memory, or than what the last run purged
         jobs = [job for job in page.rows if isinstance(job, Job)]
         old = [job for job in jobs if job.enqueue_ms <= before_ms]
         purged = [each for job in old if self._is_purgeable(job, before_ms) for each in await self._purged_jobs(job)]
         if purged:
-            await engine.submit(PurgeJobs(purged))
+            outcome = await engine.submit(PurgeJobs(purged))
+            self._purged_at = outcome.event if isinstance(outcome, Accepted) else self._purged_at
             self.purged += len(purged)
         is_last = page.next_after is None or len(old) < len(jobs)
         self._after = EventNo(0) if is_last else EventNo(jobs[-1].event)
         return not is_last
 
     def _is_purgeable(self, job: Job, before_ms: int) -> bool:
-        """Never one in memory, nor one whose row is about to change; a replica is purged with its job."""
+        """Never one in memory; a replica is purged with its job."""
         if job.parent:
             return False
-        engine = self._engine
-        is_known = job.id in engine.undurable_state.queue.jobs or engine.peek(("job", job.event)) is not None
+        is_known = job.id in self._engine.undurable_state.queue.jobs
         return job.state not in LIVE_STATES and job.ended_ms is not None and job.ended_ms <= before_ms and not is_known
 
     async def _purged_jobs(self, job: Job) -> list[PurgedJob]:

@@ -47,7 +47,7 @@ async def test_another_record_under_a_known_sequence_is_a_conflict_and_the_ack_s
     await stream.send_and_ack(1, lines[:3])
     await stream.send_and_ack(4, lines[3:])
     if is_projected:
-        await node.engine.projector.drain()
+        await node.engine.wait_tables()
     no = await stream.send_and_refusal(first, others(stream, first, last))
     assert (no.name, no.rule, no.acked_sequence) == ("SequenceConflict", "EVD-003", 4)
     assert no.message.endswith(f"{named} is stored with another event_uuid")
@@ -133,7 +133,7 @@ async def test_a_resend_is_not_read_record_by_record(
     lines = stream.progress_lines(1, 2_000)
     for at in range(0, 2_000, 100):
         await stream.send_and_ack(at + 1, lines[at : at + 100])
-    await node.engine.projector.drain()
+    await node.engine.wait_tables()
     pages = 0
     page = node.world.tables.page
 

@@ -176,7 +176,7 @@ async def test_large_batches_are_read_again_from_beside_the_journal(node: AgentN
     stream = await oak.open_evidence()
     lines = stream.lines(1, *(("PROGRESS", {"text": "x" * 3_000}) for _ in range(20)))
     await stream.send_and_ack(1, lines[:15])
-    await node.engine.projector.drain()
+    await node.engine.wait_tables()
     await stream.send_and_ack(16, lines[15:])
     assert await stream.stored_lines() == lines
 

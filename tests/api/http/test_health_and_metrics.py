@@ -124,7 +124,7 @@ async def test_names_that_clients_make_up_do_not_fill_the_memory(node: HttpNode)
 
 async def test_the_engine_and_the_tables_are_seen(node: HttpNode) -> None:
     await node.mint(1, 2, 3)
-    await node.engine.projector.drain()
+    await node.engine.wait_tables()
     found = await metric_samples(node)
     assert found["holdfast_journal_event",] == node.engine.durable_head.last == 4
     assert found["holdfast_journal_batch",] == node.engine.durable_head.number

@@ -422,7 +422,7 @@ async def test_a_requester_follows_its_own_jobs_also_when_they_are_history(is_hi
         await node.call("cap.cancel", alice, task_id=task)
         if is_history:
             await node.engine.submit(SEAL)
-            await node.engine.projector.drain()
+            await node.engine.wait_tables()
             assert node.engine.undurable_state.queue.jobs == {}
         await node.mint(90, owner="bob")
         async with stream(node, alice, "?after=0&types=jobAdmitted,jobCancelled,minted") as events:

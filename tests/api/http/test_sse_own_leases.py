@@ -62,7 +62,7 @@ async def test_a_requester_hears_of_the_leases_of_its_own_jobs(is_history: bool)
         if is_history:
             await do(house, CancelJob(TaskId(bytes.fromhex(task)), None))
             await do(house, SEAL)
-            await house.engine.projector.drain()
+            await house.engine.wait_tables()
             assert house.engine.undurable_state.queue.jobs == {}
         await house.mint(92, owner="bob")
         wanted = f"?after=0&types={','.join(LEASES)},minted"

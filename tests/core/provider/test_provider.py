@@ -198,7 +198,7 @@ def test_another_request_under_the_id_of_one_that_was_done_is_refused(is_recalle
     core.provider(2)
     core.do(Unstake(ID, Amount(5), some_id(9), "oak"))
     if is_recalled:
-        core.state.claims.loaded = dict(core.state.claims.drain_new())
+        core.state.claims.loaded = dict(core.state.claims.drain_recent())
         core.state.claims.recent.clear()
     assert core.ask(Unstake(ID, Amount(5), some_id(9), "oak")) == ()
     for id_, amount in ((ID, 6), (provider_id(public(2)), 5)):

@@ -316,12 +316,11 @@ def test_a_refused_enqueue_has_no_effect_at_all(data: st.DataObject) -> None:
         key = data.draw(st.sampled_from([b"", KEY]))
         owner, fee = data.draw(st.sampled_from(["alice", "bob"])), data.draw(st.integers(1, 8))
         before = digest(state)
-        claims = (len(state.claims.recent), len(state.claims.new_keys), {t: len(r) for t, r in state.touched.items()})
+        claims = (len(state.claims.recent), {t: len(r) for t, r in state.touched.items()})
         outcome = run(state, enqueue_command(data.draw(st.integers(0, 20)), owner, fee, key, policy=told), START_MS)
         if isinstance(outcome, Refused) or not outcome:
             assert digest(state) == before
             assert claims == (
                 len(state.claims.recent),
-                len(state.claims.new_keys),
                 {t: len(r) for t, r in state.touched.items()},
             )

@@ -188,7 +188,7 @@ async def test_either_store_has_the_job_its_replica_and_its_pay_over_a_restart_a
         await story.restart()
         await story.roll_back(1)
         await story.seal(14)
-        await story.engine.projector.drain()
+        await story.engine.wait_tables()
         assert story.engine.undurable_state.queue.jobs == {}
         job, row = await queries.job(story.engine, task), await queries.job(story.engine, replica)
         assert job is not None

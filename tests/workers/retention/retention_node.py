@@ -9,7 +9,7 @@ import msgspec
 from tests.core.blocks import SEAL
 from tests.core.commands import some_id
 from tests.core.core_driver import ALICE, YEAR_MS, public
-from tests.simulation.world import DEVELOPMENT, SimulatedClock, World
+from tests.simulation.world import DEVELOPMENT, SimulatedClock, World, evict_final
 
 from holdfast.core.base.canonical import canonical
 from holdfast.core.base.da import commitment_of
@@ -203,6 +203,7 @@ class RetentionNode:
     async def seal(self, times: int = 1) -> None:
         for _ in range(times):
             await self.engine.submit(SEAL)
+        await evict_final(self.engine)
 
     async def archive_all(self) -> None:
         assert self.archive is not None

@@ -210,7 +210,7 @@ async def test_a_record_becomes_a_tombstone_and_the_leaf_stays() -> None:
     assert await home.record(task) == full
     await home.pass_days(1)
     (*_, report) = await home.collector.run_passes()
-    await home.engine.projector.drain()
+    await home.engine.wait_tables()
     assert report.dropped == 1
     assert home.world.tables.rows["result"] == {}
     assert list(home.world.tables.rows["tombstone"].values()) == [(full.event, task, 2, 0)]
@@ -220,7 +220,7 @@ async def test_a_record_becomes_a_tombstone_and_the_leaf_stays() -> None:
     assert (slim.da_commitment, slim.leaf_index) == (full.da_commitment, full.leaf_index)
     await home.pass_days(2)
     (*_, report) = await home.collector.run_passes()
-    await home.engine.projector.drain()
+    await home.engine.wait_tables()
     assert home.world.tables.rows["tombstone"] == {}
     assert await queries.result(home.engine, task) is None
     assert {place: home.world.tables.rows["leaf"][place] for place in leaves} == leaves
@@ -289,7 +289,7 @@ async def test_a_run_ends_at_its_limits_and_the_next_one_goes_on(knobs: dict[str
 async def test_where_nothing_is_kept_hot_no_rows_are_read_to_count_it(monkeypatch: pytest.MonkeyPatch) -> None:
     home = await retention_node(max_inline_bytes=0)
     await home.resolve(LARGE, seals=1)
-    await home.engine.projector.drain()
+    await home.engine.wait_tables()
 
     async def fail(*_: object) -> None:
         raise AssertionError("rows were read")

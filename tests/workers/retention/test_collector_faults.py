@@ -68,7 +68,7 @@ async def check_all_gone(home: RetentionNode) -> None:
     assert [state.retention_progress[each].results for each in (Pass.HOT, Pass.WARM, Pass.RECORDS)] == [
         len(OUTPUTS)
     ] * 3
-    await home.engine.projector.drain()
+    await home.engine.wait_tables()
     assert home.world.tables.rows["result"] == {}
     assert len(home.world.tables.rows["tombstone"]) == len(OUTPUTS)
     assert digest(await home.world.recovered()) == digest(state)

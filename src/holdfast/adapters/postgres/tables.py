@@ -54,30 +54,36 @@ class PostgresTables:
         check = partial(check_schema, database=self._database, name="tables")
         self._readers = ReaderPool(self._database, "tables-reader", READERS, check)
         self._writer: Connection | None = None
-        self._last_checkpoint: JournalHead | None = None
-        """The checkpoint as it was last read or written; None before `open`."""
 
     async def open(self) -> JournalHead:
-        self._last_checkpoint = await self._writer_checkpoint()
-        return self._last_checkpoint
+        if self._writer is None or self._writer.is_closed():
+            self._writer = await self._open_writer()
+        with self._database.translate_errors():
+            return await _checkpoint(self._writer)
+
+    async def release(self) -> None:
+        if self._writer is not None:
+            connection, self._writer = self._writer, None
+            await close_connection(connection)
 
     async def checkpoint(self) -> JournalHead:
         async with self._readers.use() as connection:
             return await _checkpoint(connection)
 
     async def write(
-        self, rows: Mapping[str, Sequence[Row]], claims: Sequence[tuple[bytes, Claim]], checkpoint: JournalHead
+        self,
+        rows: Mapping[str, Sequence[Row]],
+        claims: Sequence[tuple[bytes, Claim]],
+        checkpoint: JournalHead,
+        after: JournalHead | None = None,
     ) -> None:
-        if not await self._is_already_written(checkpoint):
-            await self._write_transaction(lambda connection: _write(connection, rows, claims, checkpoint))
-        self._last_checkpoint = checkpoint
+        await self._write_transaction(lambda connection: _write(connection, rows, claims, checkpoint, after))
 
     async def drop(self) -> None:
         try:
             await self._write_transaction(_truncate)
         except Corrupt:
             await self._write_transaction(self._recreate)
-        self._last_checkpoint = JournalHead()
 
     async def _recreate(self, connection: Connection) -> None:
         for table in _ALL:
@@ -85,11 +91,12 @@ class PostgresTables:
         await connection.execute("DELETE FROM schema_version WHERE name = 'tables'")
         await migrate(connection, self._database, "tables")
 
-    async def get(self, table: str, key: object) -> Row | None:
+    async def get(self, table: str, key: object) -> tuple[Row | None, EventNo]:
         async with self._readers.use() as connection:
-            sql = f"SELECT * FROM {table} WHERE {KEYS[table]} = $1"  # noqa: S608 - names from our own table
-            row = await connection.fetchrow(sql, key)
-            return tuple(row) if row else None
+            row = await connection.fetchrow(_get_sql(table), key)
+        assert row is not None
+        as_of, *columns = row
+        return tuple(columns) if columns[0] is not None else None, EventNo(as_of)
 
     async def page(self, table: str, match: Mapping[str, object], after: object, limit: int) -> RowPage:
         assert match.keys() <= FILTERS[table], "filters are columns of our own table"
@@ -138,19 +145,10 @@ class PostgresTables:
             return await find_damage(connection, self._database.schema)
 
     async def close(self) -> None:
-        if self._writer is not None:
-            connection, self._writer = self._writer, None
-            await close_connection(connection)
+        await self.release()
         await self._readers.close()
 
     # ------------------------------------------------------------------------------------ the writer's session
-
-    async def _writer_checkpoint(self) -> JournalHead:
-        """The checkpoint, read by the only session that may write: it cannot change meanwhile."""
-        if self._writer is None or self._writer.is_closed():
-            self._writer = await self._open_writer()
-        with self._database.translate_errors():
-            return await _checkpoint(self._writer)
 
     async def _open_writer(self) -> Connection:
         connection = await self._database.connect("tables", synchronous_commit="off")
@@ -163,17 +161,6 @@ class PostgresTables:
             connection.terminate()
             raise
         return connection
-
-    async def _is_already_written(self, checkpoint: JournalHead) -> bool:
-        """Whether an attempt with an unknown outcome wrote this: a run of claims must not be added twice."""
-        if self._last_checkpoint is None:
-            raise Unavailable("ENG-004", "the tables are not open")
-        if self._writer is not None and not self._writer.is_closed():
-            return False
-        stored = await self._writer_checkpoint()
-        if stored not in (self._last_checkpoint, checkpoint):
-            raise Unavailable("ENG-004", "another node has written the tables", "it owns the journal now")
-        return stored == checkpoint
 
     async def _write_transaction(self, work: Callable[[Connection], Awaitable[None]]) -> None:
         """One transaction of the writer. After a fault its session is cut; the next one waits until that has ended."""
@@ -201,7 +188,10 @@ async def _write(
     rows: Mapping[str, Sequence[Row]],
     claims: Sequence[tuple[bytes, Claim]],
     checkpoint: JournalHead,
+    after: JournalHead | None,
 ) -> None:
+    if after is not None and (stored := await _checkpoint(connection)) != after:
+        raise Unavailable("ENG-004", f"the tables are at batch {stored.number}, not {after.number}")
     for table, table_rows in rows.items():
         await put_rows(connection, table, table_rows)
     if claims:
@@ -218,6 +208,13 @@ async def _truncate(connection: Connection) -> None:
     except asyncpg.LockNotAvailableError:
         for table in _ALL:
             await connection.execute(f"DELETE FROM {table}")  # noqa: S608 - names from our own table
+
+
+def _get_sql(table: str) -> str:
+    """Row and checkpoint in one statement, so of one moment; nulls if there is no row."""
+    as_of = "SELECT coalesce(max(last_event), 0) AS last_event FROM checkpoint"
+    row = f"SELECT * FROM {table} WHERE {KEYS[table]} = $1"  # noqa: S608 - names from our own table
+    return f"SELECT at.last_event, row.* FROM ({as_of}) AS at LEFT JOIN ({row}) AS row ON true"  # noqa: S608
 
 
 def _page_sql(table: str, filters: tuple[str, ...]) -> str:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
@@ -19,6 +17,7 @@ from holdfast.adapters.sql.named_queries import queries
 from holdfast.adapters.sqlite.connect import connect, connect_to_read, is_initialized, migrate
 from holdfast.adapters.sqlite.connection_thread import ConnectionThread
 from holdfast.adapters.sqlite.integrity import check_row_types, find_damage
+from holdfast.adapters.sqlite.owner_lock import OwnerLock
 from holdfast.adapters.sqlite.wal import check_wal
 from holdfast.core.base.errors import Corrupt, Fenced, Unavailable
 from holdfast.core.base.event import Attachment, Batch, JournalHead
@@ -30,8 +29,6 @@ _SQL: Final = queries("journal")
 _PAGE: Final = 256
 _POLL_S: Final = 0.02
 """SQLite does not notify other processes of a commit: a follower polls."""
-_LOCK_ATTEMPTS: Final = 10
-"""How often the lock is tried before the journal counts as owned by another process."""
 _NUMBER_MAX: Final = 2**63 - 1
 _TRIM_STEP: Final = 256
 """Batches deleted in one transaction: an owner that appends meanwhile waits for no more than these."""
@@ -237,58 +234,3 @@ def _check_appended(db: apsw.Connection, batch: Batch) -> None:
             f"batch {batch.number} is not the next one: another owner has written",
             "this node stops; the other one holds the journal",
         )
-
-
-def _lock_with_retries(file: int) -> None:
-    """Take the lock. `is_free` of another process holds it for a moment: that is not an owner yet."""
-    for _ in range(_LOCK_ATTEMPTS - 1):
-        with suppress(BlockingIOError):
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        time.sleep(_POLL_S / _LOCK_ATTEMPTS)
-    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-class OwnerLock:
-    """An exclusive lock on a file that ends with the process; the file shows the owner's process id."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file: int | None = None
-
-    def acquire(self) -> None:
-        if self._file is not None:
-            return
-        file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            _lock_with_retries(file)
-        except BlockingIOError:
-            holder = os.pread(file, 32, 0).decode(errors="replace").strip()
-            os.close(file)
-            raise Unavailable(
-                "ENG-001",
-                f"process {holder or '?'} owns {self._path.parent}",
-                "stop that node first, or use another folder",
-            ) from None
-        self._file = file
-        with suppress(OSError):  # on a full disk: the lock counts, the process id is only shown to people
-            os.ftruncate(file, 0)
-            os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
-
-    def is_free(self) -> bool:
-        """Whether no other process holds it at this moment."""
-        if self._file is not None or not self._path.exists():
-            return True
-        file = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        finally:
-            os.close(file)
-        return True
-
-    def release(self) -> None:
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import cache, partial
@@ -19,49 +20,87 @@ from holdfast.adapters.sql.table_schema import COLUMNS, FILTERS, KEYS, upsert_cl
 from holdfast.adapters.sqlite.connect import connect, connect_to_read, is_initialized, migrate
 from holdfast.adapters.sqlite.connection_thread import ConnectionThread
 from holdfast.adapters.sqlite.integrity import check_row_types, find_damage
+from holdfast.adapters.sqlite.owner_lock import OwnerLock
 from holdfast.core.base.errors import Unavailable
 from holdfast.core.base.event import JournalHead
+from holdfast.core.base.values import EventNo
 from holdfast.core.index.unique_ids import Claim
 from holdfast.ports import CLAIMS, Chunk, FoundClaims, Row, RowPage, is_row_deleted
 
 T = TypeVar("T")
 _SQL: Final = queries("tables")
 _CHUNK: Final = 10_000
+LOCK_WAIT_S: Final = 30.0
+"""How long `open` waits for the previous writer, which ends with its node."""
+_LOCK_POLL_S: Final = 0.02
 _HEAD_TYPES: Final = (int, int, int, int, bytes)
 _IF_DAMAGED: Final = "nothing is lost: stop the node and run holdfast db rebuild"
 
 
 class SqliteTables:
-    """ENG-004 on SQLite. Synchronous NORMAL: a crash may lose the newest rows, and the journal brings them back."""
+    """ENG-004 on SQLite. Synchronous NORMAL: a crash may lose the newest rows, and the journal brings them back.
 
-    def __init__(self, folder: Path) -> None:
+    Whoever writes holds a lock on `tables.lock`. It is independent of the journal's ownership: the projector of a node
+    that was killed finishes its transaction before the next one begins.
+    """
+
+    def __init__(self, folder: Path, *, lock_wait_s: float = LOCK_WAIT_S) -> None:
         self._path = folder / "tables.db"
+        self._lock, self._lock_wait_s = OwnerLock(folder / "tables.lock"), lock_wait_s
         self._writer = ConnectionThread("tables-writer", self._path, _IF_DAMAGED)
         self._reader = ConnectionThread("tables-reader", self._path, _IF_DAMAGED)
         self._write_db: apsw.Connection | None = None
         self._read_db: apsw.Connection | None = None
 
     async def open(self) -> JournalHead:
+        await self._take_lock()
         return await self._writer.run(self._open)
+
+    async def release(self) -> None:
+        await self._writer.run(self._close_writer)
+        self._lock.release()
+
+    async def _take_lock(self) -> None:
+        end = asyncio.get_running_loop().time() + self._lock_wait_s
+        while True:
+            try:
+                await self._writer.run(self._lock.acquire)
+                return
+            except Unavailable:
+                if asyncio.get_running_loop().time() >= end:
+                    raise
+            await asyncio.sleep(_LOCK_POLL_S)
 
     async def checkpoint(self) -> JournalHead:
         return await self._run_read(_checkpoint)
 
     async def write(
-        self, rows: Mapping[str, Sequence[Row]], claims: Sequence[tuple[bytes, Claim]], checkpoint: JournalHead
+        self,
+        rows: Mapping[str, Sequence[Row]],
+        claims: Sequence[tuple[bytes, Claim]],
+        checkpoint: JournalHead,
+        after: JournalHead | None = None,
     ) -> None:
-        await self._writer.run(lambda: self._write(rows, claims, checkpoint))
+        await self._writer.run(lambda: self._write(rows, claims, checkpoint, after))
 
     async def drop(self) -> None:
+        await self._take_lock()
         if self._path.exists() and await self.faults():  # an emptied file stays damaged: a new one replaces it
             await self._reader.run(self._close_reader)
             await self._writer.run(self._replace)
         else:
             await self._writer.run(self._drop)
 
-    async def get(self, table: str, key: object) -> Row | None:
+    async def get(self, table: str, key: object) -> tuple[Row | None, EventNo]:
         sql = f"SELECT * FROM {table} WHERE {KEYS[table]} = ?"  # noqa: S608 - names from our own table
-        return await self._run_read(lambda db: db.execute(sql, (key,)).fetchone())
+
+        def read(db: apsw.Connection) -> tuple[Row | None, EventNo]:
+            with db:  # row and checkpoint of one moment
+                row: Row | None = db.execute(sql, (key,)).fetchone()
+                as_of = _checkpoint(db).last
+            return row, as_of
+
+        return await self._run_read(read)
 
     async def page(self, table: str, match: Mapping[str, object], after: object, limit: int) -> RowPage:
         assert match.keys() <= FILTERS[table], "filters are columns of our own table"
@@ -118,6 +157,7 @@ class SqliteTables:
     async def close(self) -> None:
         await self._reader.run(self._close_reader)
         await self._writer.run(self._close_writer)  # last: a connection that can write copies the WAL into the file
+        self._lock.release()
         await self._writer.close()
         await self._reader.close()
 
@@ -131,10 +171,16 @@ class SqliteTables:
         return _checkpoint(self._write_db)
 
     def _write(
-        self, rows: Mapping[str, Sequence[Row]], claims: Sequence[tuple[bytes, Claim]], checkpoint: JournalHead
+        self,
+        rows: Mapping[str, Sequence[Row]],
+        claims: Sequence[tuple[bytes, Claim]],
+        checkpoint: JournalHead,
+        after: JournalHead | None,
     ) -> None:
         db = self._writer_connection()
         with db:
+            if after is not None and (stored := _checkpoint(db)) != after:
+                raise Unavailable("ENG-004", f"the tables are at batch {stored.number}, not {after.number}")
             for table, table_rows in rows.items():
                 _put_rows(db, table, table_rows)
             if claims:

@@ -12,14 +12,14 @@ from holdfast.app.stores import make_stores
 from holdfast.config import Config
 from holdfast.core.policy import Policy
 from holdfast.history.full_journal import FullJournal
-from holdfast.ports import Tables
+from holdfast.ports import TableWriter
 
 
 class NodeStores(msgspec.Struct, frozen=True):
     """The stored data of one node."""
 
     journal: FullJournal
-    tables: Tables
+    tables: TableWriter
     snapshots: AtomicFolder
     archive: AtomicFolder
     policy: Policy

@@ -48,7 +48,7 @@ def finalize_settlements(state: HasChain, command: FinalizeSettlements, _now_ms:
 
 def has_pending_settlements(state: HasChain) -> bool:
     """Whether money of final blocks is not available yet."""
-    return next(iter(state.ledger.settled_by_height), state.open_height) <= final_height(state)
+    return any(height <= final_height(state) for height in state.ledger.settled_by_height)
 
 
 def evict_final_txs(state: HasChain, command: EvictFinalTxs, _now_ms: int) -> Decided | Refused:

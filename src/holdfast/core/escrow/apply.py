@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from itertools import takewhile
 from typing import Any, Final, TypeVar
 
 from holdfast.core.base.errors import Corrupt
@@ -248,9 +247,9 @@ def evict_final(state: HasLedger, count: int, as_of: EventNo) -> list[Reservatio
 
 
 def pop_oldest(lists: dict[K, list[T]], count: int, is_due: Callable[[K], bool]) -> list[T]:
-    """Remove the first entries, at most `count`, of the lists whose key is due; keys ascend."""
+    """Remove the first entries, at most `count`, of the lists whose key is due."""
     popped: list[T] = []
-    for key in list(takewhile(is_due, lists)):
+    for key in [each for each in lists if is_due(each)]:
         entries, room = lists[key], count - len(popped)
         popped += entries[:room]
         if len(entries) > room:

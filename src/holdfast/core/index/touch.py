@@ -2,9 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 import msgspec
 
-Touched = dict[str, dict[Any, msgspec.Struct | None]]
-"""Changed records by table and key, since the last batch was sealed; None where there is no such row any more."""
+Marks = dict[Any, msgspec.Struct | None]
+"""Changed records of one table by key; None where there is no such row any more."""
+Touched = dict[str, Marks]
+"""Changed records by table and key, since the projector last wrote them."""
+
+
+class _DiscardedMarks(Marks):
+    """Takes marks and keeps none: only the projector writes rows."""
+
+    def __setitem__(self, key: Any, record: msgspec.Struct | None) -> None:
+        pass
+
+
+DISCARDED: Final[Marks] = _DiscardedMarks()
+
+
+def discard_marks(tables: Iterable[str], kept: Mapping[str, Marks] | None = None) -> Touched:
+    """What a state has that no rows are written from; `kept` are tables whose marks somebody keeps."""
+    return dict.fromkeys(tables, DISCARDED) | dict(kept or {})

@@ -33,10 +33,9 @@ class Claims(msgspec.Struct, gc=False):
     """Ids claimed since the last checkpoint of the tables, and older ones that the engine has loaded."""
 
     recent: dict[bytes, tuple[EventNo, Event]] = {}
+    older: dict[bytes, tuple[EventNo, Event]] = {}
+    """Recent ones of some time ago: they leave memory together, once the tables hold them all."""
     loaded: dict[bytes, Claim] = {}
-    new_keys: list[bytes] = []
-    """Keys claimed since the last batch was sealed: the projection must write them."""
-
     may_be_stored: Callable[[bytes], bool] = _stored_nowhere
     """Whether the tables may have a claim that memory does not; set by the engine, which knows their prefixes."""
     absent: tuple[bytes, ...] = ()
@@ -47,11 +46,10 @@ class Claims(msgspec.Struct, gc=False):
     def add(self, key: bytes, number: EventNo, event: Event) -> None:
         if self.is_recording:
             self.recent[key] = (number, event)
-            self.new_keys.append(key)
 
     def is_known(self, key: bytes) -> bool:
         """Whether memory has this claim; the engine loads an older one before the decision."""
-        return key in self.recent or key in self.loaded
+        return key in self.recent or key in self.older or key in self.loaded
 
     def lacking(self, keys: tuple[bytes, ...]) -> tuple[bytes, ...]:
         """Those that only the tables may know: they must be loaded before anything is decided on them."""
@@ -60,30 +58,28 @@ class Claims(msgspec.Struct, gc=False):
 
     def event_of(self, key: bytes) -> EventNo | None:
         """The event that claimed this key, None where memory has no such claim."""
-        if (recent := self.recent.get(key)) is not None:
+        if (recent := self.find_recent(key)) is not None:
             return recent[0]
         return claim.event if (claim := self.loaded.get(key)) is not None else None
 
-    def drain_new(self) -> list[tuple[bytes, Claim]]:
-        """The new claims as the tables store them; the list of new ones is emptied."""
+    def find_recent(self, key: bytes) -> tuple[EventNo, Event] | None:
+        """The event that claimed this key, and its number, where memory still has it."""
+        return self.recent.get(key) or self.older.get(key)
+
+    def drain_recent(self) -> list[tuple[bytes, Claim]]:
+        """The recent claims as the tables store them, in order; memory has none of them afterwards."""
         drained, last = list[tuple[bytes, Claim]](), None
-        for key in self.new_keys:
-            number, event = self.recent[key]
+        for key, (number, event) in self.recent.items():
             if event is not last:  # an event that claims two ids claims them one after the other: it is packed once
                 last, claim = event, Claim(number, _checksum(event))
             drained.append((key, claim))
-        self.new_keys.clear()
-        return drained
-
-    def clear_recent(self) -> None:
-        """Drop the recent claims: the tables have them all."""
         self.recent.clear()
-        self.new_keys.clear()
+        return drained
 
 
 def check_unique(claims: Claims, key: bytes, event: Event) -> Decided | Refused | None:
     """None where the key is free; the first decision for a repeat; a refusal where the key was used otherwise."""
-    if (known := claims.recent.get(key)) is not None:
+    if (known := claims.find_recent(key)) is not None:
         number, is_same = known[0], known[1] == event
     elif (old := claims.loaded.get(key)) is not None:
         number, is_same = old.event, old.checksum == _checksum(event)

@@ -136,6 +136,8 @@ RANGES: Final = (
     ("engine.batch_events_max", 1, PPM),
     ("engine.projection_rows_max", 1, PPM),
     ("engine.snapshot_every_events", 1, BLOCKS_MAX),
+    ("engine.tables_lag_events_soft", 1, BLOCKS_MAX),
+    ("engine.tables_lag_events_max", 1, BLOCKS_MAX),
     ("engine.clock_journal_ms", 1, SECOND_MS),
 )
 """Path, lowest and highest value allowed; one row for every integer setting."""

@@ -223,6 +223,8 @@ class EnginePolicy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     batch_events_max: int = 8_192
     projection_rows_max: int = 8_192
     snapshot_every_events: int = 1_000_000
+    tables_lag_events_soft: int = 250_000
+    tables_lag_events_max: int = 500_000
     clock_journal_ms: int = SECOND_MS
 
 

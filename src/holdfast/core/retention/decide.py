@@ -196,12 +196,20 @@ def _submitted_digests(state: HasRetention) -> set[Digest]:
     """The digests that wait for a verdict, and those of votes (LEA-009)."""
     leases = state.leases.by_id
     waiting = {leases[id_].submitted for id_ in state.submissions if id_ in leases}
-    waiting |= {vote.digest for quorum in state.quorums.values() for vote in quorum.votes}
+    final, jobs = final_height(state), state.queue.jobs
+    waiting |= {
+        vote.digest
+        for id_, quorum in state.quorums.items()
+        if not 0 < (jobs[id_].settled_height or 0) <= final
+        for vote in quorum.votes
+    }
     return {digest for digest in waiting if digest is not None}
 
 
 def _result_digests(state: HasRetention) -> set[Digest]:
-    return {result.result_digest for result in state.results.values()}
+    """Of results that a reorg can still unlink; a final one may be in memory for a while longer."""
+    final = final_height(state)
+    return {result.result_digest for result in state.results.values() if not 0 < result.height_resolved <= final}
 
 
 def _deletable(

@@ -47,6 +47,10 @@ class Owner(Protocol):
         """How many events may be added now; 0 where commands have to wait, or nothing is decided at all."""
         ...
 
+    def must_wait(self, command: Command) -> bool:
+        """Whether this command waits until the tables have caught up."""
+        ...
+
     def now_ms(self) -> int: ...
 
     def answer_when_durable(self, submission: Submission) -> None: ...
@@ -66,6 +70,8 @@ class Decisions:
         self._inbox = Inbox()
         self._loading: dict[asyncio.Task[None], Submission] = {}
         """Submissions that wait for claims."""
+        self._held: list[Submission] = []
+        """Submissions whose next command waits for the tables."""
         self._is_scheduled = False
         self.arrivals = 0
         """How many submissions have arrived."""
@@ -88,6 +94,10 @@ class Decisions:
     def take_turn(self, limit: int = COMMANDS_PER_TURN) -> None:
         self._is_scheduled = False
         while limit > 0 and (room := self._owner.room) and (first := self._inbox.first()) is not None:
+            if not first.is_atomic and self._owner.must_wait(first.commands[len(first.outcomes)]):
+                self._inbox.remove(first)
+                self._held.append(first)
+                continue
             try:
                 limit -= self._decide_group(first) if first.is_atomic else self._decide_next_run(min(limit, room))
             except Unavailable:  # the owner has failed, and everyone was told
@@ -96,9 +106,18 @@ class Decisions:
             self._inbox.rotate()
             self.schedule()
 
+    def release_held(self) -> None:
+        """The tables have caught up a little: who waited for them is decided first."""
+        held, self._held = self._held, []
+        for submission in reversed(held):
+            self._inbox.put_first(submission)
+        if held:
+            self.schedule()
+
     def fail_all(self, fault: Exception) -> None:
         self._inbox.fail_all(fault)
-        for submission in self._loading.values():
+        held, self._held = self._held, []
+        for submission in (*self._loading.values(), *held):
             submission.fail(fault)
 
     # ------------------------------------------------------------------------------------ runs

@@ -9,7 +9,7 @@ import msgspec
 from holdfast.core.base.values import EventNo, Height, TaskId
 from holdfast.core.chain.model import Block, final_height
 from holdfast.core.job.model import Job
-from holdfast.core.result.model import Consumption, Result
+from holdfast.core.result.model import Consumption, Result, leaf_of
 from holdfast.core.retention.model import Pass, is_dropped
 from holdfast.core.state import State
 from holdfast.engine.queries.query import Query, copy_record
@@ -29,13 +29,20 @@ class GetChainHead(Query[ChainHead], frozen=True):
 
 
 class GetBlockInMemory(Query[Block | None], frozen=True):
-    """The block of this height, or the lowest block in memory above it; None where the chain has no such height."""
+    """The block of this height, while memory holds it."""
 
     height: Height
 
 
+class GetLeavesInMemory(Query[dict[int, bytes]], frozen=True):
+    """RES-008: those leaves of the log, by their place, whose results memory holds."""
+
+    first: int
+    count: int
+
+
 class GetUnfinalizedResult(Query[Result | None], frozen=True):
-    """A result that a reorg can still unlink."""
+    """A result that memory holds: a reorg can still unlink it, or the tables may not have it yet."""
 
     task_id: TaskId
 
@@ -78,10 +85,15 @@ def _get_chain_head(state: State, _: GetChainHead) -> ChainHead:
 
 def _get_block_in_memory(state: State, query: GetBlockInMemory) -> Block | None:
     chain = state.chain
-    if not 1 <= query.height <= chain.head.height:
-        return None
-    nearest = chain.unfinalized.get(query.height) or chain.last_final
-    return copy_record(nearest.block) if nearest is not None else None
+    for block in (chain.unfinalized.get(query.height), state.final_blocks.get(query.height), chain.last_final):
+        if block is not None and block.block.height == query.height <= chain.head.height:
+            return copy_record(block.block)
+    return None
+
+
+def _get_leaves_in_memory(state: State, query: GetLeavesInMemory) -> dict[int, bytes]:
+    places = range(query.first, query.first + query.count)
+    return {result.leaf_index: leaf_of(result) for result in state.results.values() if result.leaf_index in places}
 
 
 def _get_unfinalized_result(state: State, query: GetUnfinalizedResult) -> Result | None:
@@ -109,6 +121,7 @@ def _is_hot_output_dropped(state: State, query: IsHotOutputDropped) -> bool:
 QUERIES: Final = {
     GetChainHead: _get_chain_head,
     GetBlockInMemory: _get_block_in_memory,
+    GetLeavesInMemory: _get_leaves_in_memory,
     GetUnfinalizedResult: _get_unfinalized_result,
     GetUnfinalizedConsumption: _get_unfinalized_consumption,
     GetResultMoment: _get_result_moment,

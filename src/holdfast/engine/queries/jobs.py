@@ -37,8 +37,16 @@ class GetQuorumVotes(Query[dict[int, Vote]], frozen=True):
     parent: TaskId
 
 
-class GetLeaseOfJob(Query[Lease | None], frozen=True):
-    """The live lease of a job."""
+class AttemptsInMemory(msgspec.Struct, frozen=True):
+    """The leases of a job that memory holds, in order; the live one is the last."""
+
+    leases: list[Lease]
+    are_all: bool
+    """Whether the job had no others: one that was evicted and requeued has earlier ones in the tables."""
+
+
+class GetAttempts(Query[AttemptsInMemory], frozen=True):
+    """The leases of a job, as far as memory holds them."""
 
     task_id: TaskId
 
@@ -171,8 +179,13 @@ def _get_quorum_votes(state: State, query: GetQuorumVotes) -> dict[int, Vote]:
     return {vote.index: vote for vote in quorum.votes} if quorum is not None else {}
 
 
-def _get_lease_of_job(state: State, query: GetLeaseOfJob) -> Lease | None:
-    return copy_record(state.leases.by_job.get(query.task_id))
+def _get_attempts(state: State, query: GetAttempts) -> AttemptsInMemory:
+    id_, live = query.task_id, state.leases.by_job.get(query.task_id)
+    leases = [*state.attempts.get(id_, ()), *([live] if live is not None else [])]
+    job = state.queue.jobs.get(id_)
+    return AttemptsInMemory(
+        [msgspec.structs.replace(lease) for lease in leases], job is not None and len(leases) == job.attempts
+    )
 
 
 def _get_leases_of_jobs(state: State, query: GetLeasesOfJobs) -> dict[TaskId, Lease]:
@@ -257,7 +270,7 @@ QUERIES: Final = {
     GetLiveJob: _get_live_job,
     GetCallerOfJob: _get_caller_of_job,
     GetQuorumVotes: _get_quorum_votes,
-    GetLeaseOfJob: _get_lease_of_job,
+    GetAttempts: _get_attempts,
     GetLeasesOfJobs: _get_leases_of_jobs,
     ListLeasesOfProvider: _list_leases_of_provider,
     ListJobsOfProvider: _list_jobs_of_provider,

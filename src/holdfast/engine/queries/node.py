@@ -38,6 +38,10 @@ class GetClaimingEvent(Query[EventNo | None], frozen=True):
     key: bytes
 
 
+class GetEvictedAsOf(Query[EventNo], frozen=True):
+    """What left memory is in the tables, once they are complete up to this event (ENG-004)."""
+
+
 def _ping(_: State, __: Ping) -> None:
     return None
 
@@ -54,9 +58,14 @@ def _get_claiming_event(state: State, query: GetClaimingEvent) -> EventNo | None
     return state.claims.event_of(query.key)
 
 
+def _get_evicted_as_of(state: State, _: GetEvictedAsOf) -> EventNo:
+    return state.evicted_as_of
+
+
 QUERIES: Final = {
     Ping: _ping,
     GetOwner: _get_owner,
     GetStateDigest: _get_state_digest,
     GetClaimingEvent: _get_claiming_event,
+    GetEvictedAsOf: _get_evicted_as_of,
 }

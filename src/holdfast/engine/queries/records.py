@@ -1,11 +1,12 @@
-"""Records wherever they are: in memory, in rows that wait for the tables, or in the tables; lists with `as_of`.
+"""Records wherever they are: the live record, else the row (ENG-004); lists with `as_of`.
 
-What memory knows is asked by a named query; the rest comes from the tables and the journal.
+What memory knows is asked by a named query. What left memory is in the tables, once they have reached the event up to
+which memory was evicted: a read of a row waits for that, so it is never older than the eviction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -29,10 +30,11 @@ from holdfast.core.base.values import (
 from holdfast.core.chain.model import Block
 from holdfast.core.escrow.messages import Reserve, Reserved, reservation_key
 from holdfast.core.escrow.model import Reservation
+from holdfast.core.index.unique_ids import Claim
 from holdfast.core.job.model import Job, SpecRow
 from holdfast.core.job.quorum import replica_ids
 from holdfast.core.lease.model import Lease
-from holdfast.core.proof.messages import ProofAccepted, link_key
+from holdfast.core.proof.messages import ProofAccepted
 from holdfast.core.queue.messages import JobAdmitted, job_key
 from holdfast.core.result.model import Consumption, LogLeaf, Result, ResultStatus
 from holdfast.core.retention.model import Tombstone
@@ -40,16 +42,19 @@ from holdfast.core.tables import TABLES
 from holdfast.engine.queries.accounts import GetOpenReservation
 from holdfast.engine.queries.chain import (
     GetBlockInMemory,
+    GetChainHead,
+    GetLeavesInMemory,
     GetUnfinalizedConsumption,
     GetUnfinalizedResult,
     IsHotOutputDropped,
 )
-from holdfast.engine.queries.jobs import GetLeaseOfJob, GetLiveJob
-from holdfast.engine.queries.node import GetClaimingEvent
+from holdfast.engine.queries.jobs import GetAttempts, GetLiveJob
+from holdfast.engine.queries.node import GetClaimingEvent, GetEvictedAsOf
 from holdfast.engine.queries.source import Page, ReadSource
-from holdfast.ports import Row, is_row_deleted
+from holdfast.ports import Row
 
 R = TypeVar("R", bound=msgspec.Struct)
+V = TypeVar("V")
 PAGE_MAX: Final = 1_000
 _RESTORE: Final = "restore it from a backup"
 
@@ -76,8 +81,9 @@ async def replicas(source: ReadSource, of: Job) -> list[Job]:
 
 
 async def job_by_event(source: ReadSource, event: EventNo) -> Job | None:
-    """The job that an event admitted."""
-    return await _row(source, Job, "job", event)
+    """The job that an event admitted; its row names it, or the event where the tables have not reached it."""
+    row = await _row(source, Job, "job", event) or await admission(source, event)
+    return await job(source, row.id) if row is not None else None
 
 
 async def admission(source: ReadSource, event: EventNo) -> JobAdmitted | None:
@@ -88,15 +94,11 @@ async def admission(source: ReadSource, event: EventNo) -> JobAdmitted | None:
 
 async def block(source: ReadSource, height: Height) -> Block | None:
     """The block of this height on the active chain."""
-    nearest = await source.query_durable(GetBlockInMemory(height))
-    if nearest is None or nearest.height == height:
-        return nearest
-    rows, _ = await source.tables.page("block", {"height": height, "status": "SEALED"}, 0, 1)
-    if rows and source.peek(("block", rows[0][0])) is None:
-        return _record(Block, rows[0])
-    while nearest is not None and nearest.height > height:  # not in the tables yet: walk down from block to block
-        nearest = await _row(source, Block, "block", nearest.first_event)  # a block begins with the sealing of the last
-    return nearest
+    live = await source.query_durable(GetBlockInMemory(height))
+    if live is not None or not 1 <= height <= source.query_undurable(GetChainHead()).finalized:
+        return live
+    rows = await _find_rows(source, "block", {"height": height, "status": "SEALED"})
+    return _record(Block, rows[0]) if rows else None
 
 
 async def result(source: ReadSource, id_: TaskId) -> Result | None:
@@ -106,21 +108,17 @@ async def result(source: ReadSource, id_: TaskId) -> Result | None:
 
 
 async def stored_result(source: ReadSource, id_: TaskId) -> Result | None:
-    """A result that left memory: from its row, or by the claim of its task while the row is not written yet."""
-    rows, _ = await source.tables.page("result", {"task_id": id_}, 0, 1)
-    if not rows:
-        return await _row_by_claim(source, Result, "result", link_key(id_)) or await _vacuumed_result(source, id_)
-    row = source.peek(("result", rows[0][0])) or rows[0]
-    return await _vacuumed_result(source, id_) if is_row_deleted(row) else _record(Result, row)
+    """A result that left memory: its row, or what is left of it."""
+    rows = await _find_rows(source, "result", {"task_id": id_})
+    return _record(Result, rows[0]) if rows else await _vacuumed_result(source, id_)
 
 
 async def _vacuumed_result(source: ReadSource, id_: TaskId) -> Result | None:
     """RET-002: what is known of a result whose record was vacuumed: its tombstone, and its leaf in the log."""
-    rows, _ = await source.tables.page("tombstone", {"task_id": id_}, 0, 1)
-    number = EventNo(rows[0][0]) if rows else await _claiming_event(source, link_key(id_))  # type: ignore[arg-type]
-    tombstone = await _row(source, Tombstone, "tombstone", number) if number is not None else None
-    if tombstone is None:
+    rows = await _find_rows(source, "tombstone", {"task_id": id_})
+    if not rows:
         return None
+    tombstone = _record(Tombstone, rows[0])
     (leaf,) = await leaves(source, tombstone.leaf, 1)
     fields: Any = decode_canonical(leaf)
     _, nullifier, result_digest, size, commitment, height = fields
@@ -168,42 +166,52 @@ async def hot_output(source: ReadSource, of: Result) -> bytes | None:
 
 
 async def attempts(source: ReadSource, id_: TaskId) -> list[Lease]:
-    """All leases of a job, in order: those that have ended from their rows, the live one from memory."""
-    live = await source.query_durable(GetLeaseOfJob(id_))
-    rows, _ = await source.tables.page("lease", {"job_id": id_}, 0, PAGE_MAX)
-    newest = [source.peek(("lease", row[0])) or row for row in rows]
-    leases = {lease.event: lease for lease in (_record(Lease, row) for row in newest if not is_row_deleted(row))}
-    if live is not None:
-        leases[live.event] = live
+    """All leases of a job, in order: from memory while the job is there, else from their rows."""
+    live = await source.query_durable(GetAttempts(id_))
+    if live.are_all:
+        return live.leases
+    rows = await _find_rows(source, "lease", {"job_id": id_}, PAGE_MAX)
+    leases = {lease.event: lease for lease in (_record(Lease, row) for row in rows)}
+    leases |= {lease.event: lease for lease in live.leases}
     return [leases[event] for event in sorted(leases)]
 
 
 async def leaves(source: ReadSource, first: int, count: int) -> list[bytes]:
-    """Leaves of the log of results, from an index on; the newest may not be in the tables yet."""
+    """Leaves of the log of results, from an index on: of results in memory, else from their rows."""
     raws = list[bytes]()
     for start in range(first, first + count, PAGE_MAX):
         indexes = range(start, min(start + PAGE_MAX, first + count))
-        waiting = {index: source.peek(("leaf", index)) for index in indexes}  # before the read: a row moves that way
-        rows, _ = await source.tables.page("leaf", {}, start - 1, len(indexes))
-        stored = {row[0]: row for row in rows}
-        raws += [_leaf(index, waiting[index] or stored.get(index)) for index in indexes]
+        live = await source.query_durable(GetLeavesInMemory(start, len(indexes)))
+        stored = {} if len(live) == len(indexes) else await _leaf_rows(source, start, len(indexes))
+        known = stored | live
+        if missing := [index for index in indexes if index not in known]:
+            raise Corrupt("RES-008", f"leaf {missing[0]} of the log is missing", "run holdfast db rebuild")
+        raws += [known[index] for index in indexes]
     return raws
 
 
-def _leaf(index: int, row: Row | None) -> bytes:
-    if row is None or is_row_deleted(row):
-        raise Corrupt("RES-008", f"leaf {index} of the log is missing", "run holdfast db rebuild")
-    return _record(LogLeaf, row).raw
+async def _leaf_rows(source: ReadSource, start: int, count: int) -> dict[int, bytes]:
+    rows = await _find_rows(source, "leaf", {}, count, start - 1)
+    return {leaf.place: leaf.raw for leaf in (_record(LogLeaf, row) for row in rows)}
 
 
 async def spec(source: ReadSource, of: Job) -> bytes:
     """The payload of a job: a small one has a row, a large one is beside its batch (ENG-007)."""
     event = of.parent_event or of.event  # a replica has the payload of its job (LEA-009)
-    small = await _row(source, SpecRow, "spec", event)
-    raw = small.raw if small is not None else await _attachment(source, event, of.spec_digest)
+    raw = source.payloads.find(event) or await _stored_spec(source, event, of.spec_digest)
     if raw is None or H(PAYLOAD_TAG, raw) != of.spec_digest:
         raise Corrupt("ENG-007", f"the payload of job {of.id.hex()} is missing or damaged", _RESTORE)
     return raw
+
+
+async def _stored_spec(source: ReadSource, event: EventNo, digest: Digest) -> bytes | None:
+    row, _ = await source.tables.get("spec", event)
+    if row is not None:
+        return _record(SpecRow, row).raw
+    if (raw := await _attachment(source, event, digest)) is not None:
+        return raw
+    admitted = await admission(source, event)  # the tables have not reached it
+    return admitted.payload.inline if admitted is not None else None
 
 
 async def memo(source: ReadSource, of: Reservation) -> bytes:
@@ -234,8 +242,24 @@ async def _row_by_claim(source: ReadSource, kind: type[R], table: str, key: byte
 
 
 async def _row(source: ReadSource, kind: type[R], table: str, key: object) -> R | None:
-    row = source.peek((table, key)) or await source.tables.get(table, key)
-    return _record(kind, row) if row and not is_row_deleted(row) else None
+    row = await _read_evicted(source, lambda: source.tables.get(table, key))
+    return _record(kind, row) if row is not None else None
+
+
+async def _find_rows(
+    source: ReadSource, table: str, match: Mapping[str, object], limit: int = 1, after: int = -1
+) -> list[Row]:
+    return await _read_evicted(source, lambda: source.tables.page(table, match, after, limit))
+
+
+async def _read_evicted(source: ReadSource, read: Callable[[], Awaitable[tuple[V, EventNo]]]) -> V:
+    """Read what is not in memory; while the tables have not reached its eviction, wait and read again."""
+    needed = source.query_undurable(GetEvictedAsOf())
+    while True:
+        value, as_of = await read()
+        if as_of >= needed:
+            return value
+        await source.wait_tables(needed)
 
 
 async def _attachment(source: ReadSource, event: EventNo, digest: Digest) -> bytes | None:
@@ -246,8 +270,13 @@ async def _attachment(source: ReadSource, event: EventNo, digest: Digest) -> byt
 async def _claiming_event(source: ReadSource, key: bytes) -> EventNo | None:
     if (number := source.query_undurable(GetClaimingEvent(key))) is not None:
         return number
-    claims, _ = await source.tables.find_claims([key])
-    return claims[key].event if key in claims else None
+    found = await _read_evicted(source, lambda: _find_claim(source, key))
+    return found.event if found is not None else None
+
+
+async def _find_claim(source: ReadSource, key: bytes) -> tuple[Claim | None, EventNo]:
+    claims, checkpoint = await source.tables.find_claims([key])
+    return claims.get(key), checkpoint.last
 
 
 async def _inline_memo(source: ReadSource, event: EventNo) -> bytes | None:

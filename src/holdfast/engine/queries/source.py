@@ -10,9 +10,9 @@ from holdfast.core.base.event import JournalHead
 from holdfast.core.base.values import EventNo
 from holdfast.core.policy import Policy
 from holdfast.engine.event_stream import EventStream
-from holdfast.engine.projector import RowKey
+from holdfast.engine.payload_cache import PayloadCache
 from holdfast.engine.queries.query import Query
-from holdfast.ports import Journal, Row, Tables
+from holdfast.ports import Journal, Tables
 
 T = TypeVar("T")
 
@@ -36,6 +36,8 @@ class ReadSource(Protocol):
     journal: Journal
     tables: Tables
     event_stream: EventStream
+    payloads: PayloadCache
+    """Payloads that the tables may not hold yet."""
 
     async def query_durable(self, query: Query[T]) -> T:
         """The answer, once everything that it may rest on is durable."""
@@ -49,7 +51,10 @@ class ReadSource(Protocol):
         """
         ...
 
-    def peek(self, key: RowKey) -> Row | None: ...
+    async def wait_tables(self, event: EventNo) -> None:
+        """Return when the tables are complete up to this event."""
+        ...
+
     def now_ms(self) -> int: ...
     def replication_status(self) -> ReplicationStatus: ...
 

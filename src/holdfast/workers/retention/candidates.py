@@ -41,7 +41,7 @@ class RunLimits(msgspec.Struct, frozen=True):
 async def load_view(engine: Engine) -> RetentionView:
     """Read the state, then wait for the tables to show it: rows of final results never change after that."""
     view = await engine.query_durable(GetRetentionView())
-    await engine.projector.drain()
+    await engine.wait_tables()
     return view
 
 

@@ -194,7 +194,7 @@ class TierDemoter:
             await self._engine.tables.get("result", event)
             for event in self._next_to_retry(Pass.WARM, view.skipped_warm)
         ]
-        results = [result_of(row) for row in rows if row is not None]
+        results = [result_of(row) for row, _ in rows if row is not None]
         candidates, skipped = await self._split_archived(view, results)
         for _, reason in skipped:
             report.count_kept(reason)

@@ -30,7 +30,7 @@ async def enqueued(house: RpcNode, count: int, **told: object) -> list[str]:
 
 
 async def jobs(house: RpcNode, **asked: object) -> dict[str, Any]:
-    await house.engine.projector.drain()
+    await house.engine.wait_tables()
     found: dict[str, Any] = await house.ask(NOBODY, "aicf.listJobs", **asked)
     return found
 
@@ -62,7 +62,7 @@ async def test_a_job_that_failed_says_what_failed_and_when_it_is_tried_again() -
         await house.access.submit(Match())
         lease = house.engine.undurable_state.leases.by_job[TaskId(bytes.fromhex(task))]
         await house.access.submit(FailLease(lease.id, oak))
-        await house.engine.projector.drain()
+        await house.engine.wait_tables()
         shown = await house.ask(NOBODY, "aicf.getJob", task_id=task)
         told = shown["job"]
         assert (told["state"], told["failures"], told["reason"]) == ("QUEUED", 1, "PROVIDER_FAIL")
@@ -121,7 +121,7 @@ async def test_a_job_whose_money_is_final_is_still_shown() -> None:
         (task,) = await enqueued(house, 1)
         await house.ask(ALICE, "cap.cancel", task_id=task)
         await house.access.submit(SEAL)
-        await house.engine.projector.drain()
+        await house.engine.wait_tables()
         assert house.engine.undurable_state.queue.jobs == {}
         shown = await house.ask(NOBODY, "aicf.getJob", task_id=task)
         assert (shown["job"]["state"], shown["position"], shown["job"]["reason"]) == ("CANCELLED", None, "CANCELLED")

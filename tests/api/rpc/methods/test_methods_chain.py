@@ -83,7 +83,7 @@ async def test_a_list_of_blocks_has_the_orphaned_ones_too() -> None:
         await seal(house, 3)
         await house.ask(OPERATOR, "chain.rollBack", height=1)
         await seal(house, 2)
-        await house.engine.projector.drain()
+        await house.engine.wait_tables()
         listed = await house.ask(NOBODY, "chain.listBlocks")
         assert [(row["height"], row["status"]) for row in listed["rows"]] == [
             (1, "SEALED"),

@@ -39,7 +39,7 @@ async def stream(node: AgentNode) -> EvidenceStreamDriver:
 
 
 async def ask(node: AgentNode, method: str, **told: Any) -> Any:
-    await node.engine.projector.drain()
+    await node.engine.wait_tables()
     asked = METHODS[method]
     return await asked.handle(node.access, RpcCall(method, LOCAL), asked.params(**told))
 
@@ -148,9 +148,9 @@ async def test_a_final_session_is_pruned_in_bounded_runs_and_its_watermark_stays
     await weeder.run_once()
     assert weeder.pruned == 0, "a day is not over"
     node.pass_time(1)
-    await node.engine.projector.drain()
+    await node.engine.wait_tables()
     await weeder.run_once()
-    await node.engine.projector.drain()
+    await node.engine.wait_tables()
     assert weeder.pruned == 10
     assert node.world.tables.rows["evidence"] == {}
     told = {"channel": stream.channel, "session": "s1"}
@@ -169,10 +169,10 @@ async def test_pruning_under_an_open_stream_leaves_no_gap_for_it(node: AgentNode
     await stream.send_and_ack(1, lines[:2])
     await stream.send_and_ack(3, lines[2:])
     node.pass_time(DAY_MS)
-    await node.engine.projector.drain()
+    await node.engine.wait_tables()
     row = (await queries.page(node.engine, "evidence", {"channel": stream.channel}, 0, 1)).rows[0]
     await node.do(PruneEvidence(stream.channel, "s1", 2, (row.event,)))
-    await node.engine.projector.drain()
+    await node.engine.wait_tables()
     assert await stream.send_and_ack(1, lines) == 5
 
 
@@ -184,14 +184,14 @@ async def test_records_pruned_while_they_are_read_are_reported_as_pruned(
     await stream.send_and_ack(1, lines[:2])
     await stream.send_and_ack(3, lines[2:])
     node.pass_time(DAY_MS)
-    await node.engine.projector.drain()
+    await node.engine.wait_tables()
     paged = queries.page
 
     async def overtaken(source: Any, table: str, *told: Any) -> Any:
         monkeypatch.setattr(queries, "page", paged)
         row = (await paged(source, table, {"channel": stream.channel}, 0, 1)).rows[0]
         await node.do(PruneEvidence(stream.channel, "s1", 2, (row.event,)))
-        await node.engine.projector.drain()
+        await node.engine.wait_tables()
         return await paged(source, table, *told)
 
     monkeypatch.setattr(queries, "page", overtaken)
@@ -207,7 +207,7 @@ async def test_what_was_pruned_stays_pruned_after_a_restart(tmp_path: Path) -> N
         await oak.register()
         stream = await oak.open_evidence()
         await stream.send_and_ack(1, stream.lines(1, ("PROGRESS", {}), ("CHANNEL_TERMINATED", {})))
-        await node.engine.projector.drain()
+        await node.engine.wait_tables()
         node.pass_time(DAY_MS)
         await EvidencePruner(node.engine).run_once()
     state = await world.recovered()

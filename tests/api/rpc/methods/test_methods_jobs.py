@@ -223,7 +223,7 @@ async def test_jobs_are_listed_in_the_order_of_admission_by_caller_status_kind_h
             ids.append((await house.ask((ALICE, BOB)[n % 2], "cap.enqueue", **job(nonce=n)))["task_id"])
             await house.engine.submit(SEAL)
         await house.ask(ALICE, "cap.cancel", task_id=ids[2])
-        await house.engine.projector.drain()
+        await house.engine.wait_tables()
 
         async def listed(**told: object) -> list[int]:
             found = await house.ask(CALLERS["nobody"], "cap.listJobs", **told)

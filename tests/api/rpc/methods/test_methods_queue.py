@@ -89,7 +89,7 @@ async def test_dead_letters_are_listed_and_requeued_from_what_the_tables_have() 
         await house.mint()
         await add_provider(house)
         tasks = [await failed(house, nonce) for nonce in (1, 2, 3)]
-        await house.engine.projector.drain()
+        await house.engine.wait_tables()
         assert house.engine.undurable_state.queue.jobs == {}
         page = await house.ask(AUDITOR, "job.listDeadLetters", limit=2)
         assert [row["id"] for row in page["rows"]] == tasks[:2]
@@ -101,7 +101,7 @@ async def test_dead_letters_are_listed_and_requeued_from_what_the_tables_have() 
         assert await house.ask(OPERATOR, "job.requeue", task_id=tasks[1]) == done | {"is_repeat": True}
         shown = await house.ask(ALICE, "cap.getJob", task_id=tasks[1])
         assert (shown["job"]["state"], shown["job"]["attempts"], shown["job"]["requeues"]) == ("QUEUED", 1, 1)
-        await house.engine.projector.drain()
+        await house.engine.wait_tables()
         assert [row["id"] for row in (await house.ask(ALICE, "job.listDeadLetters"))["rows"]] == [tasks[0], tasks[2]]
         assert house.privileged_acts()[-1] == (OPERATOR.name, "job.requeue")
         assert (await house.refusal(OPERATOR, "job.requeue", task_id="ab" * 32))[0] == "NotFound"

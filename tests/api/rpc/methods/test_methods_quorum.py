@@ -89,7 +89,7 @@ async def test_a_job_is_shown_with_its_replicas_and_a_replica_names_its_job(node
         assert (replica["job"]["parent"], replica["replicas"]) == (task.hex(), [])
         assert replica["payload"] == shown["payload"]
         await node.access.submit(SEAL)
-        await node.engine.projector.drain()
+        await node.engine.wait_tables()
     assert node.engine.undurable_state.queue.jobs == {}
     assert len((await node.ask(ALICE, "cap.getJob", task_id=one.hex()))["attempts"]) == 1
 
@@ -99,7 +99,7 @@ async def test_lists_show_what_was_asked_for_and_replicas_where_one_asks_for_the
     task = await enqueued_quorum(node)
     plain = TaskId(bytes.fromhex((await node.ask(ALICE, "cap.enqueue", **job()))["task_id"]))
     await node.access.submit(SEAL)
-    await node.engine.projector.drain()
+    await node.engine.wait_tables()
     rows = (await node.ask(ALICE, "cap.listJobs", caller="alice"))["rows"]
     assert [row["id"] for row in rows] == [task.hex(), plain.hex()]
     rows = (await node.ask(ALICE, "cap.listJobs", caller="alice", include_replicas=True))["rows"]
@@ -135,10 +135,10 @@ async def test_replicas_are_purged_with_their_job_and_not_before(node: RpcNode) 
     sexton = JobPurger(engine)
     for later_ms, left in ((9_500, 4), (500, 0)):
         node.world.clock.monotonic += later_ms
-        await engine.projector.drain()
+        await engine.wait_tables()
         while await sexton.purge_page():
             pass
-        await engine.projector.drain()
+        await engine.wait_tables()
         assert len((await engine.tables.page("job", {}, 0, 100))[0]) == left
         assert len((await engine.tables.page("lease", {}, 0, 100))[0]) == (3 if left else 0)
     assert await queries.job(engine, first) is None

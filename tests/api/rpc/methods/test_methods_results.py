@@ -33,7 +33,7 @@ async def make_final(shop: ResultNode, job: TaskId, *, projected: bool) -> None:
     """The result is history, in the tables or on its way there."""
     assert job not in shop.engine.undurable_state.results
     if projected:
-        await shop.engine.projector.drain()
+        await shop.engine.wait_tables()
 
 
 @pytest.mark.rule("RES-003")
@@ -160,7 +160,7 @@ async def test_a_block_that_is_sealed_between_asking_and_deciding_refuses_the_ca
 async def test_refused_proofs_are_listed_with_their_reasons() -> None:
     async with result_node() as here:
         job = await here.refused()
-        await here.engine.projector.drain()
+        await here.engine.wait_tables()
         found = await rpc_of(here).ask(ANONYMOUS, "cap.listVerdicts", task_id=job.hex())
         (row,) = found["rows"]
         assert (row["verdict"], row["method"], row["reasons"]) == ("PROOF_INVALID", "attested", "it is wrong")

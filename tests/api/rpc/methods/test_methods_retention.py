@@ -273,7 +273,7 @@ async def test_a_result_of_which_only_a_tombstone_is_left_is_still_its_callers_a
     await home.archive_all()
     await home.pass_days(3)
     await home.collector.run_passes()
-    await home.engine.projector.drain()
+    await home.engine.wait_tables()
     home.world.tables.rows["job"].clear()  # buried long before
     assert home.world.tables.rows["result"] == {}
     found = await node.ask(ANONYMOUS, "cap.getResult", task_id=task.hex())
@@ -298,7 +298,7 @@ async def test_the_leaves_of_a_block_are_read_together_however_many_there_are(
     home, tables, asked = api.retention, api.retention.engine.tables, list[str]()
     tasks = [await home.resolve(b"%d" % number) for number in range(20)]
     await home.seal(13)
-    await home.engine.projector.drain()
+    await home.engine.wait_tables()
     get, page = tables.get, tables.page
 
     async def counted_get(table: str, key: object) -> Any:
