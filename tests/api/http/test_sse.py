@@ -15,7 +15,7 @@ import pytest
 from tests.api.http.http_node import WITHIN_S, HttpNode, bearer, http_node, name_of, until
 from tests.core.blocks import SEAL, final_after
 from tests.core.commands import some_id
-from tests.simulation.world import World
+from tests.simulation.world import World, evict_final
 
 from holdfast.api import public_events
 from holdfast.api.http import event_fanout
@@ -422,7 +422,7 @@ async def test_a_requester_follows_its_own_jobs_also_when_they_are_history(is_hi
         await node.call("cap.cancel", alice, task_id=task)
         if is_history:
             await node.engine.submit(SEAL)
-            await node.engine.wait_tables()
+            await evict_final(node.engine)
             assert node.engine.undurable_state.queue.jobs == {}
         await node.mint(90, owner="bob")
         async with stream(node, alice, "?after=0&types=jobAdmitted,jobCancelled,minted") as events:

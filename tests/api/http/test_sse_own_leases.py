@@ -10,7 +10,7 @@ from tests.api.http.test_sse import stream
 from tests.core.blocks import SEAL, final_after
 from tests.core.commands import some_id
 from tests.core.core_driver import YEAR_MS, public
-from tests.simulation.world import World
+from tests.simulation.world import World, evict_final
 
 from holdfast.core.base.canonical import canonical
 from holdfast.core.base.event import Command
@@ -62,7 +62,7 @@ async def test_a_requester_hears_of_the_leases_of_its_own_jobs(is_history: bool)
         if is_history:
             await do(house, CancelJob(TaskId(bytes.fromhex(task)), None))
             await do(house, SEAL)
-            await house.engine.wait_tables()
+            await evict_final(house.engine)
             assert house.engine.undurable_state.queue.jobs == {}
         await house.mint(92, owner="bob")
         wanted = f"?after=0&types={','.join(LEASES)},minted"

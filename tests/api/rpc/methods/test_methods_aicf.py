@@ -8,6 +8,7 @@ import pytest
 from tests.api.rpc.methods.test_methods_quotes import add_provider
 from tests.api.rpc.rpc_callers import ALICE, AUDITOR, BOB, CALLERS, OPERATOR, RpcNode, job, rpc_node
 from tests.core.blocks import SEAL, final_after
+from tests.simulation.world import evict_final
 
 from holdfast.api.node_access import Principal
 from holdfast.api.rpc.methods import METHODS
@@ -121,7 +122,7 @@ async def test_a_job_whose_money_is_final_is_still_shown() -> None:
         (task,) = await enqueued(house, 1)
         await house.ask(ALICE, "cap.cancel", task_id=task)
         await house.access.submit(SEAL)
-        await house.engine.wait_tables()
+        await evict_final(house.engine)
         assert house.engine.undurable_state.queue.jobs == {}
         shown = await house.ask(NOBODY, "aicf.getJob", task_id=task)
         assert (shown["job"]["state"], shown["position"], shown["job"]["reason"]) == ("CANCELLED", None, "CANCELLED")

@@ -7,6 +7,7 @@ import pytest
 from tests.api.rpc.rpc_callers import ALICE, AUDITOR, BOB, CALLERS, OPERATOR, PROVIDER, job, rpc_node
 from tests.core.blocks import SEAL, final_after
 from tests.core.commands import DEVELOPMENT
+from tests.simulation.world import evict_final
 
 from holdfast.core import job as formulas
 from holdfast.core.base.canonical import canonical
@@ -68,6 +69,7 @@ async def test_the_same_request_again_gives_the_first_receipt_whatever_happened_
         assert await house.ask(ALICE, "cap.enqueue", **job(nonce=7)) == again
         await house.ask(ALICE, "cap.cancel", task_id=first["task_id"])
         await house.engine.submit(SEAL)
+        await evict_final(house.engine)
         assert house.engine.undurable_state.queue.jobs == {}
         assert await house.ask(ALICE, "cap.enqueue", **job(nonce=7)) == again
 

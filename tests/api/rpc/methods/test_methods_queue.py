@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from tests.api.rpc.rpc_callers import ALICE, AUDITOR, BOB, CALLERS, OPERATOR, RpcNode, job, rpc_node
 from tests.core.blocks import SEAL, final_after
+from tests.simulation.world import evict_final
 
 from holdfast.core.base.canonical import canonical
 from holdfast.core.base.values import AccountId, Amount, TaskId
@@ -89,7 +90,7 @@ async def test_dead_letters_are_listed_and_requeued_from_what_the_tables_have() 
         await house.mint()
         await add_provider(house)
         tasks = [await failed(house, nonce) for nonce in (1, 2, 3)]
-        await house.engine.wait_tables()
+        await evict_final(house.engine)
         assert house.engine.undurable_state.queue.jobs == {}
         page = await house.ask(AUDITOR, "job.listDeadLetters", limit=2)
         assert [row["id"] for row in page["rows"]] == tasks[:2]

@@ -9,6 +9,7 @@ import pytest
 from tests.api.rpc.rpc_callers import ALICE, OPERATOR, RpcNode, job, rpc_node
 from tests.core.blocks import SEAL, final_after
 from tests.core.core_driver import public
+from tests.simulation.world import evict_final
 
 from holdfast.core.base.canonical import canonical
 from holdfast.core.base.values import AccountId, Amount, TaskId
@@ -89,7 +90,7 @@ async def test_a_job_is_shown_with_its_replicas_and_a_replica_names_its_job(node
         assert (replica["job"]["parent"], replica["replicas"]) == (task.hex(), [])
         assert replica["payload"] == shown["payload"]
         await node.access.submit(SEAL)
-        await node.engine.wait_tables()
+        await evict_final(node.engine)
     assert node.engine.undurable_state.queue.jobs == {}
     assert len((await node.ask(ALICE, "cap.getJob", task_id=one.hex()))["attempts"]) == 1
 
@@ -99,7 +100,7 @@ async def test_lists_show_what_was_asked_for_and_replicas_where_one_asks_for_the
     task = await enqueued_quorum(node)
     plain = TaskId(bytes.fromhex((await node.ask(ALICE, "cap.enqueue", **job()))["task_id"]))
     await node.access.submit(SEAL)
-    await node.engine.wait_tables()
+    await evict_final(node.engine)
     rows = (await node.ask(ALICE, "cap.listJobs", caller="alice"))["rows"]
     assert [row["id"] for row in rows] == [task.hex(), plain.hex()]
     rows = (await node.ask(ALICE, "cap.listJobs", caller="alice", include_replicas=True))["rows"]
@@ -113,6 +114,7 @@ async def test_a_failed_job_is_requeued_with_its_replicas_after_memory_has_evict
     for id_, output in zip(replica_ids(task, 2), (b"a", b"b"), strict=True):
         await vote(node, id_, output)
     await node.access.submit(SEAL)
+    await evict_final(node.engine)
     assert task not in node.engine.undurable_state.queue.jobs
     await node.ask(OPERATOR, "job.requeue", task_id=task.hex())
     jobs = node.engine.undurable_state.queue.jobs
@@ -132,6 +134,7 @@ async def test_replicas_are_purged_with_their_job_and_not_before(node: RpcNode) 
     for id_ in rest:
         await vote(node, id_, b"a")
     await node.access.submit(SEAL)
+    await evict_final(engine)
     sexton = JobPurger(engine)
     for later_ms, left in ((9_500, 4), (500, 0)):
         node.world.clock.monotonic += later_ms

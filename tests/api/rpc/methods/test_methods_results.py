@@ -10,6 +10,7 @@ from tests.api.result_node import ID, SERVING, ResultNode, result_node
 from tests.api.rpc.rpc_callers import ALICE, AUDITOR, BOB, OPERATOR, RpcNode
 from tests.core.blocks import SEAL, verify
 from tests.core.commands import some_id
+from tests.simulation.world import evict_final
 
 from holdfast.api.node_access import ANONYMOUS
 from holdfast.core.base.errors import Refused
@@ -30,10 +31,10 @@ def rpc_of(shop: ResultNode) -> RpcNode:
 
 
 async def make_final(shop: ResultNode, job: TaskId, *, projected: bool) -> None:
-    """The result is history, in the tables or on its way there."""
-    assert job not in shop.engine.undurable_state.results
+    """The result is final; it has left memory for the tables, or is still there."""
     if projected:
-        await shop.engine.wait_tables()
+        await evict_final(shop.engine)
+    assert (job in shop.engine.undurable_state.results) is not projected
 
 
 @pytest.mark.rule("RES-003")
@@ -187,6 +188,7 @@ async def test_a_use_that_was_asked_for_while_the_block_was_open_counts_when_it_
         assert isinstance(no, Refused)
         assert no.name == "NoResultYet"
         await here.seal()  # between asking and deciding; the job is history now
+        await evict_final(here.engine)
         assert job not in here.engine.undurable_state.queue.jobs
         assert not isinstance(await here.engine.submit(command), Refused)
 
