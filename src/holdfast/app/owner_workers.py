@@ -26,6 +26,7 @@ from holdfast.workers.proposer import Proposer
 from holdfast.workers.provider_monitor import ProviderMonitor
 from holdfast.workers.reaper import Reaper
 from holdfast.workers.retention.collector import Collector
+from holdfast.workers.rollback_runner import RollbackRunner
 from holdfast.workers.snapshotter import Snapshotter
 from holdfast.workers.supervisor import EventDrivenWorker, Worker, supervise, worker_name
 from holdfast.workers.verification_scheduler import VerificationScheduler
@@ -59,6 +60,7 @@ class OwnerWorkers:
         every_events = config.policy.engine.snapshot_every_events
         yield Snapshotter(engine, every_events, partial(run_in_process, make_snapshot, config), last_snapshot)
         yield Proposer(engine, self._signer)
+        yield RollbackRunner(engine)
         yield Dispatcher(engine)
         yield Reaper(engine)
         yield ProviderMonitor(engine)

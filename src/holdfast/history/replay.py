@@ -80,4 +80,4 @@ def _check_header(before: Block, state: State, verify: VerifySignature) -> None:
 def _count_orphaned(state: State, event: Event, report: ReplayReport) -> None:
     if isinstance(event, BlockRolledBack) and event.hash:
         report.orphaned += 1
-        report.transactions -= state.chain.head.tx_count
+        report.transactions -= state.chain.unfinalized[event.height].block.tx_count
