@@ -80,7 +80,10 @@ class BlockRolledBack(Event, frozen=True, tag=41):
 
 
 class TransactionsReincluded(Event, frozen=True, tag=42):
-    """The transactions of orphaned blocks are in the open block, in their old order (CHN-004); in steps, so many."""
+    """The transactions of orphaned blocks are in the open block, in their old order (CHN-004).
+
+    In steps these are the next `count` of them.
+    """
 
     public_name: ClassVar = "transactionsReincluded"
 

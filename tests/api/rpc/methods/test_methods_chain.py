@@ -143,7 +143,7 @@ async def test_a_rollback_says_what_it_undid_and_who_wanted_it() -> None:
             TransactionsReincluded,
         ]
         first: EventNo = EventNo(house.engine.undurable_state.last_event - 3)
-        assert undone == {"event": first, "from_height": 2, "to_height": 0, "transactions": 2}
+        assert undone == {"event": first, "from_height": 2, "to_height": 0, "transactions": 2, "is_running": False}
         await house.ask(OPERATOR, "chain.rollBack", height=0)
         assert house.privileged_acts()[1:] == [(OPERATOR.name, "chain.rollBack")]
 
