@@ -5,6 +5,8 @@ The collector has read rows and bytes; this checks what only the state knows at 
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Decided
 from holdfast.core.base.values import Digest, EventNo, Height
@@ -170,10 +172,8 @@ def unreferenced(state: HasRetention, as_of: EventNo, orphans: tuple[OrphanFile,
     """RET-002: of bytes that no row needs as of that event, those that nothing needs since."""
     if not orphans:
         return ()
-    needed, recent = (
-        _submitted_digests(state) | _result_digests(state) | state.warm_deletes_pending.keys(),
-        state.recent_digests.events,
-    )
+    needed = _submitted_digests(state) | _result_digests(state, {digest for digest, _ in orphans})
+    needed, recent = needed | state.warm_deletes_pending.keys(), state.recent_digests.events
     return tuple(
         (digest, size) for digest, size in orphans if digest not in needed and recent.get(digest, NO_RESULT) <= as_of
     )
@@ -200,8 +200,9 @@ def _submitted_digests(state: HasRetention) -> set[Digest]:
     return {digest for digest in waiting if digest is not None}
 
 
-def _result_digests(state: HasRetention) -> set[Digest]:
-    return {result.result_digest for result in state.results.values()}
+def _result_digests(state: HasRetention, among: Container[Digest]) -> set[Digest]:
+    """Those of these digests that results in memory have: a few of many, so no set of all of them is made."""
+    return {result.result_digest for result in state.results.values() if result.result_digest in among}
 
 
 def _deletable(
@@ -211,7 +212,7 @@ def _deletable(
     unshared = {held.digest: held.event for held in dropped if not held.is_shared}
     if not unshared:
         return ()
-    needed = _result_digests(state)
+    needed = _result_digests(state, unshared)
     needed |= {held.digest for held in dropped if held.is_shared}
     recent = state.recent_digests.events
     return tuple(
