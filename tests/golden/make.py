@@ -1,7 +1,7 @@
 """A repeatable run of the engine with every kind of event: several terms, rolled-back and final blocks, a payload.
 
 Owners follow one another and live through it by commands, so everything in the journal could have happened.
-`test_pinned_run` compares the run with version 0.3; a new kind of event is added at the end of `LaterOwner`.
+`test_pinned_run` compares the run of the owners of version 0.3; a new kind of event is added to `NewestOwner`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import Final
 
 from tests.core.commands import some_id
 from tests.golden.later_owner import LaterOwner
-from tests.golden.working_owner import WorkingOwner
+from tests.golden.newest_owner import NewestOwner
+from tests.golden.working_owner import OwnerRun, WorkingOwner
 from tests.simulation.journal import SimulatedJournal
 from tests.simulation.world import DEVELOPMENT, SimulatedFiles, World
 
@@ -56,9 +57,12 @@ COMMANDS_BY_OWNER: Final[tuple[tuple[Command, ...], ...]] = (
     ),
 )
 """The commands of each of the first owners, in order."""
+LIVES_OF_0_3: Final[dict[str, type[OwnerRun]]] = {"owner-at-work": WorkingOwner, "owner-of-later": LaterOwner}
+LIVES: Final = LIVES_OF_0_3 | {"owner-of-now": NewestOwner}
+"""The owners after them, by name."""
 
 
-async def make(files: Files) -> ExportManifest:
+async def make(files: Files, lives: dict[str, type[OwnerRun]] = LIVES) -> ExportManifest:
     """Run all owners and export the journal."""
     world = World()
     for number, commands in enumerate(COMMANDS_BY_OWNER, start=1):
@@ -67,7 +71,7 @@ async def make(files: Files) -> ExportManifest:
         await engine.start()
         await _submit_all(engine.submit, commands)
         await engine.stop()
-    for owner, life in (("owner-at-work", WorkingOwner), ("owner-of-later", LaterOwner)):
+    for owner, life in lives.items():
         world.clock.wall += 1_000_000_000  # later than everything the owner before lived through
         engine = world.engine(owner=owner)
         await engine.start()

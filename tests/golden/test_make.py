@@ -25,7 +25,7 @@ async def test_it_holds_every_kind_of_event_a_payload_and_several_terms() -> Non
     await make(files)
     entries = [entry async for entry in SegmentFolder(files).entries(BatchNo(0))]
     kinds = {type(event) for entry in entries for event in journal_codec.unpack(entry.batch)}
-    assert kinds == set(state_machine.EVENTS), "a new kind of event belongs at the end of LaterOwner"
+    assert kinds == set(state_machine.EVENTS), "a new kind of event belongs into NewestOwner"
     assert any(entry.attachments for entry in entries)
     assert len({entry.batch.term for entry in entries}) > 2
     assert len(await SegmentFolder(files).names()) > 1

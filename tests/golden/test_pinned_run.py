@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 import pytest
-from tests.golden.make import make
+from tests.golden.make import LIVES_OF_0_3, make
 from tests.simulation.world import DEVELOPMENT, SimulatedFiles
 
 from holdfast.core import journal_codec
@@ -58,7 +58,7 @@ class Collected(msgspec.Struct):
 
 async def collect() -> Collected:
     files, collected = SimulatedFiles(), Collected()
-    await make(files)
+    await make(files, LIVES_OF_0_3)
     state, head = State(DEVELOPMENT), JournalHead()
     async for batch in SegmentFolder(files).read(BatchNo(0)):
         tags = [event[0] for event in msgspec.msgpack.decode(batch.body)]

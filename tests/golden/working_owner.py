@@ -45,6 +45,9 @@ class OwnerRun:
     def __init__(self, world: World, engine: Engine) -> None:
         self._world, self._engine = world, engine
 
+    async def live(self) -> None:
+        raise NotImplementedError
+
     async def do(self, command: Command) -> Accepted:
         outcome = await self._engine.submit(command)
         assert not isinstance(outcome, Refused), (command, outcome)

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 from hypothesis import given
-from tests.core.blocks import PROPOSER, SEAL, ChainRun, Step, final_after, run_steps, step_sequences, verify
+from hypothesis import strategies as st
+from tests.core.blocks import PROPOSER, SEAL, ChainRun, Step, final_after, run_steps, step_sequences, steps, verify
 from tests.simulation.journal import Disk, SimulatedJournal
 from tests.simulation.world import SimulatedFiles
 
@@ -15,7 +16,8 @@ from holdfast.core import journal_codec
 from holdfast.core.base.errors import Corrupt, Refused
 from holdfast.core.base.event import Event, JournalHead, head_of
 from holdfast.core.base.values import BatchNo, Height, Term
-from holdfast.core.chain.messages import BlockRolledBack, BlockSealed, RollBackBlocks
+from holdfast.core.chain.messages import BlockRolledBack, BlockSealed, ContinueRollback, RollBackBlocks
+from holdfast.core.chain.model import final_height
 from holdfast.core.policy import Policy
 from holdfast.history.full_journal import FullJournal
 from holdfast.history.replay import ReplayReport, replay
@@ -60,6 +62,21 @@ async def test_the_replay_of_any_life_comes_to_the_chain_that_was_lived(life: li
     assert done.orphaned == sum(isinstance(event, BlockRolledBack) and bool(event.hash) for event in events)
     assert done.transactions == sum(len(block.txs) for block in lived_.naive.blocks)
     assert done.blocks - done.orphaned == done.height
+
+
+@given(step_sequences, st.integers(0, 6), st.lists(steps, max_size=12), st.integers(0, 9))
+async def test_the_replay_of_a_rollback_in_steps_comes_to_its_chain_also_in_the_middle(
+    life: list[Step], depth: int, between: list[Step], limit: int
+) -> None:
+    lived_ = run_steps(POLICY, life)
+    to = max(final_height(lived_.state), lived_.state.chain.head.height - depth)
+    lived_.do(RollBackBlocks(Height(to), at_once_max=0))
+    for step in between:
+        lived_.run_step(step)
+        lived_.do(ContinueRollback(limit))
+    done, head = await replayed(lived_.events), lived_.state.chain.head
+    assert (done.height, done.hash, done.blocks - done.orphaned) == (head.height, head.hash, head.height)
+    assert done.transactions == sum(len(block.txs) for block in lived_.naive.blocks)
 
 
 async def test_progress_is_reported_batch_by_batch() -> None:

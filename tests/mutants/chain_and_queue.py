@@ -8,8 +8,9 @@ from tests.mutants.mutant import Mutant
 
 CHAIN_APPLY, CHAIN_DECIDE, CHAIN_MODEL = (f"core/chain/{name}.py" for name in ("apply", "decide", "model"))
 QUEUE_DECIDE, QUEUE_APPLY, AUTHENTICATE = "core/queue/decide.py", "core/queue/apply.py", "core/key/authenticate.py"
-CHAIN_TESTS, QUEUE_TESTS, KEY_TESTS = (
+CHAIN_TESTS, STEPS_TESTS, QUEUE_TESTS, KEY_TESTS = (
     "tests/core/chain/test_chain.py",
+    "tests/core/chain/test_rollback_steps.py",
     "tests/core/queue/test_queue.py",
     "tests/core/key/test_keys.py",
 )
@@ -18,8 +19,8 @@ CHAIN_AND_QUEUE: Final = [
     Mutant(
         "transactions that were rolled back come after newer ones",
         CHAIN_APPLY,
-        "    chain.open.txs = orphaned.txs + chain.open.txs\n",
-        "    chain.open.txs = chain.open.txs + orphaned.txs\n",
+        "= txs + rollback.pool, len(txs), height\n",
+        "= rollback.pool + txs, len(txs), height\n",
         f"{CHAIN_TESTS} -k before_what_is_newer",
     ),
     Mutant(
@@ -30,11 +31,46 @@ CHAIN_AND_QUEUE: Final = [
         f"{CHAIN_TESTS} -k open_block_refunded",
     ),
     Mutant(
-        "a refund is not applied again after a reorg",
+        "the effects of transactions are not applied again after a reorg",
         "core/workflows/roll_back.py",
-        "    TxKind.CANCELLATION: chain_apply.reapply_refund,\n",
-        "",
+        "partial(include, state)",
+        "state.chain.open.txs.append",
         f"{CHAIN_TESTS} -k made_again_in_the_next",
+    ),
+    Mutant(
+        "what is admitted while a rollback runs is included before what was rolled back",
+        "core/workflows/include.py",
+        "    if state.chain.rollback is None:\n",
+        "    if True:\n",
+        f"{STEPS_TESTS} -k naive_chain",
+    ),
+    Mutant(
+        "a block is sealed in the middle of a rollback",
+        "core/workflows/roll_back.py",
+        "HELD_BACK: Final = (SealBlock, ",
+        "HELD_BACK: Final = (",
+        f"{STEPS_TESTS} -k waits_for_the_end",
+    ),
+    Mutant(
+        "a result is readable until the rollback reaches its block",
+        CHAIN_APPLY,
+        "    _return_to(state, event.height)\n",
+        "    chain.open = OpenBlock()\n",
+        f"{STEPS_TESTS} -k readable_at_any_step",
+    ),
+    Mutant(
+        "a part of a block takes back all its money",
+        "core/escrow/apply.py",
+        "reversed(ids[-count:])]\n",
+        "reversed(ids)]\n",
+        f"{STEPS_TESTS} -k part_by_part",
+    ),
+    Mutant(
+        "a use of an orphaned result survives a rollback in steps",
+        "core/workflows/roll_back.py",
+        "if numbers else []\n",
+        "if not numbers else []\n",
+        f"{STEPS_TESTS} -k dropped_with_its_result",
     ),
     Mutant(
         "a block is final one block too early",
@@ -81,8 +117,8 @@ CHAIN_AND_QUEUE: Final = [
     Mutant(
         "the result log keeps the results of orphaned blocks",
         CHAIN_APPLY,
-        "    chain.open, chain.log = OpenBlock(), copy_frontier(_last_sealed(state).log)\n",
-        "    chain.open = OpenBlock()\n",
+        "    chain.head, chain.open, chain.log = sealed.block, OpenBlock(), copy_frontier(sealed.log)\n",
+        "    chain.head, chain.open = sealed.block, OpenBlock()\n",
         "tests/core/chain/test_block_headers.py -k the_log_holds",
     ),
     Mutant(

@@ -7,7 +7,7 @@ from typing import Final
 from tests.mutants.mutant import Mutant
 
 APPLY, HEALTH, MODEL, SLA = (f"core/provider/{name}.py" for name in ("apply", "health", "model", "sla"))
-NONCES, ROLL_BACK = "api/grpc/services/nonces.py", "core/workflows/roll_back.py"
+NONCES, INCLUDE = "api/grpc/services/nonces.py", "core/workflows/include.py"
 LIFE_TESTS, HEALTH_TESTS, SLASHING_TESTS = (
     f"tests/core/provider/test_{name}.py" for name in ("provider_life", "provider_health", "slashing")
 )
@@ -123,11 +123,11 @@ PROVIDERS: Final = [
         f"{SLASHING_TESTS} -k graver",
     ),
     Mutant(
-        "a slash is not applied again after a reorg",
-        ROLL_BACK,
-        "    TxKind.SLASH: _reapply_slash,\n",
+        "the block that includes a slash does not charge it",
+        INCLUDE,
+        "    TxKind.SLASH: _include_slash,\n",
         "",
-        f"{SLASHING_TESTS} -k that_is_rolled_back",
+        f"{SLASHING_TESTS} -k pending_until",
     ),
     Mutant(
         "a new offence shortens a permanent jail",

@@ -17,8 +17,8 @@ RESULTS: Final = [
     Mutant(
         "a result is readable in its own block",
         READABILITY,
-        "    if result.height_resolved >= open_height:\n",
-        "    if result.height_resolved > open_height:\n",
+        "    if result.height_resolved == open_height:\n",
+        "    if False:\n",
         f"{PATH_TESTS} -k from_the_block_after",
     ),
     Mutant(
@@ -31,7 +31,7 @@ RESULTS: Final = [
     Mutant(
         "a second transaction consumes a result",
         DECIDE,
-        '        return _refuse_consumed(command.task_id, f"in block {live.height}")\n',
+        '        return _refuse_consumed(command.task_id, f"in {block}")\n',
         "        pass\n",
         f"{CONSUME_TESTS} -k consumed_once_in",
     ),
@@ -45,8 +45,8 @@ RESULTS: Final = [
     Mutant(
         "a consumption stays although a reorg removed its result",
         "core/workflows/roll_back.py",
-        "if consumption.height > head and not is_valid_above(state, consumption, head)",
-        "if False",
+        "        if not is_valid_above(state, consumption, head)\n",
+        "        if False\n",
         f"{CONSUME_TESTS} -k takes_the_result_too",
     ),
     Mutant(

@@ -102,8 +102,8 @@ RETENTION: Final = [
     Mutant(
         "orphans that are submitted meanwhile are deleted",
         DECIDE,
-        "_submitted_digests(state) | _result_digests(state) | state.warm_deletes_pending.keys()",
-        "_result_digests(state) | state.warm_deletes_pending.keys()",
+        "_submitted_digests(state) | _result_digests(state, {digest for digest, _ in orphans})",
+        "_result_digests(state, {digest for digest, _ in orphans})",
         f"{ORPHAN_TESTS} -k came_to_need",
     ),
     Mutant(

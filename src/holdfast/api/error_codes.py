@@ -39,6 +39,7 @@ ERROR_CODES: Final = {
     "ProofConflict": ErrorCodes(-32014, 409, "ALREADY_EXISTS", 1),
     "ChainMismatch": ErrorCodes(-32015, 409, "FAILED_PRECONDITION", 1),
     "HeightMismatch": ErrorCodes(-32016, 409, "FAILED_PRECONDITION", 1),
+    "RollbackRunning": ErrorCodes(-32017, 503, "UNAVAILABLE", 75),
     "LeaseLost": ErrorCodes(-32030, 409, "FAILED_PRECONDITION", 1),
     "NullifierReuse": ErrorCodes(-32031, 409, "ALREADY_EXISTS", 1),
     "EvidenceGap": ErrorCodes(-32032, 409, "OUT_OF_RANGE", 1),

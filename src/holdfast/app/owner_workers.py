@@ -23,6 +23,7 @@ from holdfast.workers.proposer import Proposer
 from holdfast.workers.provider_monitor import ProviderMonitor
 from holdfast.workers.reaper import Reaper
 from holdfast.workers.retention.collector import Collector
+from holdfast.workers.rollback_runner import RollbackRunner
 from holdfast.workers.supervisor import EventDrivenWorker, Worker, supervise, worker_name
 from holdfast.workers.verification_scheduler import VerificationScheduler
 
@@ -53,6 +54,7 @@ class OwnerWorkers:
         engine, config = self._engine, self._config
         yield Proposer(engine, self._signer)
         yield Evictor(engine)
+        yield RollbackRunner(engine)
         yield Dispatcher(engine)
         yield Reaper(engine)
         yield ProviderMonitor(engine)

@@ -18,7 +18,6 @@ from holdfast.core.base.height_bound import AtHeight, why_not_height
 from holdfast.core.base.privileged import PrivilegedActRecorded, PrivilegedCommand
 from holdfast.core.base.values import EventNo
 from holdfast.core.chain import handlers as chain
-from holdfast.core.chain.transactions import add_transactions
 from holdfast.core.escrow import handlers as escrow
 from holdfast.core.event_metrics import EVENT_METRICS
 from holdfast.core.evidence import handlers as evidence
@@ -37,6 +36,7 @@ from holdfast.core.retention import handlers as retention
 from holdfast.core.state import State
 from holdfast.core.transactions import TRANSACTIONS
 from holdfast.core.workflows import cancel, complete, finalize, revoke, roll_back
+from holdfast.core.workflows.include import add_transactions
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -113,6 +113,7 @@ COMMANDS: Final[dict[type, Decide]] = _merge(
         RecordTime: record_time,
     },
 )
+COMMANDS.update({kind: roll_back.unless_rolling_back(COMMANDS[kind]) for kind in roll_back.HELD_BACK})
 _CLAIM_KEYS: Final[dict[type, ClaimKey]] = _merge(
     "CLAIM_KEYS",
     {

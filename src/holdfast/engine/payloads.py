@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator
-from typing import NamedTuple
+from functools import cache
+from typing import Final, NamedTuple, get_args
 
 import msgspec
 
@@ -13,6 +15,9 @@ from holdfast.core.base.event import PAYLOAD_TAG, Attachment, Batch, Event, Payl
 from holdfast.core.base.values import BatchNo, Digest, EventNo
 from holdfast.core.proof.messages import ProofAccepted
 from holdfast.ports import Journal
+
+EVENTS_PER_TURN: Final = 1_024
+"""How many events of a batch are searched for payloads before others get a turn of the event loop."""
 
 
 class ReferencedPayload(NamedTuple):
@@ -27,10 +32,16 @@ class ReferencedPayload(NamedTuple):
 def referenced_payloads(first: int, events: Iterable[Event]) -> Iterator[ReferencedPayload]:
     """The payloads that must be stored beside the batch of these events."""
     for number, event in enumerate(events, start=first):
-        for name in event.__struct_fields__:
-            value = getattr(event, name)
-            if isinstance(value, PayloadRef) and value.inline is None:
+        for name in _payload_fields(type(event)):
+            value: PayloadRef | None = getattr(event, name)
+            if value is not None and value.inline is None:
                 yield ReferencedPayload(number, value, isinstance(event, ProofAccepted))
+
+
+@cache
+def _payload_fields(kind: type[Event]) -> tuple[str, ...]:
+    fields = msgspec.structs.fields(kind)
+    return tuple(field.name for field in fields if PayloadRef in (field.type, *get_args(field.type)))
 
 
 class HotRow(msgspec.Struct, frozen=True, gc=False):
@@ -57,29 +68,43 @@ async def hot_rows(journal: Journal, after: EventNo, until: EventNo) -> AsyncIte
         return
     async for batch in journal.read(BatchNo(min(stored) - 1), max(stored)):
         if batch.number in stored:
-            for row in sorted(_hot_rows_of(batch, stored[batch.number]), key=lambda row: row.event):
-                if after < row.event <= until:
-                    yield row
+            for row in await _hot_rows_of(batch, stored[batch.number], range(after + 1, until + 1)):
+                yield row
 
 
-def _hot_rows_of(batch: Batch, stored: set[Digest]) -> Iterator[HotRow]:
+async def _hot_rows_of(batch: Batch, stored: set[Digest], wanted: range) -> list[HotRow]:
+    """Those of one batch that are wanted; all its events are searched, since several may refer to one row."""
     events = journal_codec.unpack(batch)
     references: dict[Digest, dict[EventNo, bool]] = {}
-    for number, payload, is_hot in referenced_payloads(batch.first, events):
-        references.setdefault(payload.digest, {})[EventNo(number)] = is_hot
-    for payload_digest, by_event in references.items():
-        for number, is_hot in by_event.items():
-            event = events[number - batch.first]
-            if is_hot and payload_digest in stored and isinstance(event, ProofAccepted):
-                yield HotRow(
-                    event=number,
-                    batch=batch.number,
-                    payload=payload_digest,
-                    digest=event.digest,
-                    size=event.size,
-                    shared_with=frozenset(by_event) - {number},
-                    is_output_only=all(by_event.values()),
-                )
+    for start in range(0, len(events), EVENTS_PER_TURN):
+        for number, payload, is_hot in referenced_payloads(
+            batch.first + start, events[start : start + EVENTS_PER_TURN]
+        ):
+            if payload.digest in stored:
+                references.setdefault(payload.digest, {})[EventNo(number)] = is_hot
+        await asyncio.sleep(0)
+    rows = [
+        _hot_row(batch, number, events[number - batch.first], payload_digest, by_event)
+        for payload_digest, by_event in references.items()
+        for number, is_hot in by_event.items()
+        if is_hot and number in wanted
+    ]
+    return sorted(rows, key=lambda row: row.event)
+
+
+def _hot_row(
+    batch: Batch, number: EventNo, event: Event, payload_digest: Digest, by_event: dict[EventNo, bool]
+) -> HotRow:
+    assert isinstance(event, ProofAccepted)
+    return HotRow(
+        event=number,
+        batch=batch.number,
+        payload=payload_digest,
+        digest=event.digest,
+        size=event.size,
+        shared_with=frozenset(by_event) - {number},
+        is_output_only=all(by_event.values()),
+    )
 
 
 def split_missing_hot(

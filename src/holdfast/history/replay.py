@@ -7,9 +7,9 @@ import msgspec
 from holdfast.core import journal_codec
 from holdfast.core.base.errors import Corrupt, Refused
 from holdfast.core.base.event import Batch, Event, JournalHead, check_follows, head_of
-from holdfast.core.base.values import BatchNo, ChainId, VerifySignature
+from holdfast.core.base.values import BatchNo, ChainId, Height, VerifySignature
 from holdfast.core.chain.header import why_not_next
-from holdfast.core.chain.messages import BlockRolledBack, BlockSealed
+from holdfast.core.chain.messages import BlockRolledBack, BlockSealed, RollbackStarted
 from holdfast.core.chain.model import Block, signed_of
 from holdfast.core.policy import Policy
 from holdfast.core.state import State
@@ -77,6 +77,12 @@ def _check_header(before: Block, state: State, verify: VerifySignature) -> None:
 
 
 def _count_orphaned(state: State, event: Event, report: ReplayReport) -> None:
-    if isinstance(event, BlockRolledBack) and event.hash:
-        report.orphaned += 1
-        report.transactions -= state.chain.head.tx_count
+    """A rollback in steps orphans all its blocks when it starts; one decision orphans them one by one."""
+    chain = state.chain
+    height = event.height if isinstance(event, RollbackStarted) else None
+    if isinstance(event, BlockRolledBack) and event.hash and chain.head.height == event.height:
+        height = Height(event.height - 1)
+    if height is not None:
+        orphaned = [sealed.block for at, sealed in chain.unfinalized.items() if height < at <= chain.head.height]
+        report.orphaned += len(orphaned)
+        report.transactions -= sum(block.tx_count for block in orphaned)

@@ -35,6 +35,8 @@ class Proposer:
     def _due_in_ms(self) -> int:
         engine = self._engine
         policy, state = engine.policy.chain, engine.undurable_state
+        if state.chain.rollback is not None:  # CHN-004: nothing is sealed before its end
+            return policy.block_ms
         every_ms = policy.block_ms if is_busy(state) else policy.idle_block_ms
         head = state.chain.head
         since_ms = head.time_ms if head.height else self._started_ms

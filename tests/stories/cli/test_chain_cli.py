@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 from tests.storage.stores import Place
-from tests.stories.cli_runner import CliNode, holdfast, running_cli_node
+from tests.stories.cli_runner import WITHIN_S, CliNode, holdfast, running_cli_node
 from tests.stories.node_process import on_postgres
+
+from holdfast.client import Client
 
 KEEPS = {
     "HOLDFAST_POLICY__CHAIN__BLOCK_MS": "50",
@@ -156,6 +158,32 @@ async def test_a_rollback_says_what_it_rolled_back_and_the_chain_goes_on_with_it
     twice = (await node.run("chain", "rollback", height, "--yes", "--json")).json
     assert not [line for line in twice["money"] if "bob" in line], "what was rolled back before is not listed again"
     assert twice["waiting"] == 2
+
+
+@pytest.mark.rule("CHN-003", "CHN-004", "CHN-006")
+async def test_a_large_rollback_goes_in_steps_and_tells_the_same(node: CliNode) -> None:
+    await node.wait_height(2)
+    height, jobs = await node.head(), 600
+    payload = {"kind": "AI", "spec": {"model": "m", "prompt": "hi"}}
+    assert (await node.run("account", "mint", "alice", 10 * jobs)).code == 0
+    async with Client(node.node.data, WITHIN_S) as client:
+        calls = (client.call("cap.enqueue", payload=payload, max_fee=10, nonce=n, caller="alice") for n in range(jobs))
+        tasks = [receipt["task_id"] for receipt in await asyncio.gather(*calls)]
+        assert (await node.run("job", "cancel", tasks[0])).code == 0
+        await node.run("chain", "prove", tasks[-1], "--wait")
+        done = await node.run("chain", "rollback", height, "--yes")
+    assert done.code == 0, done.err
+    assert f"rolled back  block {height + 1}, " in done.out
+    again = [line.split()[6] for line in done.out.splitlines() if "again: jobAdmitted" in line]
+    assert sorted(again) == sorted(tasks)
+    assert f"money        rolled back: the refund of job {tasks[0]}: applied again in the open block" in done.out
+    assert done.out.splitlines()[-1] == f"head         {height}; in the open block: {jobs + 1} transactions"
+    await node.wait_height(height + 1)
+    assert (await node.run("chain", "prove", tasks[-1], "--wait")).json["block"]["height"] == height + 1
+    assert await node.node.stop() == 0
+    replayed = await node.run_offline("chain", "replay")
+    assert replayed.code == 0, replayed.err
+    assert replayed.field("on") == f"it   {jobs + 1} transactions"
 
 
 @pytest.mark.rule("CHN-003", "CHN-005")

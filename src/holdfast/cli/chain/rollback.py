@@ -11,11 +11,18 @@ import typer
 
 from holdfast.cli.terminal.node_client import NodeAddress, NodeSession, run_on_node
 from holdfast.cli.terminal.options import Data, Json
+from holdfast.cli.terminal.progress import ProgressLine
 from holdfast.cli.terminal.reporting import refuse
 from holdfast.cli.terminal.tables import pluralize, print_json
 from holdfast.client import Client
 from holdfast.core.base.errors import Refused
-from holdfast.core.chain.messages import BlockRolledBack, BlockSealed, TransactionsReincluded
+from holdfast.core.chain.messages import (
+    BlockRolledBack,
+    BlockSealed,
+    RollbackFinished,
+    RollbackStarted,
+    TransactionsReincluded,
+)
 from holdfast.core.transactions import TRANSACTIONS
 
 SETTLEMENTS: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
@@ -35,6 +42,11 @@ SETTLEMENTS: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
 """Events that settle something in a block, each with what a rollback does to it."""
 TRANSACTION_NAMES: Final = frozenset(kind.public_name for kind in TRANSACTIONS)
 """Events that are included again in a later block (CHN-004)."""
+LAST_EVENT: Final = {
+    BlockRolledBack.public_name: TransactionsReincluded.public_name,
+    RollbackStarted.public_name: RollbackFinished.public_name,
+}
+"""The first event of a rollback to its last one: a small rollback is one decision, a large one goes in steps."""
 
 
 class RollbackReport(msgspec.Struct, kw_only=True):
@@ -88,7 +100,7 @@ async def _roll_back(node: NodeSession, height: int) -> RollbackReport:
     answer = await node.call("chain.rollBack", height=height)
     # Blocks sealed since the question are rolled back, too: the events say which ones.
     first = below["block"]["last_event"] + 1 if below else 1
-    events = await _until_reincluded(node, first, answer["event"])
+    events = await _until_the_end(node, first, answer)
     if not events:
         return RollbackReport(
             event=answer["event"],
@@ -99,28 +111,36 @@ async def _roll_back(node: NodeSession, height: int) -> RollbackReport:
             waiting=answer["transactions"],
         )
     earlier = [event for event in events if event["number"] < answer["event"]]
-    rolled_back = [event["event"] for event in events[len(earlier) :] if event["event"].get("hash")]
+    later = [(event["type"], event["event"]) for event in events[len(earlier) :]]
+    rolled_back = [event for kind, event in later if kind == BlockRolledBack.public_name and event["hash"]]
     return RollbackReport(
         event=answer["event"],
         from_height=rolled_back[0]["height"],
         to_height=height,
         blocks=_blocks(rolled_back[::-1], earlier, first)[::-1],
         money=list(_money(earlier, height + 1)),
-        waiting=events[-1]["event"]["count"],
+        waiting=sum(event["count"] for kind, event in later if kind == TransactionsReincluded.public_name),
     )
 
 
-async def _until_reincluded(node: NodeSession, first: int, start: int) -> list[dict[str, Any]]:
+async def _until_the_end(node: NodeSession, first: int, answer: dict[str, Any]) -> list[dict[str, Any]]:
     """All events from the first one of the lowest block to the end of the rollback; empty if it changed nothing."""
     assert isinstance(node, Client), "only the local socket streams events"
-    events = []
+    events, last, included = [], "", 0
+    progress = ProgressLine("rolling back")
     async for event in node.follow(first - 1):
         events.append(event)
-        if event["number"] == start and event["type"] != BlockRolledBack.public_name:
-            return []
-        if event["number"] > start and event["type"] == TransactionsReincluded.public_name:
+        if event["number"] == answer["event"] and not (last := LAST_EVENT.get(event["type"], "")):
             break
-    return events
+        if last and event["type"] == TransactionsReincluded.public_name:
+            included += event["event"]["count"]
+            progress.show_count(included, answer["transactions"], "transactions")
+        elif last and event["type"] == BlockRolledBack.public_name:
+            progress.show_height(event["event"]["height"])
+        if event["type"] == last:
+            break
+    progress.end()
+    return events if last else []
 
 
 def _blocks(rolled_back: list[dict[str, Any]], events: list[dict[str, Any]], first: int) -> list[dict[str, Any]]:
@@ -152,8 +172,8 @@ def _money(events: list[dict[str, Any]], open_height: int) -> Iterator[str]:
             settled[_subject(event)] = open_height, each
         elif kind == BlockSealed.public_name:
             open_height = event["height"] + 1
-        elif kind == BlockRolledBack.public_name:
-            height = event["height"]
+        elif kind in LAST_EVENT:  # where it goes in steps, its first event undoes the open block
+            height = event["height"] if kind == BlockRolledBack.public_name else open_height
             settled = {id_: entry for id_, entry in settled.items() if _is_still_settled(*entry, rolled_back=height)}
             open_height = height
     for _, settlement in settled.values():

@@ -34,7 +34,15 @@ def head(
             "final": f"up to block {head['finalized']}",
             "open": f"block {head['open_height']}, {pluralize(head['open_transactions'], 'transaction')} so far",
         }
+        | _rollback_record(head["rollback"])
     )
+
+
+def _rollback_record(rollback: dict[str, Any] | None) -> dict[str, str]:
+    if rollback is None:
+        return {}
+    waiting = pluralize(rollback["transactions"], "transaction")
+    return {"rolling back": f"{pluralize(rollback['blocks'], 'block')} left, {waiting} not in the open block yet"}
 
 
 def show(

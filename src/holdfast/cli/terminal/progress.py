@@ -28,6 +28,10 @@ class ProgressLine:
         if self._is_due():
             self._print(f"block {height}")
 
+    def show_count(self, done: int, total: int, what: str) -> None:
+        if self._is_due():
+            self._print(f"{done} of {max(done, total)} {what}")
+
     def show_bytes(self, done: int, total: int) -> None:
         if self._is_due():
             self._print(f"{done // MIB} of {total // MIB} MiB, {100 * done // max(1, total)} %")

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from holdfast.core.base.errors import Corrupt
 from holdfast.core.base.merkle import Frontier
-from holdfast.core.base.values import ChainId, EventNo, Height, TaskId
+from holdfast.core.base.values import ChainId, EventNo, Height
 from holdfast.core.chain.header import SignedHeader, header_hash
 from holdfast.core.chain.messages import (
     BlockRolledBack,
     BlockSealed,
     BlocksFinal,
+    RollbackFinished,
+    RollbackStarted,
     SettlementsFinalized,
     TransactionsReincluded,
 )
@@ -21,8 +22,8 @@ from holdfast.core.chain.model import (
     FinalBlock,
     HasChain,
     OpenBlock,
+    Rollback,
     Tx,
-    TxKind,
     UnfinalizedBlock,
     block_of,
     copy_frontier,
@@ -30,10 +31,8 @@ from holdfast.core.chain.model import (
     genesis_chain,
     next_header,
 )
-from holdfast.core.chain.transactions import append_txs
 from holdfast.core.escrow import apply as escrow_apply
 from holdfast.core.escrow.messages import Finalized
-from holdfast.core.queue import apply as queue_apply
 
 
 def apply_sealed(state: HasChain, event: BlockSealed) -> None:
@@ -74,43 +73,58 @@ def apply_settlements_finalized(state: HasChain, event: SettlementsFinalized) ->
     escrow_apply.finalize_some(state, event.count, final_height(state))
 
 
+def apply_rollback_started(state: HasChain, event: RollbackStarted) -> None:
+    """CHN-003: the chain ends at this block from here on; the open block is the first one to be undone."""
+    chain = state.chain
+    chain.rollback = Rollback(state.last_event)
+    _move_to_pool(chain.rollback, chain.open.txs, state.open_height)
+    _return_to(state, event.height)
+
+
 def apply_rolled_back(state: HasChain, event: BlockRolledBack) -> None:
-    """CHN-003: the head is orphaned; its transactions wait in the open block, before later ones."""
+    """CHN-003: the topmost block is orphaned; its transactions wait in the pool, before later ones."""
     chain = state.chain
-    escrow_apply.roll_back_settlements(state, event.height)
-    if not event.hash:
-        return
-    orphaned = chain.unfinalized.pop(event.height)
-    orphaned.block.status = BlockStatus.ORPHANED
-    state.touched["block"][orphaned.block.event] = orphaned.block
-    chain.open.txs = orphaned.txs + chain.open.txs
-    chain.head = _last_sealed(state).block
+    rollback = chain.rollback = chain.rollback or Rollback(EventNo(0))
+    txs = chain.open.txs
+    if event.hash:
+        orphaned = chain.unfinalized.pop(event.height)
+        orphaned.block.status = BlockStatus.ORPHANED
+        state.touched["block"][orphaned.block.event] = orphaned.block
+        txs = orphaned.txs
+    _move_to_pool(rollback, txs, event.height)
+    if not rollback.started:
+        _return_to(state, next(reversed(chain.unfinalized), Height(0)))
 
 
-def _last_sealed(state: HasChain) -> UnfinalizedBlock:
+def _move_to_pool(rollback: Rollback, txs: list[Tx], height: Height) -> None:
+    rollback.pool, rollback.linked, rollback.height = txs + rollback.pool, len(txs), height
+
+
+def _return_to(state: HasChain, height: Height) -> None:
+    """The block of this height, or else the last final one, is the head, under an empty open block."""
     chain = state.chain
-    if chain.unfinalized:
-        return next(reversed(chain.unfinalized.values()))
-    return chain.last_final or UnfinalizedBlock(genesis_chain(ChainId(state.policy.chain_id)).head, [], Frontier())
+    genesis = UnfinalizedBlock(genesis_chain(ChainId(state.policy.chain_id)).head, [], Frontier())
+    sealed = chain.unfinalized.get(height) or chain.last_final or genesis
+    chain.head, chain.open, chain.log = sealed.block, OpenBlock(), copy_frontier(sealed.log)
 
 
-Reapply = Callable[[Any, Tx], None]
-"""The effect of being included in a block, applied again in another block."""
-
-
-def apply_reincluded(state: HasChain, event: TransactionsReincluded, reapply: Mapping[TxKind, Reapply]) -> None:
+def apply_reincluded(state: HasChain, event: TransactionsReincluded, include: Callable[[Sequence[Tx]], None]) -> None:
     """CHN-004: the transactions of orphaned blocks are included in the open block, in their order."""
     chain = state.chain
-    waiting = chain.open.txs
-    if (len(waiting), chain.head.height + 1) != (event.count, event.height):
-        raise Corrupt("CHN-004", f"{len(waiting)} transactions wait for block {chain.head.height + 1}, not {event}")
-    chain.open, chain.log = OpenBlock(), copy_frontier(_last_sealed(state).log)
-    for tx in waiting:
-        append_txs(chain.open, [tx])
-        if (effect := reapply.get(tx.kind)) is not None:
-            effect(state, tx)
+    rollback = chain.rollback or Rollback(EventNo(0))
+    is_count = event.count <= len(rollback.pool) if rollback.started else event.count == len(rollback.pool)
+    if not is_count or rollback.linked or event.height != chain.head.height + 1:
+        message = f"{len(rollback.pool)} transactions wait for block {chain.head.height + 1}, not {event}"
+        raise Corrupt("CHN-004", message)
+    include(rollback.pool[: event.count])
+    del rollback.pool[: event.count]
+    if not rollback.started:
+        chain.rollback = None
 
 
-def reapply_refund(state: HasChain, tx: Tx) -> None:
-    """A job that ended without a result is refunded in the open block."""
-    queue_apply.reapply_refund(state, TaskId(tx.subject), tx.number)
+def apply_rollback_finished(state: HasChain, event: RollbackFinished) -> None:
+    """CHN-004: nothing waits any more."""
+    chain = state.chain
+    if chain.rollback is None or chain.rollback.pool or event.height != chain.head.height:
+        raise Corrupt("CHN-004", f"no rollback to block {event.height} is at its end")
+    chain.rollback = None

@@ -12,19 +12,27 @@ from holdfast.core.chain.messages import (
     BlockRolledBack,
     BlockSealed,
     BlocksFinal,
+    ContinueRollback,
     EvictFinalTxs,
     FinalizeSettlements,
     FinalTxsEvicted,
     RollBackBlocks,
+    RollbackFinished,
+    RollbackStarted,
     SealBlock,
     SettlementsFinalized,
     TransactionsReincluded,
+    TransactionsUnlinked,
 )
-from holdfast.core.chain.model import HasChain, final_height, next_header
+from holdfast.core.chain.model import HasChain, Tx, TxKind, final_height, next_header
 from holdfast.core.escrow.messages import Finalized
 
 AT_ONCE_MAX: Final = 1_024
 """The most settlements that become final in one event; more of them become final in steps."""
+BLOCK_COST: Final = 16
+"""What rolling back an empty block costs, in transactions."""
+WITHOUT_EFFECT: Final = 4
+"""How many admissions, which only need a leaf, a step includes for each transaction with an effect."""
 
 
 def seal_block(state: HasChain, command: SealBlock, now_ms: int) -> Decided | Refused:
@@ -75,11 +83,69 @@ def roll_back(state: HasChain, command: RollBackBlocks, _now_ms: int) -> Decided
         return Refused(
             "CHN-005", f"blocks up to {final} are final, {to} is below", "only later ones can be rolled back"
         )
+    if chain.rollback is not None and to == chain.head.height:
+        return Decided((), repeat_of=chain.rollback.started)
+    if refusal := why_not_while_rolling_back(state):
+        return refusal
     if to > chain.head.height:
         return Refused("CHN-003", f"the chain ends at {chain.head.height}, there is no block {to}", name="NotFound")
     if to == chain.head.height:
         return Decided((), repeat_of=state.last_event)
-    waiting = len(chain.open.txs) + sum(len(chain.unfinalized[h].txs) for h in chain.unfinalized if h > to)
+    above = [height for height in reversed(chain.unfinalized) if height > to]
+    if len(above) + sum(_size(state, height) for height in (state.open_height, *above)) > command.at_once_max:
+        return Decided((RollbackStarted(to),))
+    waiting = len(chain.open.txs) + sum(len(chain.unfinalized[height].txs) for height in above)
     events: list[Event] = [BlockRolledBack(Height(chain.head.height + 1), b"")]  # the open block first
-    events += [BlockRolledBack(h, chain.unfinalized[h].block.hash) for h in reversed(chain.unfinalized) if h > to]
+    events += [BlockRolledBack(height, chain.unfinalized[height].block.hash) for height in above]
     return Decided((*events, TransactionsReincluded(Height(to + 1), waiting)))
+
+
+def why_not_while_rolling_back(state: HasChain) -> Refused | None:
+    """CHN-003, CHN-004: what moves the chain or the money of its blocks waits for the end of a rollback."""
+    if state.chain.rollback is None:
+        return None
+    message = f"a rollback to block {state.chain.head.height} is running"
+    return Refused("CHN-003", message, "try again when it has finished", "RollbackRunning")
+
+
+def continue_rollback(state: HasChain, command: ContinueRollback, _now_ms: int) -> Decided | Refused:
+    """CHN-003, CHN-004: the next bounded step, so that other commands are decided between two of them."""
+    rollback, limit = state.chain.rollback, max(1, command.limit)
+    if rollback is None:
+        return Decided((), repeat_of=state.last_event)
+    if rollback.height:
+        return Decided((TransactionsUnlinked(limit),))
+    if events := _next_blocks(state, limit):
+        return Decided(tuple(events))
+    head, count = state.chain.head.height, _count_next(rollback.pool, limit)
+    reincluded = TransactionsReincluded(Height(head + 1), count)
+    return Decided((reincluded,) if count < len(rollback.pool) else (reincluded, RollbackFinished(head)))
+
+
+def _next_blocks(state: HasChain, limit: int) -> list[Event]:
+    """RES-006: from the top down, each with all its effects, so far as they fit; of a fuller block as many as fit."""
+    chain, room, events = state.chain, limit, list[Event]()
+    for height in reversed(chain.unfinalized):
+        size = _size(state, height)
+        if height == chain.head.height or room <= 0 or (events and size > room):
+            break
+        unlinked = TransactionsUnlinked(max(1, min(size, limit)))
+        events += [BlockRolledBack(height, chain.unfinalized[height].block.hash), unlinked]
+        room -= max(size, BLOCK_COST)
+    return events
+
+
+def _size(state: HasChain, height: Height) -> int:
+    """How much there is to undo in the block of this height."""
+    block = state.chain.unfinalized.get(height) or state.chain.open
+    return max(len(block.txs), len(state.ledger.settled_by_height.get(height, ())))
+
+
+def _count_next(pool: list[Tx], limit: int) -> int:
+    """How many of the waiting transactions one step includes."""
+    with_effect = 0
+    for count, tx in enumerate(pool[: limit * WITHOUT_EFFECT]):
+        with_effect += tx.kind is not TxKind.ADMISSION
+        if with_effect > limit:
+            return count
+    return min(len(pool), limit * WITHOUT_EFFECT)

@@ -12,14 +12,18 @@ def broken_invariants(state: HasChain) -> list[str]:
     """The invariants of the chain that do not hold."""
     chain, final = state.chain, final_height(state)
     kept = [*([chain.last_final] if chain.last_final is not None else []), *chain.unfinalized.values()]
-    head = kept[-1].block if kept else genesis_chain(ChainId(state.policy.chain_id)).head
-    log_size = kept[-1].log.size if kept else 0
+    orphaned = len([height for height in chain.unfinalized if height > chain.head.height])
+    active = kept[: len(kept) - orphaned]
+    head = active[-1].block if active else genesis_chain(ChainId(state.policy.chain_id)).head
+    log_size = active[-1].log.size if active else 0
+    pool = chain.rollback.pool if chain.rollback is not None else []
     numbers = [tx.number for sealed in chain.unfinalized.values() for tx in sealed.txs]
-    numbers += [tx.number for tx in chain.open.txs]
+    numbers += [tx.number for tx in (*chain.open.txs, *pool)]
     checks = {
         "the heights of unfinalized blocks are contiguous": list(chain.unfinalized)
-        == list(range(final + 1, chain.head.height + 1)),
+        == list(range(final + 1, chain.head.height + 1 + orphaned)),
         "the head is the last sealed block": chain.head == head,
+        "blocks above the head are being rolled back": not orphaned or chain.rollback is not None,
         "each block follows the block below it": all(_follows(below, above) for below, above in pairwise(kept)),
         "each block counts its transactions": all(
             len(sealed.txs) == sealed.block.tx_count for sealed in chain.unfinalized.values()

@@ -20,6 +20,14 @@ class RollBackBlocks(Command, frozen=True):
     """Roll back the blocks above this height; on development networks."""
 
     height: Height
+    at_once_max: int = 512
+    """The most transactions that one decision rolls back; with more of them it only starts, and steps follow."""
+
+
+class ContinueRollback(Command, frozen=True):
+    """The next step of the rollback that is under way: up to `limit` transactions with an effect."""
+
+    limit: int = 512
 
 
 class BlockSealed(Event, frozen=True, tag=40):
@@ -90,9 +98,39 @@ class BlockRolledBack(Event, frozen=True, tag=41):
 
 
 class TransactionsReincluded(Event, frozen=True, tag=42):
-    """The transactions of orphaned blocks are in the open block, in their old order (CHN-004)."""
+    """The transactions of orphaned blocks are in the open block, in their old order (CHN-004).
+
+    In steps these are the next `count` of them.
+    """
 
     public_name: ClassVar = "transactionsReincluded"
 
     height: Height
     count: int
+
+
+class RollbackStarted(Event, frozen=True, tag=43):
+    """The block of this height is the head again (CHN-003): no result above it is readable from here on.
+
+    The blocks above it are rolled back in steps. Until the end no block is sealed (CHN-004).
+    """
+
+    public_name: ClassVar = "rollbackStarted"
+
+    height: Height
+
+
+class TransactionsUnlinked(Event, frozen=True, tag=44):
+    """The last `count` transactions and settlements of the block that was rolled back last were undone (RES-006)."""
+
+    public_name: ClassVar = "transactionsUnlinked"
+
+    count: int
+
+
+class RollbackFinished(Event, frozen=True, tag=45):
+    """All transactions of the orphaned blocks are in the open block, which can be sealed (CHN-004)."""
+
+    public_name: ClassVar = "rollbackFinished"
+
+    height: Height

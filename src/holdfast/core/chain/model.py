@@ -93,6 +93,19 @@ class OpenBlock(msgspec.Struct, array_like=True):
     blobs: Frontier = msgspec.field(default_factory=Frontier)
 
 
+class Rollback(msgspec.Struct, array_like=True):
+    """A rollback that is under way: the head is the block it returns to, blocks above it wait to be rolled back."""
+
+    started: EventNo
+    """The event that started it; 0 where one decision does all of it."""
+    pool: list[Tx] = []
+    """Transactions that wait for their inclusion, in the order of their events."""
+    linked: int = 0
+    """How many of them, at the beginning, still have the effects of the block that they were in."""
+    height: Height = Height(0)
+    """Of that block."""
+
+
 class Chain(msgspec.Struct, array_like=True):
     """Head, open block, log of results, and all blocks that are not final."""
 
@@ -100,13 +113,15 @@ class Chain(msgspec.Struct, array_like=True):
     open: OpenBlock = msgspec.field(default_factory=OpenBlock)
     log: Frontier = msgspec.field(default_factory=Frontier)
     unfinalized: dict[Height, UnfinalizedBlock] = {}
-    """Heights ascending, the head last."""
+    """Heights ascending, the head last; above it only those that a rollback has not reached yet."""
     last_final: UnfinalizedBlock | None = None
     """The last final block, None before the first: the lowest head that a rollback can reach."""
+    rollback: Rollback | None = None
+    """While it runs, no block is sealed, and new transactions wait in its pool."""
 
     @property
     def is_at_genesis(self) -> bool:
-        return self.head.height == 0 and not self.open.txs
+        return self.head.height == 0 and not self.open.txs and self.rollback is None
 
 
 class HasChain(HasQueue, Protocol):

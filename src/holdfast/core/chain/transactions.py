@@ -23,15 +23,12 @@ _LEAF_PREFIX: Final = {kind: b"\x84" + canonical(kind.value) for kind in TxKind}
 """The beginning of an array of four items, the first of which is the kind."""
 
 
-def add_transactions(state: HasChain, kind: TxKind, entries: Iterable[tuple[EventNo, bytes, bytes]]) -> None:
-    """CHN-002: events (number, subject, content) are transactions of the open block."""
-    append_txs(
-        state.chain.open,
-        [
-            Tx(number, kind, subject, leaf_hash(tx_leaf(kind, number, subject, content)))
-            for number, subject, content in entries
-        ],
-    )
+def make_txs(kind: TxKind, entries: Iterable[tuple[EventNo, bytes, bytes]]) -> list[Tx]:
+    """The transactions of events (number, subject, content)."""
+    return [
+        Tx(number, kind, subject, leaf_hash(tx_leaf(kind, number, subject, content)))
+        for number, subject, content in entries
+    ]
 
 
 def append_txs(open_: OpenBlock, txs: Sequence[Tx]) -> None:

@@ -66,7 +66,10 @@ def _finalized(ledger: Ledger, event: Finalized) -> Iterable[Posting]:
 
 
 def _settlements_rolled_back(ledger: Ledger, event: SettlementsRolledBack) -> Iterable[Posting]:
-    rolled_back = [ledger.reservations[id_] for id_ in reversed(ledger.settled_by_height[event.height])]
+    return _unsettled(ledger.reservations[id_] for id_ in reversed(ledger.settled_by_height[event.height]))
+
+
+def _unsettled(rolled_back: Iterable[Reservation]) -> Iterable[Posting]:
     return [
         (owner, -available, -held, -pending)
         for reservation in rolled_back
@@ -271,17 +274,21 @@ def _claim_settlement(state: HasLedger, reservation: Reservation) -> None:
     state.claims.add(settlement_key(event), reservation.settled, event)
 
 
-def roll_back_settlements(state: HasLedger, height: Height) -> None:
-    """Undo what a block settled, if it settled anything."""
-    if height in state.ledger.settled_by_height:
-        apply_settlements_rolled_back(state, SettlementsRolledBack(height))
-
-
 def apply_settlements_rolled_back(state: HasLedger, event: SettlementsRolledBack) -> None:
+    roll_back_settlements(state, event.height, len(state.ledger.settled_by_height[event.height]))
+
+
+def roll_back_settlements(state: HasLedger, height: Height, count: int) -> None:
+    """Undo up to `count` settlements of a block, the last ones first."""
     ledger = state.ledger
-    _post(state, _settlements_rolled_back(ledger, event))
-    for id_ in reversed(ledger.settled_by_height.pop(event.height)):
-        reservation = ledger.reservations[id_]
+    ids = ledger.settled_by_height.get(height, [])
+    last = [ledger.reservations[id_] for id_ in reversed(ids[-count:])]
+    _post(state, _unsettled(last))
+    if last:
+        del ids[-count:]
+    if not ids:
+        ledger.settled_by_height.pop(height, None)
+    for reservation in last:
         ledger.charged_total -= reservation.charged
         ledger.refunded_total -= reservation.amount - reservation.charged
         reservation.status = _after(reservation, ReservationTransition.ROLL_BACK)

@@ -60,7 +60,6 @@ def apply_quorum_accepted(state: HasLeases, event: ProofAccepted) -> None:
     job, votes = state.queue.jobs[event.task_id], state.quorums[event.task_id].votes
     replicas.split_payment(state, job, event.paid)
     queue_apply.finish(state, event.task_id, JobTransition.AGREE, "", event.ended_ms)
-    replicas.settle_quorum(state, job)
     agreeing = {payment.index for payment in event.paid}
     record_completions(state, Counter(vote.provider_id for vote in votes if vote.index in agreeing))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from holdfast.core.base.errors import Corrupt
-from holdfast.core.base.values import Amount, EventNo, ProviderId, ReservationId
+from holdfast.core.base.values import Amount, EventNo, ProviderId
 from holdfast.core.escrow import apply as escrow_apply
 from holdfast.core.provider.health import when_due
 from holdfast.core.provider.messages import (
@@ -235,20 +235,14 @@ def apply_slashed(state: HasProviders, event: ProviderSlashed) -> None:
     if penalty:
         part = slash_reservation_id(event.id, state.last_event)
         escrow_apply.split_reservation(state, stake_reservation_id(event.id), part, penalty)
-        _charge_slash(state, part)
     record_change(state, provider)
 
 
-def reapply_slash(state: HasProviders, id_: ProviderId, number: EventNo) -> None:
-    """CHN-004: charge the same money in the open block. A slash without a penalty has no reservation."""
-    part = slash_reservation_id(id_, number)
-    if part in state.ledger.reservations:
-        _charge_slash(state, part)
-
-
-def _charge_slash(state: HasProviders, part: ReservationId) -> None:
-    amount = state.ledger.reservations[part].amount
-    escrow_apply.settle_all(state, state.open_height, [(state.last_event, part, SLASHED, amount)])
+def include_slash(state: HasProviders, id_: ProviderId, slash: EventNo, number: EventNo) -> None:
+    """ESC-002: the open block charges the penalty. A slash without a penalty has no reservation."""
+    part = slash_reservation_id(id_, slash)
+    if (reservation := state.ledger.reservations.get(part)) is not None:
+        escrow_apply.settle_all(state, state.open_height, [(number, part, SLASHED, reservation.amount)])
 
 
 def record_completions(state: HasProviders, counts: Mapping[ProviderId, int]) -> None:

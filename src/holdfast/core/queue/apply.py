@@ -106,8 +106,7 @@ def _add_idempotency_entry(queue: Queue, event: JobAdmitted, number: int) -> Non
 
 
 def apply_job_cancelled(state: HasQueue, event: JobCancelled) -> None:
-    job = finish(state, event.id, JobTransition.CANCEL, event.reason, event.ended_ms)
-    refund(state, job)
+    finish(state, event.id, JobTransition.CANCEL, event.reason, event.ended_ms)
 
 
 def start_quorum(state: HasQueue, job: Job) -> None:
@@ -180,7 +179,7 @@ JobSettlement = tuple[EventNo, TaskId, AccountId | None, int]
 
 
 def settle(state: HasQueue, settlements: Sequence[JobSettlement]) -> None:
-    """Settle the money of ended jobs in the open block; a reorg rolls it back and settles it again."""
+    """Settle the money of ended jobs in the open block, which includes their ends."""
     height, jobs, touched = state.open_height, state.queue.jobs, state.touched["job"]
     reserved: list[escrow_apply.Settlement] = []
     for number, id_, payee, charged in settlements:
@@ -191,22 +190,18 @@ def settle(state: HasQueue, settlements: Sequence[JobSettlement]) -> None:
     escrow_apply.settle_all(state, height, reserved)
 
 
-def refund(state: HasQueue, job: Job) -> None:
-    settle(state, [(state.last_event, job.id, None, 0)])
-
-
-def reapply_refund(state: HasQueue, id_: TaskId, number: EventNo) -> None:
-    """CHN-004: the refund of the end at this event is made again in the open block.
+def include_end(state: HasQueue, id_: TaskId, end: EventNo, number: EventNo) -> None:
+    """ESC-001: the end at this event refunds the job in the open block, also where a reorg includes it again.
 
     A job that was requeued since (RTY-001) has another reservation by now; this end belongs to an earlier one.
     """
-    job = state.queue.jobs[id_]
-    later = sum(requeued > number for requeued in state.requeued.get(id_, ()))
+    later = sum(requeued > end for requeued in state.requeued.get(id_, ()))
     if not later:
-        refund(state, job)
+        settle(state, [(number, id_, None, 0)])
     else:
+        job = state.queue.jobs[id_]
         earlier = reservation_id(job, job.requeues - later)
-        escrow_apply.settle_all(state, state.open_height, [(state.last_event, earlier, None, 0)])
+        escrow_apply.settle_all(state, state.open_height, [(number, earlier, None, 0)])
 
 
 def evict(state: HasQueue, id_: ReservationId) -> list[TaskId]:
@@ -232,13 +227,12 @@ def evict(state: HasQueue, id_: ReservationId) -> list[TaskId]:
 
 
 def apply_job_expired(state: HasQueue, event: JobExpired) -> None:
-    refund(state, finish(state, event.id, JobTransition.EXPIRE, event.reason, event.ended_ms))
+    finish(state, event.id, JobTransition.EXPIRE, event.reason, event.ended_ms)
 
 
 def apply_job_failed(state: HasQueue, event: JobFailed) -> None:
     last = state.queue.jobs[event.id].reason
     job = finish(state, event.id, JobTransition.EXHAUST, event.reason, event.ended_ms)
-    refund(state, job)
     state.touched["failed_job"][job.event] = FailedJob(
         event=job.event,
         id=job.id,

@@ -116,10 +116,10 @@ def split_payment(state: HasQueue, job: Job, paid: tuple[Payment, ...]) -> None:
             escrow_apply.split_reservation(state, reservation_id(job), _part_id(job, payment), payment.amount)
 
 
-def settle_quorum(state: HasQueue, job: Job) -> None:
+def settle_quorum(state: HasQueue, job: Job, number: EventNo) -> None:
     """Pay all parts in the open block, and refund the rest; a reorg rolls this back and does it again."""
     height, paid = state.open_height, state.quorums[job.id].paid
-    first, number = paid[0], state.last_event
+    first = paid[0]
     parts = [(number, _part_id(job, each), each.account, each.amount) for each in paid[1:] if each.amount]
     escrow_apply.settle_all(state, height, [(number, reservation_id(job), first.account, first.amount), *parts])
     job.charged, job.payee, job.settled_height = sum(payment.amount for payment in paid), first.account, height

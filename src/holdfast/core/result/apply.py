@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 
 from holdfast.core.base.values import EventNo, Height, TaskId
-from holdfast.core.chain.messages import BlockRolledBack, FinalTxsEvicted
+from holdfast.core.chain.messages import FinalTxsEvicted
 from holdfast.core.chain.model import Tx, TxKind
 from holdfast.core.chain.transactions import add_results, pop_final_txs
 from holdfast.core.proof.messages import ProofAccepted
@@ -21,7 +22,7 @@ NO_MIME_TYPE, NO_LEAF = "", -1
 
 
 def make_result(number: EventNo, event: ProofAccepted) -> Result:
-    """RES-003: the record of a result with an accepted proof; `resolve` follows."""
+    """RES-003: the record of a result with an accepted proof; the block that includes the proof resolves it."""
     return Result(  # by position: by name takes several times as long, and every result needs it
         number,
         event.task_id,
@@ -45,16 +46,31 @@ def make_result(number: EventNo, event: ProofAccepted) -> Result:
     )
 
 
-def resolve(state: HasResults, results: Sequence[Result]) -> None:
-    """RES-002: resolve in the open block, which must be sealed before the result is readable."""
+def include_proofs(state: HasResults, included: Iterable[tuple[EventNo, Tx]]) -> None:
+    """RES-002, ESC-001: the open block resolves the results and settles the money of their jobs.
+
+    CHN-004: the same proof in another block gives the same digest at a new height. Each has the event that includes it.
+    """
+    proofs = [(number, state.results[TaskId(tx.subject)]) for number, tx in included]
+    for is_quorum, group in groupby(proofs, key=lambda proof: proof[1].task_id in state.quorums):
+        if is_quorum:
+            for number, result in group:
+                replicas.settle_quorum(state, state.queue.jobs[result.task_id], number)
+        else:
+            queue_apply.settle(state, [(number, each.task_id, each.payee, each.charged) for number, each in group])
+    _resolve(state, [result for _, result in proofs])
+
+
+def _resolve(state: HasResults, results: Sequence[Result]) -> None:
+    """RES-002: in the open block, which must be sealed before a result is readable."""
     height, first, leaves = state.open_height, state.chain.log.size, list[bytes]()
-    by_task, rows, leaf_rows = state.results, state.touched["result"], state.touched["leaf"]
+    rows, leaf_rows = state.touched["result"], state.touched["leaf"]
     for index, result in enumerate(results, first):
         result.status, result.height_resolved, result.leaf_index = RESOLVED, height, index
         raw = leaf_of(result)
         leaves.append(raw)
         leaf_rows[index] = LogLeaf(index, height, raw)
-        rows[result.event] = by_task[result.task_id] = result
+        rows[result.event] = result
     add_results(state, leaves)
     for kind, count in Counter([result.kind for result in results]).items():
         count_outcome(state, "resolved", kind, count)
@@ -65,10 +81,9 @@ def count_outcome(state: HasResults, outcome: str, kind: str, by: int = 1) -> No
     state.result_counts[outcome, kind] = state.result_counts.get((outcome, kind), 0) + by
 
 
-def unlink_block(state: HasResults, event: BlockRolledBack) -> None:
-    """RES-006: results and consumptions of this block are unlinked; its transactions wait to be included again."""
-    chain, height = state.chain, event.height
-    for tx in chain.unfinalized[height].txs if event.hash else chain.open.txs:
+def unlink(state: HasResults, txs: Iterable[Tx], height: Height) -> None:
+    """RES-006: the results and consumptions of these transactions, which were in the block of this height."""
+    for tx in txs:
         if tx.kind is TxKind.CONSUMPTION:
             undo_consumption(state, tx, height)
         elif tx.kind is TxKind.PROOF:
@@ -76,16 +91,6 @@ def unlink_block(state: HasResults, event: BlockRolledBack) -> None:
             result.status, result.height_resolved, result.leaf_index = UNLINKED, NOT_IN_BLOCK, NO_LEAF
             state.touched["result"][result.event] = result
             count_outcome(state, "rolled_back", "")
-
-
-def reapply_resolution(state: HasResults, tx: Tx) -> None:
-    """CHN-004: the same proof in another block gives the same digest at a new height; its money is settled there."""
-    result, job = state.results[TaskId(tx.subject)], state.queue.jobs[TaskId(tx.subject)]
-    if job.quorum_m:
-        replicas.settle_quorum(state, job)
-    else:
-        queue_apply.settle(state, [(state.last_event, job.id, result.payee, result.charged)])
-    resolve(state, [result])
 
 
 def evict_final(state: HasResults, event: FinalTxsEvicted) -> None:
@@ -126,7 +131,7 @@ def undo_consumption(state: HasResults, tx: Tx, height: Height) -> None:
         state.touched["consumption"][consumption.result] = consumption
 
 
-def reapply_consumption(state: HasResults, tx: Tx) -> None:
+def include_consumption(state: HasResults, tx: Tx) -> None:
     """CHN-004: included again it counts only where its result is readable (RES-002)."""
     consumption = state.consumptions.get(TaskId(tx.subject))
     if consumption is None or consumption.event != tx.number:

@@ -56,7 +56,8 @@ def _answer_repeat(state: HasResults, command: Consume) -> Decided | Refused | N
     if live is not None:
         if (live.caller, live.tx_hash) == (command.caller, command.tx_hash):
             return Decided((), repeat_of=live.event)
-        return _refuse_consumed(command.task_id, f"in block {live.height}")
+        block = f"block {live.height}" if live.height else "a block that was rolled back"
+        return _refuse_consumed(command.task_id, f"in {block}")
     earlier = unique_ids.check_unique(state.claims, consumption_key(command.task_id), consumption_claim(command))
     if not isinstance(earlier, Refused):
         return earlier

@@ -15,9 +15,9 @@ ENDED_WITHOUT_RESULT: Final = frozenset({JobState.EXPIRED, JobState.FAILED, JobS
 
 def why_not_readable(job: Job | None, result: Result | None, open_height: Height) -> Refused | None:
     """RES-002: resolved in block B, readable from B + 1; a call runs at the open height."""
-    if result is None or result.status is ResultStatus.UNLINKED:
-        return _why_no_result(job)
-    if result.height_resolved >= open_height:
+    if result is None or result.status is ResultStatus.UNLINKED or result.height_resolved > open_height:
+        return _why_no_result(job)  # above the open block: a rollback has not reached it yet (RES-006)
+    if result.height_resolved == open_height:
         return refuse_unsealed(result.height_resolved)
     return why_not_yet_readable(
         result.earliest or (earliest_read_height(job) if job is not None else Height(0)), open_height

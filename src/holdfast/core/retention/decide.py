@@ -5,6 +5,8 @@ The collector has read rows and bytes; this checks what only the state knows at 
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Decided
 from holdfast.core.base.values import Digest, EventNo, Height
@@ -170,10 +172,8 @@ def unreferenced(state: HasRetention, as_of: EventNo, orphans: tuple[OrphanFile,
     """RET-002: of bytes that no row needs as of that event, those that nothing needs since."""
     if not orphans:
         return ()
-    needed, recent = (
-        _submitted_digests(state) | _result_digests(state) | state.warm_deletes_pending.keys(),
-        state.recent_digests.events,
-    )
+    needed = _submitted_digests(state) | _result_digests(state, {digest for digest, _ in orphans})
+    needed, recent = needed | state.warm_deletes_pending.keys(), state.recent_digests.events
     return tuple(
         (digest, size) for digest, size in orphans if digest not in needed and recent.get(digest, NO_RESULT) <= as_of
     )
@@ -206,10 +206,14 @@ def _submitted_digests(state: HasRetention) -> set[Digest]:
     return {digest for digest in waiting if digest is not None}
 
 
-def _result_digests(state: HasRetention) -> set[Digest]:
-    """Of results that a reorg can still unlink; a final one may be in memory for a while longer."""
+def _result_digests(state: HasRetention, among: Container[Digest]) -> set[Digest]:
+    """Those of these digests that results have which a reorg can still unlink; no set of all digests is made."""
     final = final_height(state)
-    return {result.result_digest for result in state.results.values() if not 0 < result.height_resolved <= final}
+    return {
+        result.result_digest
+        for result in state.results.values()
+        if result.result_digest in among and not 0 < result.height_resolved <= final
+    }
 
 
 def _deletable(
@@ -219,7 +223,7 @@ def _deletable(
     unshared = {held.digest: held.event for held in dropped if not held.is_shared}
     if not unshared:
         return ()
-    needed = _result_digests(state)
+    needed = _result_digests(state, unshared)
     needed |= {held.digest for held in dropped if held.is_shared}
     recent = state.recent_digests.events
     return tuple(

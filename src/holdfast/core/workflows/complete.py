@@ -36,7 +36,7 @@ def submit(state: State, commands: Sequence[SubmitCompletion], now_ms: int) -> l
 
 
 def apply_proofs_accepted(state: State, events: Sequence[ProofAccepted]) -> None:
-    """PRF-003: lease and job COMPLETED, nullifier reserved, the result resolved in the open block, all in one batch.
+    """PRF-003: lease and job COMPLETED, nullifier reserved, all in one batch; inclusion resolves the results.
 
     A job by quorum is paid in parts: its event is applied alone.
     """
@@ -54,9 +54,8 @@ def _complete(state: State, events: Sequence[ProofAccepted], *, is_quorum: bool)
         lease_apply.finish(state, LeaseTransition.COMPLETE, [(event.lease_id, "", event.ended_ms) for event in events])
         queue_apply.complete(state, [(event.task_id, event.ended_ms) for event in events])
         record_completions(state, Counter([event.provider_id for event in events]))
-        queue_apply.settle(state, [(number, event.task_id, event.payee, event.charged) for number, event in accepted])
     proof_apply.reserve_nullifiers(state, accepted)
-    result_apply.resolve(state, [result_apply.make_result(number, event) for number, event in accepted])
+    state.results.update((event.task_id, result_apply.make_result(number, event)) for number, event in accepted)
     record_recent_digests(state, accepted)
 
 

@@ -7,12 +7,23 @@ from typing import Final
 import msgspec
 
 from holdfast.core.base.values import EventNo, Height, TaskId
-from holdfast.core.chain.model import Block, final_height
+from holdfast.core.chain.model import Block, Chain, final_height
 from holdfast.core.job.model import Job
 from holdfast.core.result.model import Consumption, Result, leaf_of
 from holdfast.core.retention.model import Pass, is_dropped
 from holdfast.core.state import State
 from holdfast.engine.queries.query import Query, copy_record
+
+
+class RollbackProgress(msgspec.Struct, frozen=True):
+    """A rollback that is under way: the head is the block that it returns to."""
+
+    event: EventNo
+    """The event that started it."""
+    blocks: int
+    """Blocks that it has not reached yet."""
+    transactions: int
+    """Those that are not in the open block yet."""
 
 
 class ChainHead(msgspec.Struct, frozen=True):
@@ -22,6 +33,7 @@ class ChainHead(msgspec.Struct, frozen=True):
     finalized: Height
     open_height: Height
     open_transactions: int
+    rollback: RollbackProgress | None = None
 
 
 class GetChainHead(Query[ChainHead], frozen=True):
@@ -80,7 +92,16 @@ def _get_chain_head(state: State, _: GetChainHead) -> ChainHead:
         finalized=final_height(state),
         open_height=state.open_height,
         open_transactions=len(state.chain.open.txs),
+        rollback=_rollback_progress(state.chain),
     )
+
+
+def _rollback_progress(chain: Chain) -> RollbackProgress | None:
+    if chain.rollback is None:
+        return None
+    blocks = [sealed for height, sealed in chain.unfinalized.items() if height > chain.head.height]
+    waiting = len(chain.rollback.pool) + sum(len(sealed.txs) for sealed in blocks)
+    return RollbackProgress(chain.rollback.started, len(blocks), waiting)
 
 
 def _get_block_in_memory(state: State, query: GetBlockInMemory) -> Block | None:

@@ -15,6 +15,7 @@ from holdfast.core.base.values import EventNo, Height
 from holdfast.core.chain.header import Header, header_hash
 from holdfast.core.chain.messages import BlockRolledBack, TransactionsReincluded
 from holdfast.core.policy import Policy
+from holdfast.workers.rollback_runner import RollbackRunner
 
 NOBODY = CALLERS["nobody"]
 X = bytes.fromhex
@@ -143,9 +144,32 @@ async def test_a_rollback_says_what_it_undid_and_who_wanted_it() -> None:
             TransactionsReincluded,
         ]
         first: EventNo = EventNo(house.engine.undurable_state.last_event - 3)
-        assert undone == {"event": first, "from_height": 2, "to_height": 0, "transactions": 2}
+        assert undone == {"event": first, "from_height": 2, "to_height": 0, "transactions": 2, "is_running": False}
         await house.ask(OPERATOR, "chain.rollBack", height=0)
         assert house.privileged_acts()[1:] == [(OPERATOR.name, "chain.rollBack")]
+
+
+@pytest.mark.rule("CHN-003", "CHN-004")
+async def test_a_large_rollback_is_answered_when_it_has_started_and_its_progress_can_be_asked_for() -> None:
+    async with rpc_node() as house:
+        await house.mint(amount=3_000)
+        for nonce in range(300):
+            await house.ask(ALICE, "cap.cancel", task_id=await enqueue(house, nonce))
+        await seal(house, 3)
+        undone = await house.ask(OPERATOR, "chain.rollBack", height=1)
+        assert not undone["is_running"]
+        started = await house.ask(OPERATOR, "chain.rollBack", height=0)
+        assert (started["transactions"], started["is_running"]) == (600, True)
+        head = await house.ask(NOBODY, "chain.getHead")
+        assert head["block"]["height"] == 0
+        assert head["rollback"] == {"event": started["event"], "blocks": 1, "transactions": 600}
+        again = await house.ask(OPERATOR, "chain.rollBack", height=0)
+        assert (again["event"], again["is_running"]) == (started["event"], True)
+        refused = await house.refusal(OPERATOR, "chain.rollBack", height=1)
+        assert refused[:2] == ("RollbackRunning", "CHN-003")
+        await RollbackRunner(house.engine).run_once()
+        head = await house.ask(NOBODY, "chain.getHead")
+        assert (head["rollback"], head["open_transactions"]) == (None, 600)
 
 
 @pytest.mark.rule("CHN-005")

@@ -74,13 +74,15 @@ class RollbackParams(msgspec.Struct, frozen=True):
 
 
 class RollbackResult(msgspec.Struct, frozen=True):
-    """What was rolled back."""
+    """What was rolled back, or is being rolled back."""
 
     event: int
     from_height: Height
     to_height: Height
     transactions: int
-    """How many wait in the open block again."""
+    """How many are in the open block again, or will be."""
+    is_running: bool = False
+    """It goes on in steps (CHN-003): `chain.getHead` tells how far it is, the event `rollbackFinished` its end."""
 
 
 async def newest_block(access: NodeAccess) -> Block:
@@ -158,7 +160,14 @@ async def _roll_back(access: NodeAccess, call: RpcCall, params: RollbackParams) 
     if isinstance(outcome, Refused):
         return outcome
     after = await access.source.query_durable(GetChainHead())
-    return RollbackResult(outcome.event, before.block.height, params.height, after.open_transactions)
+    waiting = after.rollback.transactions if after.rollback is not None else 0
+    return RollbackResult(
+        event=outcome.event,
+        from_height=before.block.height,
+        to_height=params.height,
+        transactions=after.open_transactions + waiting,
+        is_running=after.rollback is not None,
+    )
 
 
 METHODS: Final[dict[str, RpcMethod]] = {
