@@ -20,6 +20,7 @@ from tests.mutants.providers import PROVIDERS
 from tests.mutants.quorum import QUORUM
 from tests.mutants.results import RESULTS
 from tests.mutants.retention import RETENTION
+from tests.mutants.runs import RUNS
 from tests.mutants.sending import SENDING
 
 ROOT = Path(__file__).parents[2]
@@ -288,6 +289,7 @@ MUTANTS = [
     ),
     *CHAIN_AND_QUEUE,
     *RETENTION,
+    *RUNS,
     *RESULTS,
     *SENDING,
     *LEASES,

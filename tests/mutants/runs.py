@@ -1,0 +1,83 @@
+"""Seeded faults in what a run carries from one command to the next, and in where it is cut."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant
+
+TESTS: Final = "tests/core/test_runs.py"
+ENQUEUE, PROOF = "core/queue/decide.py", "core/proof/decide.py"
+
+RUNS: Final = [
+    Mutant(
+        "a job of a run does not count the money that those before it reserve",
+        ENQUEUE,
+        "        self._money[caller] -= command.max_fee\n",
+        "",
+        TESTS,
+    ),
+    Mutant(
+        "a job of a run does not count those before it in the queue",
+        ENQUEUE,
+        "        self._depth += replicas or 1\n",
+        "",
+        TESTS,
+    ),
+    Mutant(
+        "a job of a run does not count those of its requester before it",
+        ENQUEUE,
+        "        self._in_flight[caller] += 1\n",
+        "",
+        TESTS,
+    ),
+    Mutant(
+        "a repeat inside a run is admitted again",
+        ENQUEUE,
+        "        self.admitted[key] = EventNo(self._number + 1)\n",
+        "",
+        TESTS,
+    ),
+    Mutant(
+        "a run goes on over an idempotency key that it has used",
+        ENQUEUE,
+        "            self.idempotency_keys.add(command.idempotency)\n",
+        "            pass\n",
+        TESTS,
+    ),
+    Mutant(
+        "a second ACK inside a run is a second event",
+        "core/lease/decide.py",
+        "            acked.add(lease.id)\n",
+        "",
+        TESTS,
+    ),
+    Mutant(
+        "a run goes on over a lease that it has a submission of",
+        PROOF,
+        "            submitted.add(event.lease_id)\n",
+        "            pass\n",
+        TESTS,
+    ),
+    Mutant(
+        "a run goes on over a lease that it has a verdict on",
+        PROOF,
+        "            judged.add(lease.id)\n",
+        "",
+        TESTS,
+    ),
+    Mutant(
+        "a run goes on over a provider whose health it changes",
+        PROOF,
+        "                changed.add(lease.provider_id)\n",
+        "                pass\n",
+        TESTS,
+    ),
+    Mutant(
+        "a run of events is counted as one event",
+        "core/state_machine.py",
+        "        state.last_event = EventNo(before + len(run))\n",
+        "        state.last_event = EventNo(before + 1)\n",
+        TESTS,
+    ),
+]
