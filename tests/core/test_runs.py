@@ -109,9 +109,7 @@ def _everything(state: State) -> dict[str, Any]:
     ready = state.queue.ready_queue
     return {
         "digest": digest(state).hex(),
-        "ready": {
-            tuple(shape): (list(group.by_priority), list(group.by_age)) for shape, group in ready.groups.items()
-        },
+        "ready": {tuple(shape): (list(group.by_priority), list(group.by_age)) for shape, group in ready.groups.items()},
         "waiting": ready.waiting,
         "version": ready.version,
         "counters": (state.queue.depth, state.queue.in_flight, state.assignments),
@@ -168,8 +166,8 @@ stages = st.one_of(
     st.tuples(st.just("match"), st.integers(1, 3)),
     st.tuples(st.just("match"), st.integers(1, 3)),
     st.tuples(st.just("ack"), st.tuples(picks, st.integers(0, 20))),
-    st.tuples(st.just("submit"), st.lists(st.tuples(st.integers(0, 20), st.integers(0, 9)), max_size=12)),
-    st.tuples(st.just("judge"), st.lists(st.tuples(st.integers(0, 20), st.integers(0, 6)), max_size=12)),
+    st.tuples(st.just("submit"), st.lists(st.tuples(st.integers(0, 7), st.integers(0, 9)), min_size=3, max_size=12)),
+    st.tuples(st.just("judge"), st.lists(st.tuples(st.integers(0, 7), st.integers(0, 6)), min_size=3, max_size=12)),
     st.tuples(st.just("life"), st.integers(1, 12)),
     st.tuples(st.just("fail"), picks),
     st.tuples(st.just("seal"), st.integers(1, 2)),
@@ -201,7 +199,7 @@ def _commands(world: _World, name: str, told: Any) -> list[list[Command]]:
     if name == "seal":
         return [[SEAL] * told]
     if name == "roll back":
-        return [[RollBackBlocks(max(0, state.chain.head.height - told))]]  # type: ignore[arg-type]
+        return [[RollBackBlocks(max(0, state.chain.head.height - told))]]
     if name == "wait":
         return [[ExpireDue(limit=3)]]
     live = list(state.leases.by_id.values())[:told]

@@ -131,8 +131,8 @@ CHAIN_AND_QUEUE: Final = [
     Mutant(
         "an idempotency key is valid a millisecond too long",
         QUEUE_DECIDE,
-        "        if known is None or self._now_ms >= known.until_ms:\n",
-        "        if known is None or self._now_ms > known.until_ms:\n",
+        "    if known is None or now_ms >= known.until_ms:\n",
+        "    if known is None or now_ms > known.until_ms:\n",
         f"{QUEUE_TESTS} -k counts_for_a_day",
     ),
     Mutant(

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 
 from holdfast.core.base.event import Event
 from holdfast.core.base.handlers import ApplyRun
-from holdfast.core.base.values import Kind, LeaseId, TaskId
+from holdfast.core.base.values import TaskId
 from holdfast.core.index.metrics import QueueMetrics
 from holdfast.core.job.model import JobState
 from holdfast.core.lease.messages import JobAssigned, LeaseClosed, LeaseRenewed
@@ -58,16 +58,15 @@ def _count_admitted(state: HasMetrics, events: Sequence[JobAdmitted]) -> None:
 
 
 def _count_assigned(state: HasMetrics, events: Sequence[JobAssigned]) -> None:
-    jobs, metrics, kinds = state.queue.jobs, state.metrics, list[Kind]()
-    for event in events:
-        job = jobs[event.job_id]
-        kinds.append(job.kind)
-        if event.attempt:
-            metrics.count("retried", job.kind)
-        else:
-            metrics.wait_ms[job.kind].add(event.t_start_ms - job.enqueue_ms)
-    for kind, count in Counter(kinds).items():
+    jobs, metrics = state.queue.jobs, state.metrics
+    given = [(jobs[event.job_id], event) for event in events]
+    for kind, count in Counter([job.kind for job, _ in given]).items():
         metrics.count("given", kind, count)
+    for kind, count in Counter([job.kind for job, event in given if event.attempt]).items():
+        metrics.count("retried", kind, count)
+    first = [(job.kind, event.t_start_ms - job.enqueue_ms) for job, event in given if not event.attempt]
+    for (kind, wait_ms), count in Counter(first).items():
+        metrics.wait_ms[kind].add(wait_ms, count)
 
 
 def _count_closed(state: HasMetrics, event: LeaseClosed) -> None:
@@ -77,17 +76,18 @@ def _count_closed(state: HasMetrics, event: LeaseClosed) -> None:
 
 
 def _count_accepted(state: HasMetrics, events: Sequence[ProofAccepted]) -> None:
-    for event in events:
-        _observe_work(state, event.lease_id, event.ended_ms)
+    _observe_work(state, events)
     for kind, count in Counter([state.queue.jobs[event.task_id].kind for event in events]).items():
         state.metrics.count(_COMPLETED, kind, count)
 
 
-def _observe_work(state: HasMetrics, lease_id: LeaseId, ended_ms: int) -> None:
+def _observe_work(state: HasMetrics, events: Sequence[ProofAccepted | VoteCast]) -> None:
     """Of a job with replicas each lease is observed at its vote, before the job ends."""
-    lease = state.leases.by_id.get(lease_id)
-    if lease is not None:
-        state.metrics.work_ms[state.queue.jobs[lease.job_id].kind].add(ended_ms - lease.t_start_ms)
+    by_id, jobs = state.leases.by_id, state.queue.jobs
+    leases = [(lease, event.ended_ms) for event in events if (lease := by_id.get(event.lease_id)) is not None]
+    took = Counter([(jobs[lease.job_id].kind, ended_ms - lease.t_start_ms) for lease, ended_ms in leases])
+    for (kind, work_ms), count in took.items():
+        state.metrics.work_ms[kind].add(work_ms, count)
 
 
 def _count_ended(state: HasMetrics, id_: TaskId, outcome: str) -> None:
@@ -118,7 +118,7 @@ EVENT_METRICS: Final[Mapping[type[Event], ApplyRun]] = {
     JobAssigned: _count_assigned,
     LeaseRenewed: _each(lambda state, event: state.metrics.count("renewed", "late" if event.is_late else "in time")),
     LeaseClosed: _each(_count_closed),
-    VoteCast: _each(lambda state, event: _observe_work(state, event.lease_id, event.ended_ms)),
+    VoteCast: _observe_work,
     ProofAccepted: _count_accepted,
     ProofRefused: lambda state, events: state.metrics.count("refused", by=len(events)),
     CompletionIgnored: lambda state, events: state.metrics.count("ignored", by=len(events)),

@@ -23,21 +23,26 @@ def H(tag: str, *fields: bytes | int) -> Digest:  # noqa: N802 - the specificati
 
 def hash_from(prefix: bytes, *fields: bytes | int) -> Digest:
     """`H` where its beginning is framed already (`hash_prefix`): the hashes of a run begin alike."""
-    parts = [prefix]
+    return sha3_256(prefix + framed(*fields)).digest()  # type: ignore[return-value]  # a call of `Digest` takes time
+
+
+def framed(*fields: bytes | int) -> bytes:
+    """Each field with its length before it, as it is hashed."""
+    raw = b""
     for field in fields:
         if isinstance(field, int):
-            parts.append(b"\0\0\0\x08" + field.to_bytes(8, "big"))
+            raw += b"\0\0\0\x08" + field.to_bytes(8, "big")
         else:
             n = len(field)
-            parts += (_LENGTHS[n] if n < 256 else n.to_bytes(4, "big"), field)
-    return sha3_256(b"".join(parts)).digest()  # type: ignore[return-value]  # a call of `Digest` takes time
+            raw += _LENGTHS[n] if n < 256 else n.to_bytes(4, "big")
+            raw += field
+    return raw
 
 
 @lru_cache(maxsize=256)
 def hash_prefix(tag: str, *fields: bytes | int) -> bytes:
     """The tag and the first fields as `H` frames them."""
-    framed = (field.to_bytes(8, "big") if isinstance(field, int) else field for field in fields)
-    return _framed_tag(tag) + b"".join(len(raw).to_bytes(4, "big") + raw for raw in framed)
+    return _framed_tag(tag) + framed(*fields)
 
 
 _LENGTHS: Final = tuple(n.to_bytes(4, "big") for n in range(256))
@@ -116,12 +121,13 @@ def canonical(value: object) -> bytes:
 
 def packed_int(value: int) -> bytes:
     """The canonical bytes of one integer, for callers that build the bytes of a known shape themselves."""
-    return _head(0, value) if 0 <= value <= U64_MAX else _integer(value)
+    return _HEAD_32(0x1A, value) if 0x10000 <= value < 0x100000000 else _integer(value)
 
 
 def packed_bytes(value: bytes) -> bytes:
     """The same of a byte string."""
-    return _head(2, len(value)) + value
+    n = len(value)
+    return (_HEADS[2][n] if n < 0x100 else _head(2, n)) + value
 
 
 _HEADS: Final = tuple(

@@ -13,6 +13,12 @@ Transitions = Mapping[S, Mapping[T, S]]
 """state → transition → next state. A state without transitions is final."""
 
 
+def by_transition(transitions: Transitions[S, T]) -> dict[T, dict[S, S]]:
+    """transition → state → next state: the same table for a run of records that make one transition."""
+    steps = {step for allowed in transitions.values() for step in allowed}
+    return {step: {state: to[step] for state, to in transitions.items() if step in to} for step in steps}
+
+
 def next_state(transitions: Transitions[S, T], state: S, transition: T) -> S | None:
     """The state after `transition`, or None where the table does not allow it."""
     allowed = transitions.get(state)

@@ -23,9 +23,9 @@ class Histogram(msgspec.Struct):
     def __post_init__(self) -> None:
         self.counts = self.counts or [0] * (len(self.bounds) + 1)
 
-    def add(self, value: int) -> None:
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.sum += value
+    def add(self, value: int, count: int = 1) -> None:
+        self.counts[bisect_left(self.bounds, value)] += count
+        self.sum += value * count
 
     @property
     def count(self) -> int:

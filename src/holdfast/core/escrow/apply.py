@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 from holdfast.core.base.errors import Corrupt
 from holdfast.core.base.event import Event
-from holdfast.core.base.fsm import next_state, why_not_transition
+from holdfast.core.base.fsm import by_transition, why_not_transition
 from holdfast.core.base.values import AccountId, Amount, EventNo, Height, ReservationId
 from holdfast.core.escrow.messages import (
     Charged,
@@ -198,11 +198,12 @@ def settle_all(state: HasLedger, height: Height, settlements: Iterable[Settlemen
         reservation.status = _after(reservation, REFUND if payee is None else CHARGE)
         reservation.charged, reservation.payee, reservation.height, reservation.settled = charged, payee, height, number
         for owner, _, held, pending in _settlement(reservation, payee, charged):
-            posting = sums.get(owner)
-            if posting is None:
-                posting = sums[owner] = [0, 0]
-            posting[0] += held
-            posting[1] += pending
+            if owner in sums:
+                posting = sums[owner]
+                posting[0] += held
+                posting[1] += pending
+            else:
+                sums[owner] = [held, pending]
         charged_total += charged
         refunded_total += reservation.amount - charged
         settled.append(id_)
@@ -301,8 +302,11 @@ def _touch(state: HasLedger, reservation: Reservation) -> None:
         state.touched["reservation"][reservation.event] = reservation
 
 
+_AFTER: Final = by_transition(RESERVATION_TRANSITIONS)
+
+
 def _after(reservation: Reservation, transition: ReservationTransition) -> ReservationStatus:
-    after = next_state(RESERVATION_TRANSITIONS, reservation.status, transition)
+    after = _AFTER[transition].get(reservation.status)
     if after is None:
         why = why_not_transition(RESERVATION_TRANSITIONS, reservation.status, transition)
         raise Corrupt("ESC-001", f"reservation {reservation.id.hex()}: {why}")

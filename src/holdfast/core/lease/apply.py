@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import Final
 
 from holdfast.core.base.errors import Corrupt
 from holdfast.core.base.event import OwnershipTaken, numbered
-from holdfast.core.base.fsm import next_state
-from holdfast.core.base.values import EventNo, Kind, LeaseId, ProviderId
+from holdfast.core.base.fsm import by_transition
+from holdfast.core.base.values import EventNo, Kind, LeaseId, ProviderId, TaskId
 from holdfast.core.job.job_class import denial_key, job_class
 from holdfast.core.job.model import Job, JobTransition, expires_at_ms
 from holdfast.core.lease.messages import CompletionSubmitted, JobAssigned, LeaseAcked, LeaseClosed, LeaseRenewed
@@ -32,27 +34,37 @@ EVICT_EVERY: Final = 256
 
 def apply_jobs_assigned(state: HasLeases, events: Sequence[JobAssigned]) -> None:
     """LEA-002: at most one live lease per job, always."""
-    by_id, touched, now_held = state.queue.jobs, state.touched["lease"], state.leases.by_job
-    jobs, leases, counts = list[Job](), list[Lease](), dict[ProviderId, int]()
+    by_id, by_job, touched = state.queue.jobs, state.leases.by_job, state.touched["lease"]
+    jobs, leases = list[Job](), list[Lease]()
     for number, event in numbered(events, state.last_event):
-        job, provider_id = by_id[event.job_id], event.provider_id
-        if event.job_id in now_held:
+        job = by_id[event.job_id]
+        if event.job_id in by_job:
             raise Corrupt("LEA-002", f"job {event.job_id.hex()} has a live lease already")
         lease = _granted_lease(event, number)
-        if event.units:
-            lease.units = event.units
-            lease.epoch = quota.reserve_units(state, provider_id, job.kind, event.units, event.epoch)
         job.attempts = event.attempt + 1
-        if job.relative_expires_ms is None:
-            _start_relative_ttl(state, job, event.relative_expires_ms)
-        counts[provider_id] = counts.get(provider_id, 0) + 1
-        touched[number] = now_held[event.job_id] = lease
+        touched[number] = by_job[event.job_id] = lease
         jobs.append(job)
         leases.append(lease)
+    for epoch, group in groupby(zip(events, jobs, leases, strict=True), key=lambda each: each[0].epoch):
+        _reserve_units(state, epoch, list(group))
+    _start_relative_ttl(state, [(job, event.relative_expires_ms) for job, event in zip(jobs, events, strict=True)])
     queue_apply.transition(state, jobs, JobTransition.ASSIGN)
     state.leases.add_many(leases)
     state.assignments += len(events)
-    _count_leases(state, counts, 1)
+    _count_leases(state, Counter([event.provider_id for event in events]), 1)
+
+
+def _reserve_units(state: HasLeases, epoch: int, granted: Sequence[tuple[JobAssigned, Job, Lease]]) -> None:
+    """QUO-001: by provider and kind at once; a lease counts in the epoch that its provider has reached."""
+    sums: dict[tuple[ProviderId, Kind], int] = {}
+    for event, job, lease in granted:
+        lease.units = event.units
+        used = event.provider_id, job.kind
+        sums[used] = sums.get(used, 0) + event.units
+    epochs = {used: quota.reserve_units(state, *used, units, epoch) for used, units in sums.items() if units}
+    for event, job, lease in granted:
+        if event.units:
+            lease.epoch = epochs[event.provider_id, job.kind]
 
 
 def _granted_lease(event: JobAssigned, number: EventNo) -> Lease:
@@ -78,16 +90,22 @@ def _count_leases(state: HasLeases, counts: Mapping[ProviderId, int], sign: int)
         touch(state, provider)
 
 
-def _start_relative_ttl(state: HasLeases, job: Job, expires_ms: int) -> None:
+def _start_relative_ttl(state: HasLeases, starts: Iterable[tuple[Job, int]]) -> None:
     """TTL-001: it counts from the first lease; of replicas, from the first lease of any of them (LEA-009)."""
-    if job.parent:
-        job.relative_expires_ms = expires_ms
-        job = state.queue.jobs[job.parent]
+    moves: list[tuple[TaskId, int, int]] = []
+    for job, expires_ms in starts:
         if job.relative_expires_ms is not None:
-            return
-        state.touched["job"][job.event] = job
-    before_ms, job.relative_expires_ms = expires_at_ms(job), expires_ms
-    state.queue.expiry_times.move(job.id, before_ms, expires_at_ms(job))
+            continue
+        requested = job
+        if job.parent:
+            job.relative_expires_ms = expires_ms
+            requested = state.queue.jobs[job.parent]
+            if requested.relative_expires_ms is not None:
+                continue
+            state.touched["job"][requested.event] = requested
+        before_ms, requested.relative_expires_ms = expires_at_ms(requested), expires_ms
+        moves.append((requested.id, before_ms, expires_at_ms(requested)))
+    state.queue.expiry_times.move_many(moves)
 
 
 def apply_leases_acked(state: HasLeases, events: Sequence[LeaseAcked]) -> None:
@@ -102,8 +120,10 @@ def apply_leases_acked(state: HasLeases, events: Sequence[LeaseAcked]) -> None:
 
 def apply_lease_renewed(state: HasLeases, event: LeaseRenewed) -> None:
     lease = state.leases.by_id[event.id]
-    before_ms = due_ms(lease)
-    _transition(lease, LeaseTransition.RENEW)
+    before_ms, after = due_ms(lease), _AFTER[LeaseTransition.RENEW].get(lease.status)
+    if after is None:
+        raise _refuse_transition(lease, LeaseTransition.RENEW)
+    lease.status = after
     lease.t_deadline_ms, lease.renew_by_ms = event.t_deadline_ms, event.renew_by_ms
     lease.renewals += 1
     lease.late_renewals += event.is_late
@@ -147,14 +167,16 @@ LeaseEnd = tuple[LeaseId, str, int]
 
 def finish(state: HasLeases, transition: LeaseTransition, ends: Iterable[LeaseEnd]) -> list[Lease]:
     """The last transition of leases; slots are free again, and so are units unless it was completed (QUO-001)."""
-    by_id, jobs, touched, is_done = state.leases.by_id, state.queue.jobs, state.touched["lease"], transition is COMPLETE
+    by_id, jobs, touched, submissions = state.leases.by_id, state.queue.jobs, state.touched["lease"], state.submissions
     attempts = state.attempts
     leases, counts, units = list[Lease](), dict[ProviderId, int](), dict[tuple[ProviderId, Kind, int], int]()
+    after, is_done = _AFTER[transition], transition is COMPLETE
     for id_, reason, at_ms in ends:
         lease = by_id[id_]
-        _transition(lease, transition)
-        lease.reason, lease.ended_ms = reason, at_ms
-        state.submissions.pop(id_, None)
+        if (status := after.get(lease.status)) is None:
+            raise _refuse_transition(lease, transition)
+        lease.status, lease.reason, lease.ended_ms = status, reason, at_ms
+        submissions.pop(id_, None)
         provider_id = lease.provider_id
         counts[provider_id] = counts.get(provider_id, 0) + 1
         if lease.units:
@@ -196,11 +218,11 @@ def credit_outage(state: HasLeases, event: OwnershipTaken) -> None:
         _touch(state, lease)
 
 
-def _transition(lease: Lease, transition: LeaseTransition) -> None:
-    after = next_state(LEASE_TRANSITIONS, lease.status, transition)
-    if after is None:
-        raise Corrupt("LEA-002", f"lease {lease.id.hex()} is {lease.status} and allows no {transition}")
-    lease.status = after
+_AFTER: Final = by_transition(LEASE_TRANSITIONS)
+
+
+def _refuse_transition(lease: Lease, transition: LeaseTransition) -> Corrupt:
+    return Corrupt("LEA-002", f"lease {lease.id.hex()} is {lease.status} and allows no {transition}")
 
 
 def _touch(state: HasLeases, lease: Lease) -> None:

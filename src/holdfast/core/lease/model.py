@@ -16,6 +16,8 @@ from holdfast.core.provider.model import HasProviders
 from holdfast.core.queue.model import HasQueue
 from holdfast.core.queue.quota import Quota
 
+AI: Final = Kind.AI
+
 
 class LeaseStatus(StrEnum):
     """Where a lease is (LEA-002)."""
@@ -139,7 +141,7 @@ def due_ms(lease: Lease) -> int:
 
 def lease_ms(kind: Kind, policy: LeasePolicy) -> int:
     """LEA-002: T, the duration of a lease."""
-    return policy.ai_ms if kind is Kind.AI else policy.quantum_ms
+    return policy.ai_ms if kind is AI else policy.quantum_ms
 
 
 def is_live(lease: Lease, now_ms: int) -> bool:

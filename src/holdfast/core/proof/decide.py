@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.core.base.errors import Refused
-from holdfast.core.base.event import Answer, Decided, Event, NeedsClaims
+from holdfast.core.base.event import Answer, Attachment, Decided, Event, NeedsClaims
 from holdfast.core.base.values import KIND_NAMES, Amount, Digest, EventNo, Height, LeaseId, ProviderId
 from holdfast.core.index import unique_ids
 from holdfast.core.job.model import Job, earliest_read_height
@@ -146,7 +146,9 @@ def _accept(state: HasLeases, command: RecordVerdict, lease: Lease, job: Job, no
     if refusal := why_not_linked(state, job.id, envelope, nullifiers):
         return refusal
     accepted = _accept_proof(state, lease, job, envelope, nullifiers[0], command.reasons[:REASONS_MAX], now_ms)
-    accepted, attachments = attach_output(accepted, command)
+    attachments: tuple[Attachment, ...] = ()
+    if command.output is not None or command.da_commitment is not None:
+        accepted, attachments = attach_output(accepted, command)
     return Decided((accepted, *reward(state, lease, now_ms)), attachments)
 
 

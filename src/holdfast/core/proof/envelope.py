@@ -47,7 +47,12 @@ def nullifier(type: ProofType, window: int, body: object, version: int = 1) -> D
 
 def packed_nullifier(type: int, window: int, body: bytes, version: int = 1) -> Digest:
     """The same of a body that is canonical bytes already."""
-    return hash_from(NULLIFIER.prefix_at(version, int(type), window), body)
+    return hash_from(_nullifier_prefix(type, window, version), body)
+
+
+@lru_cache(maxsize=256)
+def _nullifier_prefix(type: int, window: int, version: int) -> bytes:
+    return NULLIFIER.prefix_at(version, int(type), window)
 
 
 def link_of(envelope: Envelope) -> bytes:
@@ -98,7 +103,7 @@ def signed_bytes(envelope_type: int, method: str, body: bytes) -> bytes:
     return H(PROOF_TAG, envelope_type, method.encode(), body)
 
 
-@lru_cache(maxsize=256)  # the API reads it, then the decision does
+@lru_cache(maxsize=1_024)  # the API reads it, then the decision does
 def read_body(raw: bytes) -> ProofBody | Refused:
     """The body, or a refusal with its fault."""
     if (body := _read_common_form(raw)) is not None:
@@ -135,14 +140,7 @@ def _read_common_form(raw: bytes) -> ProofBody | None:
     digest = raw[at + len(_END) :]
     if len(digest) != 32 or type(output_size) is not int or not _is_plain_map(metrics):
         return None
-    return ProofBody(
-        task_id=task_id,
-        lease_id=lease_id,
-        provider=provider_id,
-        output_digest=Digest(digest),
-        output_size=output_size,
-        metrics=metrics,  # type: ignore[arg-type]
-    )
+    return ProofBody(task_id, lease_id, provider_id, digest, output_size, metrics)  # type: ignore[arg-type]
 
 
 _BETWEEN: Final = (b"\x67task_id\x58\x20", b"\x68lease_id\x58\x20", b"\x68provider\x58\x20", b"\x6boutput_size")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -13,7 +14,7 @@ from holdfast.core.base.values import Digest, Kind, TaskId
 from holdfast.core.index import unique_ids
 from holdfast.core.job.model import Job
 from holdfast.core.lease.model import HasLeases
-from holdfast.core.proof.envelope import Envelope, ProofBody, ProofType, link_of, packed_nullifier, window_of
+from holdfast.core.proof.envelope import Envelope, ProofBody, ProofType, link_of, packed_nullifier
 from holdfast.core.proof.messages import ProofAccepted, RecordVerdict, TaskLinked, link_key, nullifier_key
 
 PROOF_TYPES: Final = {Kind.AI: ProofType.AI, Kind.QUANTUM: ProofType.QUANTUM}
@@ -21,30 +22,31 @@ HOT_INLINE_BYTES_MAX: Final = 0
 """Hot bytes are always rows beside their batch, even small ones: a row can be deleted (RET-002), a batch cannot."""
 
 
-def live_nullifiers(state: HasLeases, envelope: Envelope, job: Job) -> tuple[Digest, ...]:
+def live_nullifiers(state: HasLeases, envelope: Envelope, job: Job) -> list[Digest]:
     """PRF-001, CAN-003: the nullifiers of a proof under every live tag; the first, under the newest tag, is its own."""
     chain = state.policy.chain
     versions = live_versions(state.open_height, chain.tags_v2_height, chain.tags_grace_blocks)
-    window = window_of(job.height, chain.nullifier_window_blocks)
-    return tuple([packed_nullifier(envelope.type, window, envelope.body, version) for version in reversed(versions)])
+    type_, window, body = envelope.type, job.height // chain.nullifier_window_blocks, envelope.body
+    return [packed_nullifier(type_, window, body, version) for version in versions[::-1]]
 
 
 def why_not_linked(
-    state: HasLeases, task_id: TaskId, envelope: Envelope, nullifiers: tuple[Digest, ...]
+    state: HasLeases, task_id: TaskId, envelope: Envelope, nullifiers: Sequence[Digest]
 ) -> Refused | NeedsClaims | None:
     """RES-001: one task, one nullifier, for ever. A job that is not done has no link that only the tables know."""
-    claims, keys = state.claims, tuple(map(nullifier_key, nullifiers))
-    if lacking := claims.lacking(keys):
-        return NeedsClaims(lacking)
+    claims = state.claims
     if claims.is_known(link_key(task_id)):
         linked = TaskLinked(task_id, link_of(envelope))
         is_other = isinstance(unique_ids.check_unique(claims, link_key(task_id), linked), Refused)
         message = f"task {task_id.hex()} is linked to a proof already"
         name = "ProofConflict" if is_other else "Refused"
         return Refused("RES-001", message, "one task, one nullifier: the first one counts", name)
-    for nullifier, key in zip(nullifiers, keys, strict=True):
+    for nullifier in nullifiers:
+        key = nullifier_key(nullifier)
         if claims.is_known(key):
             return Refused("RES-001", f"nullifier {nullifier.hex()} is known", name="NullifierReuse")
+        if claims.may_be_stored(key) and (lacking := claims.lacking(tuple(map(nullifier_key, nullifiers)))):
+            return NeedsClaims(lacking)
     return None
 
 

@@ -35,6 +35,7 @@ from holdfast.core.queue.messages import (
 )
 from holdfast.core.queue.model import HasQueue, IdempotencyEntry, Queue
 
+QUEUED: Final = JobState.QUEUED
 QUORUM_REACHED: Final = "QUORUM_REACHED"
 """Why a replica ended: its job ended without it (LEA-009)."""
 EVICT_EVERY: Final = 256
@@ -87,7 +88,8 @@ def add_live(state: HasQueue, jobs: Sequence[Job]) -> None:
     records = queue.jobs
     for job in jobs:
         records[job.id] = touched[job.event] = job
-        start_quorum(state, job)
+        if job.quorum_m:  # LEA-009: it collects the votes of its replicas from its admission on
+            state.quorums[job.id] = Quorum(job.id, job.quorum_n, job.quorum_m)
     queue.count(jobs, 1)
     queue.schedule_expiry(jobs)
     queue.ready_queue.add_many(jobs)
@@ -109,12 +111,6 @@ def apply_job_cancelled(state: HasQueue, event: JobCancelled) -> None:
     finish(state, event.id, JobTransition.CANCEL, event.reason, event.ended_ms)
 
 
-def start_quorum(state: HasQueue, job: Job) -> None:
-    """LEA-009: a job with replicas collects their votes from its admission on."""
-    if job.quorum_m:
-        state.quorums[job.id] = Quorum(job.id, job.quorum_n, job.quorum_m)
-
-
 def apply_fee_raised(state: HasQueue, event: FeeRaised) -> None:
     job = state.queue.jobs[event.id]
     escrow_apply.raise_reservation(state, reservation_id(job), event.max_fee - job.max_fee)
@@ -123,7 +119,7 @@ def apply_fee_raised(state: HasQueue, event: FeeRaised) -> None:
 
 
 def _reprioritize(state: HasQueue, job: Job, event: FeeRaised) -> None:
-    is_waiting = job.state is JobState.QUEUED
+    is_waiting = job.state is QUEUED
     if is_waiting:
         state.queue.ready_queue.remove(job)
     job.max_fee, job.priority = event.max_fee, event.priority
@@ -165,9 +161,9 @@ def transition(state: HasQueue, jobs: Sequence[Job], step: JobTransition) -> Non
             raise Corrupt("JOB-007", f"job {job.id.hex()}: {why_not_transition(JOB_TRANSITIONS, job.state, step)}")
         job.state = after
         touched[job.event] = job
-    if before is JobState.QUEUED:
+    if before is QUEUED:
         queue.ready_queue.remove_many(jobs)
-    if after is JobState.QUEUED:
+    if after is QUEUED:
         queue.ready_queue.add_many(jobs)
     if (is_live := after in LIVE_STATES) != (before in LIVE_STATES):
         queue.count(jobs, 1 if is_live else -1)

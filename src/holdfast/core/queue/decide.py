@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from holdfast.core.base.canonical import H, live_versions
@@ -22,6 +22,7 @@ from holdfast.core.queue.replicas import replica_admissions
 
 FINGERPRINT_TAG: Final = "holdfast.parsed.v1"
 CALLER_BYTES_MAX: Final = 64
+AI: Final = Kind.AI
 
 
 def build_enqueue(
@@ -74,73 +75,71 @@ def _why_not_size(size: int, policy: AdmissionPolicy) -> Refused | None:
 
 
 def enqueue(state: HasQueue, commands: Sequence[Enqueue], now_ms: int) -> list[Answer]:
-    """JOB-005, JOB-006: a job is admitted with its fee reserved, or refused without any effect."""
-    run, answers = _AdmissionRun(state, now_ms), list[Answer]()
+    """JOB-005, JOB-006: a job is admitted with its fee reserved, or refused without any effect.
+
+    Depth, jobs in flight, money and ids of the run are carried beside the state.
+    """
+    admission, queue, claims, answers = state.policy.admission, state.queue, state.claims, list[Answer]()
+    number, depth, admit = state.last_event, queue.depth, _admission_maker(state, now_ms)
+    in_flight, money = dict[AccountId, int](), dict[AccountId, int]()
+    admitted, idempotency_keys = dict[bytes, EventNo](), set[bytes]()
     for command in commands:
-        key, idempotency = enqueue_key(command), command.idempotency
-        if idempotency and idempotency in run.idempotency_keys and key not in run.admitted:
-            break  # what it is compared with must be applied first
-        answer = run.earlier_answer(key, command) or run.why_not(command) or run.admit(key, command)
-        answers.append(answer)
-        if type(answer) is NeedsClaims:
+        key, caller, idempotency = enqueue_key(command), command.caller, command.idempotency
+        if (earlier := admitted.get(key) or claims.event_of(key)) is not None:
+            answers.append(Decided((), repeat_of=earlier))
+            continue
+        if claims.may_be_stored(key) and (lacking := claims.lacking((key,))):
+            answers.append(NeedsClaims(lacking))
             break
+        if idempotency and idempotency in idempotency_keys:
+            break  # what it is compared with must be applied first
+        if caller not in money:
+            money[caller], in_flight[caller] = available_of(state.ledger, caller), queue.in_flight.get(caller, 0)
+        answer = (
+            (_idempotent_answer(state, command, now_ms) if idempotency else None)
+            or why_no_capacity(admission, depth, caller, in_flight[caller], command.quorum_m or 1)
+            or why_no_funds(caller, money[caller], command.max_fee)
+        )
+        if answer is None:
+            answer = admit(command)
+            admitted[key] = EventNo(number + 1)
+            number = EventNo(number + len(answer.events))
+            depth += command.quorum_m or 1
+            in_flight[caller] += 1
+            money[caller] -= command.max_fee
+            if idempotency:
+                idempotency_keys.add(idempotency)
+        answers.append(answer)
     return answers
 
 
-class _AdmissionRun:
-    """What earlier jobs of a run change for the later ones, beside the state: depth, jobs in flight, money, ids."""
+def _idempotent_answer(state: HasQueue, command: Enqueue, now_ms: int) -> Decided | Refused | None:
+    """JOB-002: the first receipt, for a retry."""
+    known = state.queue.idempotency_entries.get(command.idempotency)
+    if known is None or now_ms >= known.until_ms:
+        return None
+    if known.fingerprint == command.fingerprint:
+        return Decided((), repeat_of=known.event)
+    hint = "a retry must be the same in every field; take a new key for a new request"
+    return Refused("JOB-002", f"this idempotency key was used for event {known.event}", hint, "IdReused")
 
-    def __init__(self, state: HasQueue, now_ms: int) -> None:
-        policy, height = state.policy, state.open_height
-        self._state, self._now_ms, self._number = state, now_ms, state.last_event
-        self._depth, self._in_flight, self._money = state.queue.depth, dict[str, int](), dict[str, int]()
-        self._priorities: dict[tuple[int, int, Tier], int] = {}
-        self._limits = policy.engine.inline_payload_bytes_max, expires_height(state), height
-        newest = live_versions(height, policy.chain.tags_v2_height, policy.chain.tags_grace_blocks)[-1]
-        self._task_id = task_id_maker(ChainId(policy.chain_id), height, newest)
-        self._admission = policy.admission
-        self.admitted: dict[bytes, EventNo] = {}
-        self.idempotency_keys: set[bytes] = set()
 
-    def earlier_answer(self, key: bytes, command: Enqueue) -> Answer | None:
-        """JOB-002: the first receipt, for a retry or for the same transaction."""
-        claims = self._state.claims
-        if (number := self.admitted.get(key)) is None:
-            number = claims.event_of(key)
-        if number is not None:
-            return Decided((), repeat_of=number)
-        if lacking := claims.lacking((key,)):
-            return NeedsClaims(lacking)
-        known = self._state.queue.idempotency_entries.get(command.idempotency) if command.idempotency else None
-        if known is None or self._now_ms >= known.until_ms:
-            return None
-        if known.fingerprint == command.fingerprint:
-            return Decided((), repeat_of=known.event)
-        hint = "a retry must be the same in every field; take a new key for a new request"
-        return Refused("JOB-002", f"this idempotency key was used for event {known.event}", hint, "IdReused")
+def _admission_maker(state: HasQueue, now_ms: int) -> Callable[[Enqueue], Decided]:
+    """What all jobs that are admitted together share is computed once."""
+    policy, height, until = state.policy, state.open_height, expires_height(state)
+    inline_max, valid_until_ms = policy.engine.inline_payload_bytes_max, now_ms + policy.admission.idempotency_ms
+    newest = live_versions(height, policy.chain.tags_v2_height, policy.chain.tags_grace_blocks)[-1]
+    task_id = task_id_maker(ChainId(policy.chain_id), height, newest)
+    ranks: dict[tuple[int, int, Tier], int] = {}
 
-    def why_not(self, command: Enqueue) -> Refused | None:
-        """JOB-005, ESC-001: capacity and money, with what the run has taken of them."""
-        caller, state = command.caller, self._state
-        if caller not in self._money:
-            self._money[caller] = available_of(state.ledger, caller)
-            self._in_flight[caller] = state.queue.in_flight.get(caller, 0)
-        return why_no_capacity(
-            self._admission, self._depth, caller, self._in_flight[caller], command.quorum_m or 1
-        ) or why_no_funds(caller, self._money[caller], command.max_fee)
-
-    def admit(self, key: bytes, command: Enqueue) -> Decided:
-        now_ms, caller, replicas = self._now_ms, command.caller, command.quorum_m
-        inline_max, until, height = self._limits
+    def admit(command: Enqueue) -> Decided:
         payload, attachments = make_payload(command.payload, inline_max, command.digest)
-        ranked = command.max_fee, payload.size, command.tier
-        if (rank := self._priorities.get(ranked)) is None:
-            rank = self._priorities[ranked] = priority.sort_priority(*ranked, now_ms, self._state.policy.priority)
-        id_ = self._task_id(command.tx_hash, caller.encode(), command.payload)
-        expires_ms = now_ms + (command.ttl_ms or ttl_ms(self._state.policy, command.kind))
+        terms = command.max_fee, payload.size, command.tier
+        if (rank := ranks.get(terms)) is None:
+            rank = ranks[terms] = priority.sort_priority(*terms, now_ms, policy.priority)
         event = JobAdmitted(  # by position: by name takes six times as long, and every job needs it
-            id_,
-            caller,
+            task_id(command.tx_hash, command.caller.encode(), command.payload),
+            command.caller,
             command.tier,
             command.kind,
             height,
@@ -152,25 +151,21 @@ class _AdmissionRun:
             command.units,
             rank,
             now_ms,
-            expires_ms,
+            now_ms + (command.ttl_ms or ttl_ms(policy, command.kind)),
             command.requirements,
             command.proof,
             command.idempotency,
             command.fingerprint,
-            now_ms + self._admission.idempotency_ms if command.idempotency else 0,
+            valid_until_ms if command.idempotency else 0,
             until,
             command.quorum_n,
-            replicas,
+            command.quorum_m,
         )
-        self.admitted[key] = EventNo(self._number + 1)
-        self._number = EventNo(self._number + 1 + replicas)
-        self._depth += replicas or 1
-        self._in_flight[caller] += 1
-        self._money[caller] -= command.max_fee
-        if command.idempotency:
-            self.idempotency_keys.add(command.idempotency)
-        events = (event, *replica_admissions(event.id, replicas, command.replica_proof)) if replicas else (event,)
-        return Decided(events, attachments)
+        if not command.quorum_m:
+            return Decided((event,), attachments)
+        return Decided((event, *replica_admissions(event.id, command.quorum_m, command.replica_proof)), attachments)
+
+    return admit
 
 
 def expires_height(state: HasQueue) -> Height:
@@ -180,7 +175,7 @@ def expires_height(state: HasQueue) -> Height:
 
 def ttl_ms(policy: Policy, kind: Kind) -> int:
     """TTL-001: the time to live of jobs of this kind where the requester sets none."""
-    return policy.ttl.ai_ms if kind is Kind.AI else policy.ttl.quantum_ms
+    return policy.ttl.ai_ms if kind is AI else policy.ttl.quantum_ms
 
 
 def check_capacity(state: HasQueue, caller: AccountId, more: int = 1) -> Refused | None:

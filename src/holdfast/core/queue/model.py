@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Final, Protocol
@@ -48,15 +49,14 @@ class Queue(msgspec.Struct):
     expiry_heights: DueIndex = msgspec.field(default_factory=lambda: DueIndex(bucket_width=1))
     """After which block live jobs expire."""
 
-    def count(self, jobs: Iterable[Job], by: int) -> None:
-        in_flight = self.in_flight
-        for job in jobs:
-            if not job.quorum_m:
-                self.depth += by
-            if not job.parent:
-                in_flight[job.caller] = left = in_flight.get(job.caller, 0) + by
-                if not left:
-                    del in_flight[job.caller]
+    def count(self, jobs: Sequence[Job], by: int) -> None:
+        self.depth += by * sum([not job.quorum_m for job in jobs])
+        for caller, count in Counter([job.caller for job in jobs if not job.parent]).items():
+            left = self.in_flight.get(caller, 0) + by * count
+            if left:
+                self.in_flight[caller] = left
+            else:
+                del self.in_flight[caller]
 
     def schedule_expiry(self, jobs: Iterable[Job]) -> None:
         """Schedule by time and by height: the first one ends the job. A replica ends with its job."""
