@@ -7,6 +7,7 @@ from typing import Final
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Attachment, Decided, make_payload
 from holdfast.core.base.handlers import Decide
+from holdfast.core.base.records import record_from
 from holdfast.core.evidence.messages import (
     DeadLetterResolved,
     RecordDeadLettered,
@@ -43,17 +44,14 @@ def dead_letter_events(
         payload, rows = make_payload(rejected.raw[:RAW_BYTES_MAX], state.policy.engine.inline_payload_bytes_max)
         attachments += rows
         events.append(
-            RecordDeadLettered(
+            record_from(
+                RecordDeadLettered,
+                rejected,
                 provider_id=source.provider_id,
                 channel=source.channel,
                 session=source.session,
-                sequence=rejected.sequence,
-                name=rejected.name,
                 reason=rejected.reason[:REASON_MAX],
                 payload=payload,
-                size=rejected.size,
-                digest=rejected.digest,
-                is_stored=rejected.is_stored,
                 at_ms=now_ms,
             )
         )
@@ -62,18 +60,7 @@ def dead_letter_events(
 
 def apply_dead_lettered(state: HasDeadLetters, event: RecordDeadLettered) -> None:
     number = state.last_event
-    dead_letter = DeadLetter(
-        event=number,
-        provider_id=event.provider_id,
-        channel=event.channel,
-        session=event.session,
-        sequence=event.sequence,
-        name=event.name,
-        reason=event.reason,
-        size=event.size,
-        digest=event.digest,
-        at_ms=event.at_ms,
-    )
+    dead_letter = record_from(DeadLetter, event, event=number)
     state.dead_letters[number] = dead_letter
     state.dead_letters_waiting[event.channel] = state.dead_letters_waiting.get(event.channel, 0) + 1
     state.touched["dead_letter"][number] = dead_letter

@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
+from holdfast.core.base.records import record_from
 from holdfast.core.key.messages import KeyCreated, KeyRevoked, KeyRotated, key_claim
 from holdfast.core.key.model import Key, KeyState
 
 
 def apply_created(state: KeyState, event: KeyCreated) -> None:
     number = state.last_event
-    key = Key(
-        id=event.id,
-        event=number,
-        role=event.role,
-        account=event.account,
-        tier=event.tier,
-        scopes=event.scopes,
-        label=event.label,
-        secret=event.secret,
-        made_ms=event.made_ms,
-        expires_ms=event.expires_ms,
-    )
+    key = record_from(Key, event, event=number)
     state.keys[event.id] = state.touched["key"][event.id] = key
     state.claims.add(key_claim(event), number, event)
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Decided
+from holdfast.core.base.records import record_from
 from holdfast.core.base.values import ACCOUNT_NAME, KeyId
 from holdfast.core.index import unique_ids
 from holdfast.core.key.messages import CreateKey, KeyCreated, KeyRevoked, KeyRotated, RevokeKey, RotateKey, key_claim
@@ -18,18 +19,7 @@ _SCOPE: Final = re.compile(r"[a-zA-Z]+\.(?:\*|[a-zA-Z]+)")
 
 
 def create(state: KeyState, command: CreateKey, now_ms: int) -> Decided | Refused:
-    scopes = " ".join(command.scopes)
-    event = KeyCreated(
-        id=command.id,
-        secret=command.secret,
-        role=command.role,
-        account=command.account,
-        tier=command.tier,
-        scopes=scopes,
-        label=command.label,
-        made_ms=now_ms,
-        expires_ms=command.expires_ms,
-    )
+    event = record_from(KeyCreated, command, scopes=" ".join(command.scopes), made_ms=now_ms)
     known = state.keys.get(command.id)
     if known is not None and _request_fields(known) == _request_fields(event):
         return Decided((), repeat_of=known.event)

@@ -69,18 +69,9 @@ def _reserve_units(state: HasLeases, epoch: int, granted: Sequence[tuple[JobAssi
 
 def _granted_lease(event: JobAssigned, number: EventNo) -> Lease:
     return Lease(  # by position: by name takes several times as long, and every job needs it
-        number,
-        event.lease_id,
-        event.job_id,
-        event.provider_id,
-        event.attempt,
-        event.t_start_ms,
-        event.t_deadline_ms,
-        event.renew_by_ms,
-        event.ack_by_ms,
-        event.price,
-        event.t_deadline_ms - event.t_start_ms,
-    )
+        number, event.lease_id, event.job_id, event.provider_id, event.attempt, event.t_start_ms, event.t_deadline_ms,
+        event.renew_by_ms, event.ack_by_ms, event.price, event.t_deadline_ms - event.t_start_ms,
+    )  # fmt: skip
 
 
 def _count_leases(state: HasLeases, counts: Mapping[ProviderId, int], sign: int) -> None:

@@ -200,16 +200,6 @@ def _make_assignment(
     ends_ms = job.relative_expires_ms or now_ms + state.policy.ttl.relative_ms
     t_deadline_ms, renew_by_ms = now_ms + t_ms, now_ms + t_ms * policy.renew_by_per_mille // 1_000
     return JobAssigned(  # by position: by name takes several times as long, and every job needs it
-        lease_id(job.id, provider.id, job.attempts, seed),
-        job.id,
-        provider.id,
-        job.attempts,
-        now_ms,
-        t_deadline_ms,
-        renew_by_ms,
-        now_ms + policy.ack_timeout_ms,
-        provider.price,
-        ends_ms,
-        job.units,
-        epoch,
-    )
+        lease_id(job.id, provider.id, job.attempts, seed), job.id, provider.id, job.attempts, now_ms, t_deadline_ms,
+        renew_by_ms, now_ms + policy.ack_timeout_ms, provider.price, ends_ms, job.units, epoch,
+    )  # fmt: skip

@@ -9,6 +9,7 @@ import msgspec
 
 from holdfast.core.base.canonical import H
 from holdfast.core.base.event import PAYLOAD_TAG
+from holdfast.core.base.records import record_from
 from holdfast.core.base.values import EventNo, ProviderId, TaskId
 from holdfast.core.job.model import Job
 from holdfast.core.match.decide import HasMatching
@@ -92,23 +93,17 @@ def hypothetical_job(state: HasMatching, command: Enqueue, now_ms: int) -> Job:
     """The job that this command would admit."""
     size, digest = len(command.payload), H(PAYLOAD_TAG, command.payload)
     rank = priority.sort_priority(command.max_fee, size, command.tier, now_ms, state.policy.priority)
-    return Job(
+    return record_from(
+        Job,
+        command,
         event=EventNo(0),
         id=_SORTS_LAST,
-        kind=command.kind,
-        caller=command.caller,
-        tier=command.tier,
         height=state.open_height,
-        tx_hash=command.tx_hash,
-        nonce=command.nonce,
-        request_hash=command.request_hash,
         size_bytes=size,
         spec_digest=digest,
-        max_fee=command.max_fee,
-        units=command.units,
         priority=rank,
         enqueue_ms=now_ms,
         expires_ms=now_ms,
-        requirements=command.requirements,
-        proof=command.proof,
+        quorum_n=0,
+        quorum_m=0,
     )

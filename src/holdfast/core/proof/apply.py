@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from holdfast.core.base.records import record_from
 from holdfast.core.base.values import EventNo
 from holdfast.core.job.model import JobTransition
 from holdfast.core.lease import apply as lease_apply
@@ -28,17 +29,8 @@ from holdfast.core.queue import replicas
 
 def apply_refused(state: HasLeases, event: ProofRefused) -> None:
     """PRF-002: the verdict is stored with its reasons."""
-    state.touched["verdict"][state.last_event] = ProofVerdict(
-        event=state.last_event,
-        task_id=event.task_id,
-        lease_id=event.lease_id,
-        provider_id=event.provider_id,
-        method=event.method,
-        digest=event.digest,
-        verdict=event.verdict,
-        reasons=event.reasons,
-        at_ms=event.at_ms,
-    )
+    number = state.last_event
+    state.touched["verdict"][number] = record_from(ProofVerdict, event, event=number)
 
 
 def apply_ignored(state: HasLeases, event: CompletionIgnored) -> None:

@@ -209,26 +209,10 @@ def _accept_proof(
         job.expires_height or job.height + state.policy.result.result_ttl_blocks,
     )
     return ProofAccepted(  # by position: by name takes several times as long, and every job needs it
-        job.id,
-        lease.id,
-        lease.provider_id,
-        nullifier,
-        lease.submitted,
-        lease.submitted_size,
-        payee,
-        Amount(charged),
-        now_ms,
-        Height(expires_at),
-        envelope.method,
-        reasons,
-        no_output,
-        link_of(envelope),
-        job.caller,
-        KIND_NAMES[job.kind],
-        earliest_read_height(job),
-        no_commitment,
-        state.open_height,
-    )
+        job.id, lease.id, lease.provider_id, nullifier, lease.submitted, lease.submitted_size, payee, Amount(charged),
+        now_ms, Height(expires_at), envelope.method, reasons, no_output, link_of(envelope), job.caller,
+        KIND_NAMES[job.kind], earliest_read_height(job), no_commitment, state.open_height,
+    )  # fmt: skip
 
 
 def verdict_keys(state: HasLeases, command: RecordVerdict) -> tuple[bytes, ...]:

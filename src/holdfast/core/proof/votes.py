@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Answer, Decided, Event
+from holdfast.core.base.records import record_from
 from holdfast.core.base.values import AccountId, Amount, Digest, EventNo, Height, LeaseId
 from holdfast.core.job.model import Job, earliest_read_height
 from holdfast.core.job.quorum import QUORUM, Payment, Vote, replica_ids, replica_payment
@@ -80,15 +81,7 @@ def _make_vote_cast(parent: Job, replica: Job, lease: Lease, reasons: str, now_m
 
 
 def make_vote(cast: VoteCast, number: EventNo) -> Vote:
-    return Vote(
-        event=number,
-        index=cast.index,
-        lease_id=cast.lease_id,
-        provider_id=cast.provider_id,
-        digest=cast.digest,
-        size=cast.size,
-        price=cast.price,
-    )
+    return record_from(Vote, cast, event=number)
 
 
 def _votes_for(votes: Iterable[Vote], digest: Digest) -> list[Vote]:

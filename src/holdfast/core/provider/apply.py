@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from holdfast.core.base.errors import Corrupt
+from holdfast.core.base.records import record_from
 from holdfast.core.base.values import Amount, EventNo, ProviderId
 from holdfast.core.escrow import apply as escrow_apply
 from holdfast.core.provider.health import when_due
@@ -80,20 +81,7 @@ def rebuild_provider_timers(state: HasProviders) -> ProviderTimers:
 def apply_registered(state: HasProviders, event: ProviderRegistered) -> None:
     known = state.providers.get(event.id)
     if known is None:
-        known = Provider(
-            id=event.id,
-            event=state.last_event,
-            public=event.public,
-            name=event.name,
-            account=event.account,
-            capabilities=event.capabilities,
-            region=event.region,
-            price=event.price,
-            slots=event.slots,
-            attested_until_ms=event.attested_until_ms,
-            registered_ms=event.registered_ms,
-        )
-        state.providers[event.id] = known
+        known = state.providers[event.id] = record_from(Provider, event, event=state.last_event)
     else:
         known.name, known.account, known.capabilities = event.name, event.account, event.capabilities
         known.region, known.price, known.slots = event.region, event.price, event.slots

@@ -10,6 +10,7 @@ import msgspec
 from holdfast.core.base.canonical import H, NotCanonical, decode
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Decided, Event
+from holdfast.core.base.records import record_from
 from holdfast.core.base.values import ACCOUNT_NAME, Kind, ProviderId
 from holdfast.core.escrow.decide import check_funds
 from holdfast.core.escrow.model import MINT
@@ -53,20 +54,7 @@ def register(state: HasProviders, command: Register, now_ms: int) -> Decided | R
         return refusal
     id_ = provider_id_of_key(state, command.public)
     known = state.providers.get(id_)
-    event = ProviderRegistered(
-        id=id_,
-        public=command.public,
-        name=command.name,
-        account=command.account,
-        capabilities=command.capabilities,
-        region=command.region,
-        price=command.price,
-        slots=command.slots,
-        attested_until_ms=command.attested_until_ms,
-        registered_ms=now_ms,
-        attestor=command.attestor,
-        versions=command.versions,
-    )
+    event = record_from(ProviderRegistered, command, id=id_, registered_ms=now_ms)
     if known is None:
         return _check_unstaked_limit(state) or Decided((event,))
     if refusal := check_not_retired(known) or why_not_key(state, id_, command.public):

@@ -9,6 +9,7 @@ from typing import Final
 from holdfast.core.base.errors import Corrupt
 from holdfast.core.base.event import numbered
 from holdfast.core.base.fsm import next_state, why_not_transition
+from holdfast.core.base.records import record_from
 from holdfast.core.base.values import AccountId, EventNo, ReservationId, TaskId
 from holdfast.core.escrow import apply as escrow_apply
 from holdfast.core.job.model import (
@@ -58,26 +59,12 @@ def apply_jobs_admitted(state: HasQueue, events: Sequence[JobAdmitted]) -> None:
 
 
 def _admitted_job(event: JobAdmitted, number: EventNo) -> Job:
+    payload = event.payload
     job = Job(  # by position: by name takes six times as long, and every job needs it
-        number,
-        event.id,
-        event.kind,
-        event.caller,
-        event.tier,
-        event.height,
-        event.tx_hash,
-        event.nonce,
-        event.request_hash,
-        event.payload.size,
-        event.payload.digest,
-        event.max_fee,
-        event.units,
-        event.priority,
-        event.enqueue_ms,
-        event.expires_ms,
-        event.requirements,
-        event.proof,
-    )
+        number, event.id, event.kind, event.caller, event.tier, event.height, event.tx_hash, event.nonce,
+        event.request_hash, payload.size, payload.digest, event.max_fee, event.units, event.priority, event.enqueue_ms,
+        event.expires_ms, event.requirements, event.proof,
+    )  # fmt: skip
     job.expires_height, job.quorum_n, job.quorum_m = event.expires_height, event.quorum_n, event.quorum_m
     return job
 
@@ -229,14 +216,5 @@ def apply_job_expired(state: HasQueue, event: JobExpired) -> None:
 def apply_job_failed(state: HasQueue, event: JobFailed) -> None:
     last = state.queue.jobs[event.id].reason
     job = finish(state, event.id, JobTransition.EXHAUST, event.reason, event.ended_ms)
-    state.touched["failed_job"][job.event] = FailedJob(
-        event=job.event,
-        id=job.id,
-        kind=job.kind,
-        caller=job.caller,
-        max_fee=job.max_fee,
-        attempts=job.attempts,
-        requeues=job.requeues,
-        reason=last or (event.reason if job.quorum_m else ""),
-        failed_ms=event.ended_ms,
-    )
+    why = last or (event.reason if job.quorum_m else "")
+    state.touched["failed_job"][job.event] = record_from(FailedJob, job, reason=why, failed_ms=event.ended_ms)

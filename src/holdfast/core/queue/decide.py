@@ -137,30 +137,14 @@ def _admission_maker(state: HasQueue, now_ms: int) -> Callable[[Enqueue], Decide
         terms = command.max_fee, payload.size, command.tier
         if (rank := ranks.get(terms)) is None:
             rank = ranks[terms] = priority.sort_priority(*terms, now_ms, policy.priority)
+        id_ = task_id(command.tx_hash, command.caller.encode(), command.payload)
         event = JobAdmitted(  # by position: by name takes six times as long, and every job needs it
-            task_id(command.tx_hash, command.caller.encode(), command.payload),
-            command.caller,
-            command.tier,
-            command.kind,
-            height,
-            command.tx_hash,
-            command.nonce,
-            command.request_hash,
-            payload,
-            command.max_fee,
-            command.units,
-            rank,
-            now_ms,
-            now_ms + (command.ttl_ms or ttl_ms(policy, command.kind)),
-            command.requirements,
-            command.proof,
-            command.idempotency,
-            command.fingerprint,
-            valid_until_ms if command.idempotency else 0,
-            until,
-            command.quorum_n,
-            command.quorum_m,
-        )
+            id_, command.caller, command.tier, command.kind, height, command.tx_hash, command.nonce,
+            command.request_hash, payload, command.max_fee, command.units, rank, now_ms,
+            now_ms + (command.ttl_ms or ttl_ms(policy, command.kind)), command.requirements, command.proof,
+            command.idempotency, command.fingerprint, valid_until_ms if command.idempotency else 0, until,
+            command.quorum_n, command.quorum_m,
+        )  # fmt: skip
         if not command.quorum_m:
             return Decided((event,), attachments)
         return Decided((event, *replica_admissions(event.id, command.quorum_m, command.replica_proof)), attachments)

@@ -5,7 +5,9 @@ They have no reservation of their own: they are paid from that of their job, in 
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
+
+import msgspec
 
 from holdfast.core.base.event import Event
 from holdfast.core.base.values import EventNo, ReservationId, TaskId
@@ -65,32 +67,21 @@ def replica_admissions(
     return admissions
 
 
+_OF_THE_JOB_ALONE: Final = {"quorum_n": 0, "quorum_m": 0, "requeues": 0, "requeued_ms": 0}
+
+
 def apply_replica_admitted(state: HasQueue, event: ReplicaAdmitted) -> None:
     parent = state.queue.jobs[event.parent]
     number = event.event or state.last_event
-    replica = Job(
+    replica = msgspec.structs.replace(
+        parent,
         event=number,
         id=event.id,
-        kind=parent.kind,
-        caller=parent.caller,
-        tier=parent.tier,
-        height=parent.height,
-        tx_hash=parent.tx_hash,
-        nonce=parent.nonce,
-        request_hash=parent.request_hash,
-        size_bytes=parent.size_bytes,
-        spec_digest=parent.spec_digest,
-        max_fee=parent.max_fee,
-        units=parent.units,
-        priority=parent.priority,
-        enqueue_ms=parent.enqueue_ms,
-        expires_ms=parent.expires_ms,
-        requirements=parent.requirements,
         proof=event.proof,
         attempts=event.attempts,
-        expires_height=parent.expires_height,
         parent=parent.id,
         parent_event=parent.event,
+        **_OF_THE_JOB_ALONE,
     )
     queue_apply.add_live(state, [replica])
     if not event.event:

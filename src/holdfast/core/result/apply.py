@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
+from holdfast.core.base.records import record_from
 from holdfast.core.base.values import EventNo, Height, TaskId
 from holdfast.core.chain.messages import FinalTxsEvicted
 from holdfast.core.chain.model import Tx, TxKind
@@ -24,26 +25,10 @@ NO_MIME_TYPE, NO_LEAF = "", -1
 def make_result(number: EventNo, event: ProofAccepted) -> Result:
     """RES-003: the record of a result with an accepted proof; the block that includes the proof resolves it."""
     return Result(  # by position: by name takes several times as long, and every result needs it
-        number,
-        event.task_id,
-        UNLINKED,
-        NOT_IN_BLOCK,
-        event.nullifier,
-        event.digest,
-        event.size,
-        NO_MIME_TYPE,
-        event.da_commitment,
-        event.expires_at,
-        NO_LEAF,
-        event.provider_id,
-        event.payee,
-        event.charged,
-        event.method,
-        event.reasons,
-        event.caller,
-        event.kind,
-        event.earliest,
-    )
+        number, event.task_id, UNLINKED, NOT_IN_BLOCK, event.nullifier, event.digest, event.size, NO_MIME_TYPE,
+        event.da_commitment, event.expires_at, NO_LEAF, event.provider_id, event.payee, event.charged, event.method,
+        event.reasons, event.caller, event.kind, event.earliest,
+    )  # fmt: skip
 
 
 def include_proofs(state: HasResults, included: Iterable[tuple[EventNo, Tx]]) -> None:
@@ -103,16 +88,7 @@ def evict_final(state: HasResults, event: FinalTxsEvicted) -> None:
 
 
 def apply_consumed(state: HasResults, event: ResultConsumed) -> None:
-    consumption = Consumption(
-        result=event.result,
-        event=state.last_event,
-        task_id=event.task_id,
-        caller=event.caller,
-        kind=event.kind,
-        tx_hash=event.tx_hash,
-        earliest=event.earliest,
-        height=event.height,
-    )
+    consumption = record_from(Consumption, event, event=state.last_event)
     state.consumptions[event.task_id] = state.touched["consumption"][event.result] = consumption
     count_outcome(state, "consumed", event.kind.value)
 
