@@ -7,8 +7,10 @@ import pytest
 from tests.core.commands import DEVELOPMENT
 from tests.core.core_driver import ALICE, CoreDriver
 
+from holdfast.core import state_machine
 from holdfast.core.base.canonical import live_versions
 from holdfast.core.base.errors import Refused
+from holdfast.core.base.event import NeedsClaims
 from holdfast.core.base.values import ChainId, Height, TaskId, Tier
 from holdfast.core.chain.messages import RollBackBlocks
 from holdfast.core.job.ids import version_of
@@ -94,3 +96,18 @@ def test_a_job_of_the_old_tag_is_done_and_used_after_the_change_also_through_a_r
     assert version(core, core.enqueue(nonce=2)) == 1
     core.seal(6)
     assert isinstance(core.consume(job), tuple)
+
+
+@pytest.mark.rule("ENG-005", "RES-001")
+def test_a_verdict_lacks_the_claims_under_every_live_tag() -> None:
+    core = moving()
+    job = core.enqueue()
+    core.match()
+    core.submit(job)
+    core.seal(4)
+    core.state.claims.may_be_stored = lambda _key: True
+    (answer,) = state_machine.decide_run(core.state, [RecordVerdict(core.lease_of(job).id, True)], core.now_ms)
+    assert isinstance(answer, NeedsClaims)
+    envelope = unpack(core.state.submissions[core.lease_of(job).id])
+    expected = [nullifier_key(packed_nullifier(envelope.type, 0, envelope.body, version)) for version in (2, 1)]
+    assert list(answer.keys) == expected

@@ -12,6 +12,7 @@ from tests.core.commands import DEVELOPMENT, some_id
 from tests.core.core_driver import ALICE, YEAR_MS, public
 from tests.simulation.world import World
 
+from holdfast.core import journal_codec
 from holdfast.core.base.canonical import canonical
 from holdfast.core.base.values import AccountId, Amount, Kind, TaskId, Tier
 from holdfast.core.escrow.messages import Mint
@@ -173,3 +174,14 @@ async def test_what_was_done_is_counted(engine: Engine) -> None:
     await dispatcher.run_once()
     assert (dispatcher.ticks, dispatcher.jobs, dispatcher.starvation_picks, dispatcher.last_jobs) == (1, 4, 2, 4)
     assert dispatcher.total_ns == dispatcher.last_ns > 0
+
+
+@pytest.mark.rule("ENG-001")
+async def test_a_match_shares_the_batch_of_the_job_that_woke_it(world: World, engine: Engine) -> None:
+    dispatcher = Dispatcher(engine)
+    running = asyncio.create_task(dispatcher.run())
+    await asyncio.sleep(0)
+    await enqueued(engine)
+    kinds = [type(event).__name__ for event in journal_codec.unpack(world.disk.batches[-1])]
+    assert kinds == ["JobAdmitted", "JobAssigned"]
+    running.cancel()
