@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from holdfast.core.base.event import Event
 from holdfast.core.base.handlers import ApplyRun
-from holdfast.core.base.values import TaskId
+from holdfast.core.base.values import TaskId, tally
 from holdfast.core.index.metrics import QueueMetrics
 from holdfast.core.job.model import JobState
 from holdfast.core.lease.messages import JobAssigned, LeaseClosed, LeaseRenewed
@@ -53,19 +52,19 @@ class HasMetrics(Protocol):
 
 
 def _count_admitted(state: HasMetrics, events: Sequence[JobAdmitted]) -> None:
-    for kind, count in Counter([event.kind for event in events]).items():
+    for kind, count in tally([event.kind for event in events]).items():
         state.metrics.count("admitted", kind, count)
 
 
 def _count_assigned(state: HasMetrics, events: Sequence[JobAssigned]) -> None:
     jobs, metrics = state.queue.jobs, state.metrics
     given = [(jobs[event.job_id], event) for event in events]
-    for kind, count in Counter([job.kind for job, _ in given]).items():
+    for kind, count in tally([job.kind for job, _ in given]).items():
         metrics.count("given", kind, count)
-    for kind, count in Counter([job.kind for job, event in given if event.attempt]).items():
+    for kind, count in tally([job.kind for job, event in given if event.attempt]).items():
         metrics.count("retried", kind, count)
     first = [(job.kind, event.t_start_ms - job.enqueue_ms) for job, event in given if not event.attempt]
-    for (kind, wait_ms), count in Counter(first).items():
+    for (kind, wait_ms), count in tally(first).items():
         metrics.wait_ms[kind].add(wait_ms, count)
 
 
@@ -77,7 +76,7 @@ def _count_closed(state: HasMetrics, event: LeaseClosed) -> None:
 
 def _count_accepted(state: HasMetrics, events: Sequence[ProofAccepted]) -> None:
     _observe_work(state, events)
-    for kind, count in Counter([state.queue.jobs[event.task_id].kind for event in events]).items():
+    for kind, count in tally([state.queue.jobs[event.task_id].kind for event in events]).items():
         state.metrics.count(_COMPLETED, kind, count)
 
 
@@ -85,7 +84,7 @@ def _observe_work(state: HasMetrics, events: Sequence[ProofAccepted | VoteCast])
     """Of a job with replicas each lease is observed at its vote, before the job ends."""
     by_id, jobs = state.leases.by_id, state.queue.jobs
     leases = [(lease, event.ended_ms) for event in events if (lease := by_id.get(event.lease_id)) is not None]
-    took = Counter([(jobs[lease.job_id].kind, ended_ms - lease.t_start_ms) for lease, ended_ms in leases])
+    took = tally([(jobs[lease.job_id].kind, ended_ms - lease.t_start_ms) for lease, ended_ms in leases])
     for (kind, work_ms), count in took.items():
         state.metrics.work_ms[kind].add(work_ms, count)
 

@@ -126,13 +126,13 @@ _CLAIM_KEYS: Final[dict[type, ClaimKey]] = _merge(
 # ------------------------------------------------------------------------------------------------ events
 
 
-def apply_all(state: State, events: Iterable[Event]) -> None:
+def apply_all(state: State, events: Sequence[Event]) -> None:
     """Give the events the next numbers and apply them, run by run: the only way state changes (ENG-001).
 
     Runs of one type are independent of how the events were cut into batches and decisions.
     """
-    for type_, group in groupby(events, type):
-        run, before = list(group), state.last_event
+    for run in _runs(events):
+        type_, before = type(run[0]), state.last_event
         count, effect, transaction = _EFFECTS[type_]
         if count is not None:
             count(state, run)
@@ -142,6 +142,12 @@ def apply_all(state: State, events: Iterable[Event]) -> None:
             kind, subject, content = transaction
             entries = [(number, subject(event), content(event)) for number, event in numbered(run, before)]
             add_transactions(state, kind, entries)
+
+
+def _runs(events: Sequence[Event]) -> Iterable[Sequence[Event]]:
+    if len(events) == 1 or len(set(map(type, events))) == 1:
+        return (events,)
+    return [list(group) for _, group in groupby(events, type)]
 
 
 def apply(state: State, event: Event) -> None:

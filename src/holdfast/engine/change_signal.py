@@ -18,6 +18,10 @@ class ChangeSignal:
         self._flags.append(flag)
         return flag
 
+    @property
+    def is_watched(self) -> bool:
+        return bool(self._flags)
+
     def notify(self) -> None:
         for flag in self._flags:
             flag.set()

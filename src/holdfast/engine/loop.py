@@ -71,6 +71,7 @@ class Engine:
     ) -> None:
         self.policy = policy
         self._events_max = policy.engine.batch_events_max
+        self._answered_last = 0
         self.journal, self._table_writer = journal, tables
         self.tables: Tables = tables
         self._files, self._clock, self._owner, self._address = files, clock, owner, address
@@ -189,6 +190,10 @@ class Engine:
         """Whether the tables are so far behind that this command has to wait for them."""
         return self.tables_progress.must_wait(command, self.undurable_state.last_event)
 
+    @property
+    def is_idle(self) -> bool:
+        return self._in_flight is None and not self.open_batch.events
+
     def on_decided(self) -> None:
         self._wake.set()
         self.changed.notify()
@@ -223,6 +228,9 @@ class Engine:
 
         Else every second batch would hold only one command, and a match would not share the batch of its enqueue.
         """
+        is_everyone_back = len(self.open_batch.waiters) >= self._answered_last and not self._decisions.is_waiting
+        if is_everyone_back and not self.changed.is_watched:
+            return
         for _ in range(YIELD_TURNS):
             before = self._decisions.arrivals
             await asyncio.sleep(0)
@@ -258,6 +266,7 @@ class Engine:
         self._in_flight = None
         self.event_stream.add(batch)
         self._drop_stored_claims(batch.last - batch.first + 1)
+        self._answered_last = len(waiters)
         for waiter in waiters:
             waiter.answer()
         self._decisions.schedule()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
-from typing import Final, NewType
+from typing import Final, NewType, TypeVar
 
+T = TypeVar("T")
 ChainId = NewType("ChainId", int)
 Height = NewType("Height", int)
 """Height of a block."""
@@ -67,3 +68,11 @@ class Network(StrEnum):
 
     DEVELOPMENT = "development"
     PRODUCTION = "production"
+
+
+def tally(items: Iterable[T]) -> dict[T, int]:
+    """How often each occurs, in the order of first occurrence; for the few of a run quicker than a Counter."""
+    counts: dict[T, int] = {}
+    for item in items:
+        counts[item] = counts.get(item, 0) + 1
+    return counts

@@ -58,9 +58,9 @@ class DueIndex(msgspec.Struct):
     def move_many(self, moves: Iterable[tuple[bytes, int, int]]) -> None:
         """Within one bucket an id keeps its place."""
         width = self.bucket_width
-        moved = [move for move in moves if move[1] // width != move[2] // width]
-        self.remove_many([(id_, from_ms) for id_, from_ms, _ in moved])
-        self.schedule_many([(id_, to_ms) for id_, _, to_ms in moved])
+        if moved := [move for move in moves if move[1] // width != move[2] // width]:
+            self.remove_many([(id_, from_ms) for id_, from_ms, _ in moved])
+            self.schedule_many([(id_, to_ms) for id_, _, to_ms in moved])
 
     def due_until(self, now_ms: int) -> Iterator[bytes]:
         """All ids that may be due now, oldest bucket first; the caller checks the exact time."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Final
@@ -10,7 +9,7 @@ from typing import Final
 from holdfast.core.base.errors import Corrupt
 from holdfast.core.base.event import OwnershipTaken, numbered
 from holdfast.core.base.fsm import by_transition
-from holdfast.core.base.values import EventNo, Kind, LeaseId, ProviderId, TaskId
+from holdfast.core.base.values import EventNo, Kind, LeaseId, ProviderId, TaskId, tally
 from holdfast.core.job.job_class import denial_key, job_class
 from holdfast.core.job.model import Job, JobTransition, expires_at_ms
 from holdfast.core.lease.messages import CompletionSubmitted, JobAssigned, LeaseAcked, LeaseClosed, LeaseRenewed
@@ -51,7 +50,7 @@ def apply_jobs_assigned(state: HasLeases, events: Sequence[JobAssigned]) -> None
     queue_apply.transition(state, jobs, JobTransition.ASSIGN)
     state.leases.add_many(leases)
     state.assignments += len(events)
-    _count_leases(state, Counter([event.provider_id for event in events]), 1)
+    _count_leases(state, tally([event.provider_id for event in events]), 1)
 
 
 def _reserve_units(state: HasLeases, epoch: int, granted: Sequence[tuple[JobAssigned, Job, Lease]]) -> None:

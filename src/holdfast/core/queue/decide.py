@@ -126,7 +126,8 @@ def _idempotent_answer(state: HasQueue, command: Enqueue, now_ms: int) -> Decide
 
 def _admission_maker(state: HasQueue, now_ms: int) -> Callable[[Enqueue], Decided]:
     """What all jobs that are admitted together share is computed once."""
-    policy, height, until = state.policy, state.open_height, expires_height(state)
+    policy, height = state.policy, state.open_height
+    until = Height(height + policy.result.result_ttl_blocks)
     inline_max, valid_until_ms = policy.engine.inline_payload_bytes_max, now_ms + policy.admission.idempotency_ms
     newest = live_versions(height, policy.chain.tags_v2_height, policy.chain.tags_grace_blocks)[-1]
     task_id = task_id_maker(ChainId(policy.chain_id), height, newest)

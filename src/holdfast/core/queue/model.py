@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Final, Protocol
 
 import msgspec
 
-from holdfast.core.base.values import AccountId, EventNo, Height, TaskId
+from holdfast.core.base.values import AccountId, EventNo, Height, TaskId, tally
 from holdfast.core.escrow.model import Ledger
 from holdfast.core.index.due_index import DueIndex
 from holdfast.core.index.touch import Touched
@@ -51,7 +50,7 @@ class Queue(msgspec.Struct):
 
     def count(self, jobs: Sequence[Job], by: int) -> None:
         self.depth += by * sum([not job.quorum_m for job in jobs])
-        for caller, count in Counter([job.caller for job in jobs if not job.parent]).items():
+        for caller, count in tally([job.caller for job in jobs if not job.parent]).items():
             left = self.in_flight.get(caller, 0) + by * count
             if left:
                 self.in_flight[caller] = left

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from holdfast.core.base.records import record_from
-from holdfast.core.base.values import EventNo, Height, TaskId
+from holdfast.core.base.values import EventNo, Height, TaskId, tally
 from holdfast.core.chain.messages import FinalTxsEvicted
 from holdfast.core.chain.model import Tx, TxKind
 from holdfast.core.chain.transactions import add_results, pop_final_txs
@@ -57,7 +56,7 @@ def _resolve(state: HasResults, results: Sequence[Result]) -> None:
         leaf_rows[index] = LogLeaf(index, height, raw)
         rows[result.event] = result
     add_results(state, leaves)
-    for kind, count in Counter([result.kind for result in results]).items():
+    for kind, count in tally([result.kind for result in results]).items():
         count_outcome(state, "resolved", kind, count)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
 from typing import Final
@@ -10,6 +9,7 @@ from typing import Final
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Answer, numbered
 from holdfast.core.base.handlers import CommandRuns, EventRuns
+from holdfast.core.base.values import tally
 from holdfast.core.lease import apply as lease_apply
 from holdfast.core.lease.model import LeaseTransition
 from holdfast.core.proof import apply as proof_apply
@@ -53,7 +53,7 @@ def _complete(state: State, events: Sequence[ProofAccepted], *, is_quorum: bool)
     else:
         lease_apply.finish(state, LeaseTransition.COMPLETE, [(event.lease_id, "", event.ended_ms) for event in events])
         queue_apply.complete(state, [(event.task_id, event.ended_ms) for event in events])
-        record_completions(state, Counter([event.provider_id for event in events]))
+        record_completions(state, tally([event.provider_id for event in events]))
     proof_apply.reserve_nullifiers(state, accepted)
     state.results.update((event.task_id, result_apply.make_result(number, event)) for number, event in accepted)
     record_recent_digests(state, accepted)

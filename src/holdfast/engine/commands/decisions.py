@@ -51,6 +51,11 @@ class Owner(Protocol):
         """Whether this command waits until the tables have caught up."""
         ...
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is decided that is not durable."""
+        ...
+
     def now_ms(self) -> int: ...
 
     def answer_when_durable(self, submission: Submission) -> None: ...
@@ -81,18 +86,26 @@ class Decisions:
         return bool(self._inbox)
 
     def put(self, submission: Submission) -> None:
+        """A command that finds the owner idle is decided at once; the others wait for the next turn."""
         self.arrivals += 1
+        is_first = not self._inbox
         self._inbox.put(submission)
-        self.schedule()
+        if is_first and self._owner.is_idle:
+            self.take_turn()
+        else:
+            self.schedule()
 
     def schedule(self) -> None:
         """Decide at the next turn of the event loop: until then more callers add to it."""
-        if not self._is_scheduled:
+        if self._inbox and not self._is_scheduled:
             self._is_scheduled = True
-            asyncio.get_running_loop().call_soon(self.take_turn)
+            asyncio.get_running_loop().call_soon(self._take_scheduled_turn)
+
+    def _take_scheduled_turn(self) -> None:
+        self._is_scheduled = False
+        self.take_turn()
 
     def take_turn(self, limit: int = COMMANDS_PER_TURN) -> None:
-        self._is_scheduled = False
         while limit > 0 and (room := self._owner.room) and (first := self._inbox.first()) is not None:
             if not first.is_atomic and self._owner.must_wait(first.commands[len(first.outcomes)]):
                 self._inbox.remove(first)
@@ -138,7 +151,11 @@ class Decisions:
 
     def _decide_run(self, run: Run) -> int:
         commands = [command for _, some in run for command in some] if len(run) > 1 else run[0][1]
-        with self._absent_claims(run[0][0]):
+        first = run[0][0]
+        if first.absent:
+            with self._absent_claims(first):
+                answers = self._decide(commands)
+        else:
             answers = self._decide(commands)
         left = iter(answers)
         for submission, some in run:
