@@ -33,15 +33,15 @@ MUTANTS = [
     Mutant(
         "a command is answered before its batch is durable",
         LOOP,
-        "        if self.open_batch.events:\n            self.open_batch.waiters.append(submission)\n",
-        "        if submission.commands:\n            submission.answer()\n"
-        "        elif self.open_batch.events:\n            self.open_batch.waiters.append(submission)\n",
+        "        if self.open_batch.events:\n            self.open_batch.waiters.append(pending)\n",
+        "        if pending.commands:\n            pending.answer()\n"
+        "        elif self.open_batch.events:\n            self.open_batch.waiters.append(pending)\n",
         "tests/engine/test_loop.py",
     ),
     Mutant(
         "a query is answered before what it has read is durable",
         LOOP,
-        "        await self._put(Submission(()))\n        return result\n",
+        "        await self._put(PendingCommands(()))\n        return result\n",
         "        return result\n",
         "tests/engine/test_loop.py",
     ),

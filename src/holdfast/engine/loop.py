@@ -22,7 +22,7 @@ from holdfast.engine.batch_clock import BatchClock
 from holdfast.engine.change_signal import ChangeSignal
 from holdfast.engine.claim_index import ClaimIndex
 from holdfast.engine.commands.decisions import Decisions, OpenBatch
-from holdfast.engine.commands.inbox import Submission
+from holdfast.engine.commands.inbox import PendingCommands
 from holdfast.engine.event_stream import EventStream
 from holdfast.engine.invariants import check_commit
 from holdfast.engine.outcome import EngineStatus, Outcome
@@ -56,7 +56,7 @@ class Engine:
     _term: Term
     _batch_clock: BatchClock
     open_batch: OpenBatch
-    _in_flight: list[Submission] | None
+    _in_flight: list[PendingCommands] | None
 
     def __init__(
         self,
@@ -132,30 +132,30 @@ class Engine:
 
     async def submit(self, command: Command) -> Outcome:
         """Decide, make durable, answer. Unavailable means that the outcome is not known: submit the same id again."""
-        (outcome,) = await self._put(Submission((command,)))
+        (outcome,) = await self._put(PendingCommands((command,)))
         return outcome
 
     async def submit_many(self, commands: Iterable[Command]) -> list[Outcome]:
         """The same for many commands with one answer; each is refused or accepted on its own."""
-        return await self._put(Submission(list(commands)))
+        return await self._put(PendingCommands(list(commands)))
 
     async def submit_atomic(self, commands: Sequence[Command]) -> list[Outcome]:
         """All in one batch, in order; if the first is refused or a repeat, the others are not decided at all."""
-        return await self._put(Submission(commands, is_atomic=True))
+        return await self._put(PendingCommands(commands, is_atomic=True))
 
-    def _put(self, submission: Submission) -> asyncio.Future[list[Outcome]]:
+    def _put(self, pending: PendingCommands) -> asyncio.Future[list[Outcome]]:
         self._check_running()
-        if submission.commands:
-            self._decisions.put(submission)
+        if pending.commands:
+            self._decisions.put(pending)
         else:
-            self.answer_when_durable(submission)
-        return submission.answered
+            self.answer_when_durable(pending)
+        return pending.answered
 
     async def query_durable(self, query: Query[T]) -> T:
         """Answer a query from memory, once everything it could have seen is durable."""
         self._check_running()
         result = answer(self.undurable_state, query)
-        await self._put(Submission(()))
+        await self._put(PendingCommands(()))
         return result
 
     def query_undurable(self, query: Query[T]) -> T:
@@ -202,14 +202,14 @@ class Engine:
         self._fail(fault)
         return self._why_not_running()
 
-    def answer_when_durable(self, submission: Submission) -> None:
+    def answer_when_durable(self, pending: PendingCommands) -> None:
         """Answer when everything now in memory is durable."""
         if self.open_batch.events:
-            self.open_batch.waiters.append(submission)
+            self.open_batch.waiters.append(pending)
         elif self._in_flight is not None:
-            self._in_flight.append(submission)
+            self._in_flight.append(pending)
         else:
-            submission.answer()
+            pending.answer()
 
     # ------------------------------------------------------------------------------------ commit
 
@@ -250,7 +250,7 @@ class Engine:
         else:
             self._confirm(batch, waiters)
 
-    def _seal(self) -> tuple[Callable[[], Batch], Sequence[Attachment], list[Submission]]:
+    def _seal(self) -> tuple[Callable[[], Batch], Sequence[Attachment], list[PendingCommands]]:
         """Close the open batch. The journal packs and hashes it, in its own thread where it has one."""
         sealed, head, term = self.open_batch, self.durable_head, self._term
         check_commit(head, len(sealed.events), term, sealed.time_ms, self.undurable_state)
@@ -261,7 +261,7 @@ class Engine:
 
         return pack, sealed.attachments, sealed.waiters
 
-    def _confirm(self, batch: Batch, waiters: list[Submission]) -> None:
+    def _confirm(self, batch: Batch, waiters: list[PendingCommands]) -> None:
         self.durable_head = head_of(batch)
         self._in_flight = None
         self.event_stream.add(batch)

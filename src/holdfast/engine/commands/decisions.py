@@ -19,7 +19,7 @@ from holdfast.core.base.event import Attachment, Command, Decided, Event, NeedsC
 from holdfast.core.base.values import EventNo
 from holdfast.core.state import State
 from holdfast.engine.claim_index import ClaimIndex
-from holdfast.engine.commands.inbox import Inbox, Run, Submission
+from holdfast.engine.commands.inbox import Inbox, PendingCommands, Run
 from holdfast.engine.outcome import Accepted, Outcome
 
 COMMANDS_PER_TURN: Final = 256
@@ -32,7 +32,7 @@ class OpenBatch(msgspec.Struct):
     time_ms: int = 0
     events: list[Event] = []
     attachments: list[Attachment] = []
-    waiters: list[Submission] = []
+    waiters: list[PendingCommands] = []
 
 
 class Owner(Protocol):
@@ -58,7 +58,7 @@ class Owner(Protocol):
 
     def now_ms(self) -> int: ...
 
-    def answer_when_durable(self, submission: Submission) -> None: ...
+    def answer_when_durable(self, pending: PendingCommands) -> None: ...
 
     def on_decided(self) -> None: ...
 
@@ -73,23 +73,23 @@ class Decisions:
     def __init__(self, owner: Owner) -> None:
         self._owner = owner
         self._inbox = Inbox()
-        self._loading: dict[asyncio.Task[None], Submission] = {}
-        """Submissions that wait for claims."""
-        self._held: list[Submission] = []
-        """Submissions whose next command waits for the tables."""
+        self._loading: dict[asyncio.Task[None], PendingCommands] = {}
+        """Calls that wait for claims."""
+        self._held: list[PendingCommands] = []
+        """Calls whose next command waits for the tables."""
         self._is_scheduled = False
         self.arrivals = 0
-        """How many submissions have arrived."""
+        """How many calls have arrived."""
 
     @property
     def is_waiting(self) -> bool:
         return bool(self._inbox)
 
-    def put(self, submission: Submission) -> None:
+    def put(self, pending: PendingCommands) -> None:
         """A command that finds the owner idle is decided at once; the others wait for the next turn."""
         self.arrivals += 1
         is_first = not self._inbox
-        self._inbox.put(submission)
+        self._inbox.put(pending)
         if is_first and self._owner.is_idle:
             self.take_turn()
         else:
@@ -122,16 +122,16 @@ class Decisions:
     def release_held(self) -> None:
         """The tables have caught up a little: who waited for them is decided first."""
         held, self._held = self._held, []
-        for submission in reversed(held):
-            self._inbox.put_first(submission)
+        for pending in reversed(held):
+            self._inbox.put_first(pending)
         if held:
             self.schedule()
 
     def fail_all(self, fault: Exception) -> None:
         self._inbox.fail_all(fault)
         held, self._held = self._held, []
-        for submission in (*self._loading.values(), *held):
-            submission.fail(fault)
+        for pending in (*self._loading.values(), *held):
+            pending.fail(fault)
 
     # ------------------------------------------------------------------------------------ runs
 
@@ -158,18 +158,18 @@ class Decisions:
         else:
             answers = self._decide(commands)
         left = iter(answers)
-        for submission, some in run:
+        for pending, some in run:
             for outcome in islice(left, len(some)):
                 if isinstance(outcome, NeedsClaims):
-                    self._load_claims(submission, outcome.keys)
+                    self._load_claims(pending, outcome.keys)
                 else:
-                    submission.outcomes.append(outcome)
-            if submission.is_decided:
-                self._inbox.remove(submission)
-                self._owner.answer_when_durable(submission)
+                    pending.outcomes.append(outcome)
+            if pending.is_decided:
+                self._inbox.remove(pending)
+                self._owner.answer_when_durable(pending)
         return len(answers)
 
-    def _decide_group(self, group: Submission) -> int:
+    def _decide_group(self, group: PendingCommands) -> int:
         """The members follow an accepted, new head at once: all their events are in its batch, however many."""
         state, commands, outcomes = self._owner.undurable_state, group.commands, group.outcomes
         with self._absent_claims(group):
@@ -221,33 +221,33 @@ class Decisions:
     # ------------------------------------------------------------------------------------ claims
 
     @contextmanager
-    def _absent_claims(self, submission: Submission) -> Iterator[None]:
+    def _absent_claims(self, pending: PendingCommands) -> Iterator[None]:
         """ENG-005: "absent" counts only if memory has dropped no claim since the tables were read."""
         claims = self._owner.undurable_state.claims
-        if submission.absent and self._owner.claim_index.covers(submission.absent_as_of):
-            claims.absent = submission.absent
-        submission.absent = ()
+        if pending.absent and self._owner.claim_index.covers(pending.absent_as_of):
+            claims.absent = pending.absent
+        pending.absent = ()
         try:
             yield
         finally:
             claims.absent = ()
 
-    def _load_claims(self, submission: Submission, keys: tuple[bytes, ...]) -> None:
-        """The submission leaves the inbox, with its later commands, until the claims it depends on are loaded."""
-        self._inbox.remove(submission)
-        loading = asyncio.create_task(self._return_with_claims(submission, keys))
-        self._loading[loading] = submission
+    def _load_claims(self, pending: PendingCommands, keys: tuple[bytes, ...]) -> None:
+        """The call leaves the inbox, with its later commands, until the claims it depends on are loaded."""
+        self._inbox.remove(pending)
+        loading = asyncio.create_task(self._return_with_claims(pending, keys))
+        self._loading[loading] = pending
         loading.add_done_callback(self._loading.pop)
 
-    async def _return_with_claims(self, submission: Submission, keys: tuple[bytes, ...]) -> None:
+    async def _return_with_claims(self, pending: PendingCommands, keys: tuple[bytes, ...]) -> None:
         owner = self._owner
         try:
-            submission.absent_as_of = await owner.claim_index.load(owner.undurable_state, keys)
+            pending.absent_as_of = await owner.claim_index.load(owner.undurable_state, keys)
         except Exception as fault:
-            submission.fail(fault)
+            pending.fail(fault)
             return
-        submission.absent = keys
-        self._inbox.put_first(submission)
+        pending.absent = keys
+        self._inbox.put_first(pending)
         self.schedule()
 
 

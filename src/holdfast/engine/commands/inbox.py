@@ -19,7 +19,7 @@ BARRIERS: Final = frozenset({SealBlock, RollBackBlocks, AdoptPolicy, PrivilegedC
 """Commands that no other caller's later command is decided before."""
 
 
-class Submission:
+class PendingCommands:
     """The commands of one call, decided in their order. The caller is answered when all of them are durable."""
 
     __slots__ = ("absent", "absent_as_of", "answered", "commands", "is_atomic", "is_barrier", "outcomes")
@@ -56,38 +56,38 @@ class Submission:
             self.answered.exception()  # marks it as retrieved: a caller that went away leaves no warning
 
 
-Run = list[tuple[Submission, Sequence[Command]]]
-"""Commands of one type: of each submission the next ones."""
+Run = list[tuple[PendingCommands, Sequence[Command]]]
+"""Commands of one type: of each call the next ones."""
 
 
 class Inbox:
-    """Submissions in the order of their arrival."""
+    """Calls in the order of their arrival."""
 
     def __init__(self) -> None:
-        self._waiting: deque[Submission] = deque()
+        self._waiting: deque[PendingCommands] = deque()
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    def put(self, submission: Submission) -> None:
-        self._waiting.append(submission)
+    def put(self, pending: PendingCommands) -> None:
+        self._waiting.append(pending)
 
-    def put_first(self, submission: Submission) -> None:
-        self._waiting.appendleft(submission)
+    def put_first(self, pending: PendingCommands) -> None:
+        self._waiting.appendleft(pending)
 
-    def first(self) -> Submission | None:
-        """The next submission; those whose caller has gone away are dropped, with what is not decided of them."""
+    def first(self) -> PendingCommands | None:
+        """The next call; those whose caller has gone away are dropped, with what is not decided of them."""
         while self._waiting:
             if not self._waiting[0].answered.done():
                 return self._waiting[0]
             self._waiting.popleft()
         return None
 
-    def remove(self, submission: Submission) -> None:
-        if self._waiting[0] is submission:
+    def remove(self, pending: PendingCommands) -> None:
+        if self._waiting[0] is pending:
             self._waiting.popleft()
         else:
-            self._waiting.remove(submission)
+            self._waiting.remove(pending)
 
     def rotate(self) -> None:
         """The first one, which has had its turn, waits behind the others."""
@@ -95,7 +95,7 @@ class Inbox:
             self._waiting.rotate(-1)
 
     def next_run(self, limit: int) -> Run:
-        """The next commands of the first submission, and those of the same type that others have next.
+        """The next commands of the first call, and those of the same type that others have next.
 
         Commands of different callers are gathered only up to a barrier. What is not decided by the run, or knows that
         claims are absent, is taken alone.
@@ -105,26 +105,26 @@ class Inbox:
         if type_ not in COMMAND_RUNS or first.absent:
             return [(first, first.next_of(type_, 1))]
         run: Run = []
-        for submission in self._gathered(first):
-            if commands := submission.next_of(type_, limit):
-                run.append((submission, commands))
+        for pending in self._gathered(first):
+            if commands := pending.next_of(type_, limit):
+                run.append((pending, commands))
                 limit -= len(commands)
             if not limit:
                 break
         return run
 
-    def _gathered(self, first: Submission) -> Iterator[Submission]:
+    def _gathered(self, first: PendingCommands) -> Iterator[PendingCommands]:
         yield first
         if first.is_barrier:
             return
-        for submission in self._waiting:
-            if submission.is_barrier:
+        for pending in self._waiting:
+            if pending.is_barrier:
                 return
-            is_open = not (submission.is_atomic or submission.absent or submission.answered.done())
-            if submission is not first and is_open:
-                yield submission
+            is_open = not (pending.is_atomic or pending.absent or pending.answered.done())
+            if pending is not first and is_open:
+                yield pending
 
     def fail_all(self, fault: Exception) -> None:
         waiting, self._waiting = self._waiting, deque()
-        for submission in waiting:
-            submission.fail(fault)
+        for pending in waiting:
+            pending.fail(fault)
