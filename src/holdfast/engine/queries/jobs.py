@@ -182,7 +182,7 @@ def _get_quorum_votes(state: State, query: GetQuorumVotes) -> dict[int, Vote]:
 def _get_attempts(state: State, query: GetAttempts) -> AttemptsInMemory:
     id_, live = query.task_id, state.leases.by_job.get(query.task_id)
     leases = [*state.attempts.get(id_, ()), *([live] if live is not None else [])]
-    job = state.queue.jobs.get(id_)
+    job = state.queue.jobs.peek(id_)
     return AttemptsInMemory(
         [msgspec.structs.replace(lease) for lease in leases], job is not None and len(leases) == job.attempts
     )
