@@ -16,7 +16,15 @@ from holdfast.core.job.model import LIVE_STATES, Job
 from holdfast.core.job.spec import read_payload
 from holdfast.core.policy import AdmissionPolicy, Policy
 from holdfast.core.queue import priority
-from holdfast.core.queue.messages import Enqueue, FeeRaised, JobAdmitted, RaiseFee, enqueue_key
+from holdfast.core.queue.messages import (
+    Enqueue,
+    FeeRaised,
+    JobAdmitted,
+    RaiseFee,
+    enqueue_key,
+    idempotency_key,
+    idempotent_request,
+)
 from holdfast.core.queue.model import HasQueue
 from holdfast.core.queue.replicas import replica_admissions
 
@@ -109,12 +117,12 @@ class _AdmissionRun:
             number = claims.event_of(key)
         if number is not None:
             return Decided((), repeat_of=number)
-        if lacking := claims.lacking((key,)):
+        if lacking := claims.lacking(enqueue_claims(command)):
             return NeedsClaims(lacking)
-        known = self._state.queue.idempotency_entries.get(command.idempotency) if command.idempotency else None
+        known = claims.find(idempotency_key(command.idempotency)) if command.idempotency else None
         if known is None or self._now_ms >= known.until_ms:
             return None
-        if known.fingerprint == command.fingerprint:
+        if known.checksum == idempotent_request(command.fingerprint, 0).checksum:
             return Decided((), repeat_of=known.event)
         hint = "a retry must be the same in every field; take a new key for a new request"
         return Refused("JOB-002", f"this idempotency key was used for event {known.event}", hint, "IdReused")
@@ -171,6 +179,13 @@ class _AdmissionRun:
             self.idempotency_keys.add(command.idempotency)
         events = (event, *replica_admissions(event.id, replicas, command.replica_proof)) if replicas else (event,)
         return Decided(events, attachments)
+
+
+def enqueue_claims(command: Enqueue) -> tuple[bytes, ...]:
+    """The claims that an admission depends on (ENG-005)."""
+    if not command.idempotency:
+        return (enqueue_key(command),)
+    return enqueue_key(command), idempotency_key(command.idempotency)
 
 
 def expires_height(state: HasQueue) -> Height:
