@@ -30,7 +30,7 @@ class FoundClaims(NamedTuple):
 
 
 CLAIMS: Final = "claim"
-"""The name under which a dump yields the claims, as rows (key, event, checksum)."""
+"""The name under which a dump yields the claims, as rows (claim id, event, checksum, until)."""
 
 
 def row_deleted(key: object) -> Row:
@@ -160,8 +160,8 @@ class Tables(Protocol):
         """All rows whose column has one of these values; the column is one that pages can be filtered by."""
         ...
 
-    def claim_keys(self) -> AsyncIterator[Sequence[bytes]]:
-        """All claimed keys, in chunks."""
+    def claim_keys(self) -> AsyncIterator[Sequence[int]]:
+        """Of all claims the first 8 bytes of their id, as signed integers, in chunks."""
         ...
 
     async def find_claims(self, keys: Sequence[bytes]) -> FoundClaims:

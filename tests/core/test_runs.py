@@ -123,7 +123,7 @@ def _everything(state: State) -> dict[str, Any]:
             )
         ],
         "touched": state.touched,
-        "claims": (state.claims.recent, state.claims.new_keys),
+        "claims": list(state.claims.recent.items()),
         "by_provider": {id_: list(leases) for id_, leases in state.leases.by_provider.items()},
         "changed": state.changed_providers,
         "metrics": (state.metrics.counts, state.metrics.wait_ms, state.metrics.work_ms, state.result_counts),

@@ -20,7 +20,7 @@ from holdfast.core import journal_codec
 from holdfast.core.base.event import Command, Event, JournalHead, head_of
 from holdfast.core.base.values import AccountId, Amount, BatchNo, Digest, EventNo, Height, Term
 from holdfast.core.escrow.messages import Charge, Finalize, Mint, Minted, Reserve
-from holdfast.core.index.unique_ids import Claim
+from holdfast.core.index.unique_ids import Claim, claim_id
 from holdfast.core.state import State
 from holdfast.core.state_snapshot import snapshot as pack_snapshot
 from holdfast.engine import snapshot
@@ -33,6 +33,8 @@ from holdfast.ports import CLAIMS
 ALICE, BOB = AccountId("alice"), AccountId("bob")
 RESERVATION = 22
 """The event that made the first reservation."""
+
+MINT_7, MINT_77 = (claim_id(b"m" + some_id(number)).hex() for number in (7, 77))
 
 
 class StoredNode:
@@ -188,9 +190,9 @@ def _foreign_tables(stored: StoredNode) -> None:
         (_lose_row, f"1 missing: reservation {RESERVATION}"),
         (_add_row, "1 not in the journal: account eve"),
         (_change_row, "1 different: account alice"),
-        (_lose_claim, f"1 missing: claim m:{some_id(7).hex()}"),
-        (_add_claim, f"1 not in the journal: claim m:{some_id(77).hex()}"),
-        (_change_claim, f"1 different: claim m:{some_id(7).hex()}"),
+        (_lose_claim, f"1 missing: claim {claim_id(b'm' + some_id(7)).hex()}"),
+        (_add_claim, f"1 not in the journal: claim {claim_id(b'm' + some_id(77)).hex()}"),
+        (_change_claim, f"1 different: claim {claim_id(b'm' + some_id(7)).hex()}"),
         (_many_rows, "9 not in the journal: account eve0, account eve1, account eve2 and 6 more"),
         (_tables_ahead, "they are at batch 99, which the journal does not have"),
         (_foreign_tables, "they are of another journal: its batch 26 differs"),

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
+from holdfast.adapters.sql.claim_rows import split_id
 from holdfast.core.base.errors import Unavailable
 from holdfast.core.base.event import JournalHead
 from holdfast.core.base.values import EventNo
-from holdfast.core.index.unique_ids import Claim
+from holdfast.core.index.unique_ids import Claim, claim_id
 from holdfast.core.tables import TABLES
 from holdfast.ports import CLAIMS, Chunk, FoundClaims, Row, RowPage, is_row_deleted
 
@@ -79,15 +80,17 @@ class SimulatedTables:
         at = FIELDS[table].index(column)
         return [row for value in values for row in self.rows[table].values() if row[at] == value]
 
-    async def claim_keys(self) -> AsyncIterator[Sequence[bytes]]:
-        yield list(self.claims)
+    async def claim_keys(self) -> AsyncIterator[Sequence[int]]:
+        yield [split_id(key)[0] for key in self.claims]
 
     async def find_claims(self, keys: Sequence[bytes]) -> FoundClaims:
         return FoundClaims({key: self.claims[key] for key in keys if key in self.claims}, self.at)
 
     async def dump(self) -> AsyncIterator[Chunk]:
         at, rows = self.at, {table: list(lines.values()) for table, lines in self.rows.items()}
-        rows[CLAIMS] = [(key, claim.event, claim.checksum) for key, claim in self.claims.items()]
+        rows[CLAIMS] = [
+            (claim_id(key), claim.event, claim.checksum, claim.until_ms) for key, claim in self.claims.items()
+        ]
         for table, lines in rows.items():
             if lines or table == CLAIMS:
                 yield at, table, lines

@@ -335,8 +335,8 @@ async def test_ids_out_of_order_are_not_walked_in_circles() -> None:
     async def list_runs() -> list[tuple[int, int]]:
         return [(1, 2)]
 
-    async def keys(run: int, after: bytes) -> list[bytes]:
-        return [b"b", b"a"]
+    async def keys(run: int, first: int) -> list[int]:
+        return [2, 1]
 
     with pytest.raises(Corrupt, match="the ids of run 1 are out of order"):
         _ = [chunk async for chunk in iter_run_keys(list_runs, keys)]

@@ -34,7 +34,7 @@ from holdfast.core.match.requester_window import RequesterWindow
 from holdfast.core.policy import Policy
 from holdfast.core.provider.model import Provider
 from holdfast.core.provider.provider_timers import ProviderTimers
-from holdfast.core.queue.model import IdempotencyEntry, Queue
+from holdfast.core.queue.model import Queue
 from holdfast.core.queue.pauses import Paused
 from holdfast.core.queue.quota import Quota
 from holdfast.core.result.model import Consumption, Result
@@ -163,7 +163,6 @@ PARTS: Final[tuple[StatePart, ...]] = (
     StatePart("refunded_total", "ledger.refunded_total", int),
     StatePart("keys", "keys", list[Key], "id"),
     StatePart("jobs", "queue.jobs", list[Job], "id"),
-    StatePart("idempotency_entries", "queue.idempotency_entries", dict[bytes, IdempotencyEntry]),
     StatePart("providers", "providers", list[Provider], "id"),
     StatePart("leases", "leases.by_id", list[Lease], "id"),
     StatePart("submissions", "submissions", dict[LeaseId, bytes]),

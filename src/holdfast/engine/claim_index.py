@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from array import array
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
@@ -10,11 +9,12 @@ from typing import Final
 
 from holdfast.core.base.event import JournalHead
 from holdfast.core.base.values import BatchNo
+from holdfast.core.index.unique_ids import claim_number
 from holdfast.core.state import State
 from holdfast.ports import Tables
 
 BUCKETS: Final = 4096
-END_BYTES: Final = 8
+PREFIX_MAX: Final = 2**64 - 1
 
 
 class PrefixFilter:
@@ -26,40 +26,24 @@ class PrefixFilter:
     def __init__(self) -> None:
         self._buckets = [array("Q") for _ in range(BUCKETS)]
 
-    def load(self, chunks: Iterable[Sequence[bytes]]) -> None:
+    def load(self, chunks: Iterable[Sequence[int]]) -> None:
         """Add all keys that the tables hold at the start."""
         buckets = self._buckets
         for keys in chunks:
-            for prefix in prefixes_of(keys):
+            for key in keys:
+                prefix = key & PREFIX_MAX
                 buckets[prefix % BUCKETS].append(prefix)
         self._buckets = [array("Q", sorted(bucket)) for bucket in buckets]
 
     def add(self, key: bytes) -> None:
-        prefix = prefix_of(key)
+        prefix = claim_number(key)
         insort(self._buckets[prefix % BUCKETS], prefix)
 
     def may_contain(self, key: bytes) -> bool:
-        prefix = prefix_of(key)
+        prefix = claim_number(key)
         bucket = self._buckets[prefix % BUCKETS]
         at = bisect_left(bucket, prefix)
         return at < len(bucket) and bucket[at] == prefix
-
-
-def prefix_of(key: bytes) -> int:
-    """Both ends of a key, so that ids which count up at either end differ as much as hashes do."""
-    return int.from_bytes(key[:END_BYTES], "big") ^ int.from_bytes(key[-END_BYTES:], "big")
-
-
-def prefixes_of(keys: Sequence[bytes]) -> Iterable[int]:
-    """The same for many keys at once, as one long number: a start does this for millions of keys."""
-    if not all(len(key) >= END_BYTES for key in keys):
-        return map(prefix_of, keys)
-    ends = (b"".join([key[:END_BYTES] for key in keys]), b"".join([key[-END_BYTES:] for key in keys]))
-    first, last = (int.from_bytes(each, "big") for each in ends)
-    prefixes = array("Q", (first ^ last).to_bytes(END_BYTES * len(keys), "big"))
-    if sys.byteorder == "little":
-        prefixes.byteswap()
-    return prefixes
 
 
 class ClaimIndex:

@@ -14,16 +14,15 @@ from tests.counts import counts
 from holdfast.core import state_machine
 from holdfast.core.base.canonical import canonical
 from holdfast.core.base.errors import Refused
-from holdfast.core.base.event import Command, Decided
+from holdfast.core.base.event import Command, Decided, NeedsClaims
 from holdfast.core.base.values import AccountId, Amount, Kind, TaskId, Tier
 from holdfast.core.chain.messages import EvictFinalTxs
 from holdfast.core.escrow.messages import Mint
 from holdfast.core.escrow.model import AMOUNT_MAX, Account
 from holdfast.core.job.model import JobState, earliest_read_height
 from holdfast.core.policy import AdmissionPolicy, Policy
-from holdfast.core.queue.apply import EVICT_EVERY
 from holdfast.core.queue.decide import build_enqueue, in_flight_max
-from holdfast.core.queue.messages import CancelJob, JobAdmitted
+from holdfast.core.queue.messages import CancelJob, JobAdmitted, idempotency_key
 from holdfast.core.state import State
 from holdfast.core.state_snapshot import digest
 
@@ -276,7 +275,7 @@ def test_an_idempotency_key_counts_for_a_day_to_the_millisecond(later_ms: int, i
     assert (again.repeat_of == number and not again.events) is is_repeat
     if not is_repeat:
         done(state, enqueue_command(2, idempotency=KEY), START_MS + later_ms)
-        assert state.queue.idempotency_entries[KEY].event == state.last_event
+        assert state.claims.event_of(idempotency_key(KEY)) == state.last_event
 
 
 @pytest.mark.rule("JOB-002")
@@ -294,16 +293,29 @@ def test_two_idempotency_keys_and_none_at_all_are_jobs_of_their_own() -> None:
     for nonce, key in enumerate((KEY, KEY[::-1], b"", b"")):
         admitted(state, enqueue_command(nonce, idempotency=key), START_MS)
     assert state.queue.depth == 4
-    assert set(state.queue.idempotency_entries) == {KEY, KEY[::-1]}
+    assert [key[1:] for key in state.claims.recent if key[:1] == b"i"] == [KEY, KEY[::-1]]
 
 
-@pytest.mark.rule("JOB-002")
-def test_keys_that_count_no_longer_leave_memory_and_others_stay() -> None:
-    state = funded(10_000)
-    for nonce in range(EVICT_EVERY):
-        done(state, enqueue_command(nonce, max_fee=1, idempotency=nonce.to_bytes(16, "big")), START_MS + nonce)
-    done(state, enqueue_command(9_999, max_fee=1), START_MS + DAY_MS + 99)
-    assert list(state.queue.idempotency_entries) == [nonce.to_bytes(16, "big") for nonce in range(100, EVICT_EVERY)]
+@pytest.mark.rule("JOB-002", "ENG-005")
+@pytest.mark.parametrize(("later_ms", "is_repeat"), [(DAY_MS - 1, True), (DAY_MS, False)])
+def test_an_idempotency_key_that_only_the_tables_know_counts_as_long(later_ms: int, is_repeat: bool) -> None:
+    state = funded()
+    done(state, enqueue_command(1, idempotency=KEY), START_MS)
+    number = state.last_event
+    stored = dict(state.claims.drain_recent())
+    state.claims.may_be_stored = lambda key: key in stored
+    command = enqueue_command(2, idempotency=KEY)
+    asked = state_machine.decide_run(state, [command], START_MS + later_ms)
+    assert asked == [NeedsClaims((idempotency_key(KEY),))]
+    state.claims.loaded = {idempotency_key(KEY): stored[idempotency_key(KEY)]}
+    again = state_machine.decide(state, command, START_MS + later_ms)
+    assert isinstance(again, Decided)
+    assert (again.repeat_of == number) is is_repeat
+    other = state_machine.decide(state, enqueue_command(3, max_fee=11, idempotency=KEY), START_MS + later_ms)
+    assert isinstance(other, Refused) is is_repeat
+    if not is_repeat:  # the new claim takes the place of the expired one
+        done(state, command, START_MS + later_ms)
+        assert state.claims.event_of(idempotency_key(KEY)) == state.last_event
 
 
 @pytest.mark.rule("JOB-005")

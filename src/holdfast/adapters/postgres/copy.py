@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import itemgetter
 from typing import Final
 
 from holdfast.adapters.postgres.connect import Connection
+from holdfast.adapters.sql.claim_rows import sorted_rows
 from holdfast.adapters.sql.named_queries import postgres_queries
 from holdfast.adapters.sql.sorted_runs import SortedRun, runs_to_merge
 from holdfast.adapters.sql.table_schema import KEYS, upsert_clause
@@ -37,8 +37,7 @@ async def put_rows(connection: Connection, table: str, rows: Sequence[Row]) -> N
 async def add_sorted_run(connection: Connection, claims: Sequence[tuple[bytes, Claim]]) -> None:
     """Write one sorted run; merge runs of about one size when there are too many of them."""
     number: int = await connection.fetchval(_SQL["next_run"])
-    ordered = sorted(claims, key=itemgetter(0))
-    await _copy(connection, "claim", [(number, key, claim.event, claim.checksum) for key, claim in ordered])
+    await _copy(connection, "claim", [(number, *row) for row in sorted_rows(claims)])
     await connection.execute(_SQL["add_run"], number, len(claims))
     while alike := runs_to_merge(await list_sorted_runs(connection)):
         number += 1

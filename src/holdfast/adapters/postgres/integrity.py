@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from holdfast.adapters.postgres.connect import Connection
+from holdfast.adapters.sql.claim_rows import dump_row
 from holdfast.adapters.sql.journal_rows import head_from_row
 from holdfast.adapters.sql.named_queries import postgres_queries
 from holdfast.adapters.sql.table_schema import KEYS
@@ -34,7 +35,7 @@ async def dump(connection: Connection) -> AsyncIterator[Chunk]:
         for table, sql in _READS.items():
             cursor = await connection.cursor(sql)
             while rows := await cursor.fetch(_CHUNK):
-                yield checkpoint, table, [tuple(row) for row in rows]
+                yield checkpoint, table, [dump_row(row) if table == CLAIMS else tuple(row) for row in rows]
 
 
 async def find_damage(connection: Connection, schema: str) -> list[str]:

@@ -14,6 +14,7 @@ from holdfast.adapters.postgres.integrity import dump, find_damage
 from holdfast.adapters.postgres.lock import take_lock
 from holdfast.adapters.postgres.migrate import check_schema, migrate
 from holdfast.adapters.postgres.settings import SCHEMA
+from holdfast.adapters.sql.claim_rows import find_by_key, split_id
 from holdfast.adapters.sql.journal_rows import head_from_row, head_values
 from holdfast.adapters.sql.named_queries import postgres_queries
 from holdfast.adapters.sql.sorted_runs import SortedRun, iter_run_keys
@@ -111,24 +112,24 @@ class PostgresTables:
         async with self._readers.use() as connection:
             return [tuple(row) for row in await connection.fetch(sql, list(values))]
 
-    def claim_keys(self) -> AsyncIterator[Sequence[bytes]]:
+    def claim_keys(self) -> AsyncIterator[Sequence[int]]:
         return iter_run_keys(self._list_runs, self._claim_keys)
 
     async def _list_runs(self) -> list[SortedRun]:
         async with self._readers.use() as connection:
             return await list_sorted_runs(connection)
 
-    async def _claim_keys(self, run: int, after: bytes) -> list[bytes]:
+    async def _claim_keys(self, run: int, first: int) -> list[int]:
         async with self._readers.use() as connection:
-            keys: list[bytes] = await connection.fetchval(_SQL["claim_keys"], run, after, _CHUNK)
+            keys: list[int] = await connection.fetchval(_SQL["claim_keys"], run, first, _CHUNK)
             return keys
 
     async def find_claims(self, keys: Sequence[bytes]) -> FoundClaims:
         async with self._readers.use() as connection:
-            joined = await connection.fetch(_SQL["find_claims"], list(keys))
-        claims = {row["key"]: Claim(EventNo(row["event"]), row["checksum"]) for row in joined if row["key"] is not None}
+            joined = await connection.fetch(_SQL["find_claims"], [split_id(key)[0] for key in keys])
+        rows = [tuple(row)[HEAD_COLUMNS:] for row in joined if row["key"] is not None]
         head = tuple(joined[0])[:HEAD_COLUMNS]
-        return FoundClaims(claims, head_from_row(head if head[0] is not None else None))
+        return FoundClaims(find_by_key(keys, rows), head_from_row(head if head[0] is not None else None))
 
     async def dump(self) -> AsyncIterator[Chunk]:
         connection = await self._database.connect("dump")

@@ -11,6 +11,7 @@ RUNS_PER_MERGE: Final = 8
 RUN_SIZE_MAX: Final = 1 << 17
 """A run of this size is not merged: merging eight of them would block the projection for many seconds."""
 
+KEY_MIN, KEY_MAX = -(2**63), 2**63 - 1
 SortedRun = tuple[int, int]
 """Number and size."""
 
@@ -30,8 +31,8 @@ def runs_to_merge(runs: Sequence[SortedRun]) -> list[SortedRun]:
 
 async def iter_run_keys(
     list_runs: Callable[[], Awaitable[Sequence[SortedRun]]],
-    read_keys: Callable[[int, bytes], Awaitable[Sequence[bytes]]],
-) -> AsyncIterator[Sequence[bytes]]:
+    read_keys: Callable[[int, int], Awaitable[Sequence[int]]],
+) -> AsyncIterator[Sequence[int]]:
     """The keys of all runs in chunks. Runs may be merged meanwhile: new ones are read as well, so no key is missing.
 
     The keys of a run that disappears are in a new one by then. Numbers only grow; a key may come twice.
@@ -40,9 +41,9 @@ async def iter_run_keys(
     while unseen := [run for run, _ in await list_runs() if run not in seen]:
         for run in unseen:
             seen.add(run)
-            after = b""
-            while chunk := await read_keys(run, after):
-                if chunk[-1] <= after:  # a damaged tree could be read in circles
+            first = KEY_MIN
+            while first <= KEY_MAX and (chunk := await read_keys(run, first)):
+                if chunk[-1] < first:  # a damaged tree could be read in circles
                     raise Corrupt("ENG-004", f"the ids of run {run} are out of order", "run holdfast db rebuild")
                 yield chunk
-                after = chunk[-1]
+                first = chunk[-1] + 1

@@ -7,12 +7,12 @@ import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import cache, partial
 from itertools import islice
-from operator import itemgetter
 from pathlib import Path
 from typing import Final, TypeVar
 
 import apsw
 
+from holdfast.adapters.sql.claim_rows import ClaimRow, dump_row, find_by_key, sorted_rows, split_id
 from holdfast.adapters.sql.journal_rows import head_from_row, head_values
 from holdfast.adapters.sql.named_queries import queries
 from holdfast.adapters.sql.sorted_runs import iter_run_keys, runs_to_merge
@@ -120,9 +120,9 @@ class SqliteTables:
         sql = f"SELECT * FROM {table} WHERE {column} = ?"  # noqa: S608 - names from our own table
         return await self._run_read(lambda db: [row for value in values for row in db.execute(sql, (value,))])
 
-    def claim_keys(self) -> AsyncIterator[Sequence[bytes]]:
+    def claim_keys(self) -> AsyncIterator[Sequence[int]]:
         return iter_run_keys(
-            lambda: self._run_read(_list_runs), lambda run, after: self._run_read(partial(_claim_keys, run, after))
+            lambda: self._run_read(_list_runs), lambda run, first: self._run_read(partial(_claim_keys, run, first))
         )
 
     async def find_claims(self, keys: Sequence[bytes]) -> FoundClaims:
@@ -142,7 +142,7 @@ class SqliteTables:
                 sql = _SQL["claims"] if table == CLAIMS else f"SELECT * FROM {table}"  # noqa: S608 - our own names
                 rows = await worker.run(partial(db.execute, sql))
                 while chunk := await worker.run(partial(_next_chunk, rows)):
-                    yield checkpoint, table, chunk
+                    yield checkpoint, table, _dumped_claims(chunk) if table == CLAIMS else chunk
         finally:
             if db is not None:
                 await worker.run(db.close)
@@ -263,23 +263,33 @@ def _next_chunk(rows: apsw.Cursor) -> list[Row]:
     return list(islice(rows, _CHUNK))
 
 
+def _dumped_claims(rows: Sequence[Row]) -> list[Row]:
+    return [dump_row(_checked_claim(row)) for row in rows]
+
+
+def _checked_claim(row: Row) -> ClaimRow:
+    """Its two integers of the claim id may be negative."""
+    if type(row[0]) is not int or type(row[1]) is not int:
+        raise apsw.CorruptError(f"a claim holds values that were never stored: {row!r:.80}")
+    event, checksum, until_ms = check_row_types((int, int, int), row[2:])
+    return row[0], row[1], event, checksum, until_ms
+
+
 def _find_claims(keys: Sequence[bytes], db: apsw.Connection) -> FoundClaims:
     with db:  # claims and checkpoint of one moment
-        rows = {key: db.execute(_SQL["find_claim"], (key,)).fetchone() for key in keys}
+        rows = [row for key in keys for row in db.execute(_SQL["find_claim"], (split_id(key)[0],))]
         checkpoint = _checkpoint(db)
-    claims = {key: Claim(*check_row_types((int, int), row)) for key, row in rows.items() if row}
-    return FoundClaims(claims, checkpoint)
+    return FoundClaims(find_by_key(keys, map(_checked_claim, rows)), checkpoint)
 
 
 def _list_runs(db: apsw.Connection) -> list[tuple[int, int]]:
     return [check_row_types((int, int), row) for row in db.execute(_SQL["list_runs"])]
 
 
-def _claim_keys(run: int, after: bytes, db: apsw.Connection) -> list[bytes]:
-    keys: list[bytes] = [key for (key,) in db.execute(_SQL["claim_keys"], (run, after, _CHUNK))]
-    if set(map(type, keys)) - {bytes}:  # checked together: a start reads millions
-        for key in keys:
-            check_row_types((bytes,), (key,))
+def _claim_keys(run: int, first: int, db: apsw.Connection) -> list[int]:
+    keys: list[int] = [key for (key,) in db.execute(_SQL["claim_keys"], (run, first, _CHUNK))]
+    if set(map(type, keys)) - {int}:  # checked together: a start reads millions
+        raise apsw.CorruptError(f"run {run} holds keys that were never stored")
     return keys
 
 
@@ -288,7 +298,7 @@ def _add_sorted_run(db: apsw.Connection, claims: Sequence[tuple[bytes, Claim]]) 
     number = db.execute(_SQL["next_run"]).get
     db.executemany(
         _SQL["add_claim"],
-        [(number, key, claim.event, claim.checksum) for key, claim in sorted(claims, key=itemgetter(0))],
+        [(number, *row) for row in sorted_rows(claims)],
     )
     db.execute(_SQL["add_run"], (number, len(claims)))
     while alike := runs_to_merge(_list_runs(db)):

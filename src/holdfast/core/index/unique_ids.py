@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from hashlib import blake2b
+from typing import Final
 from zlib import crc32
 
 import msgspec
@@ -14,15 +16,47 @@ from holdfast.core.base.values import EventNo
 _pack = msgspec.msgpack.Encoder().encode
 
 
+HASHED: Final = frozenset(b"tjwnrcqi")
+"""Keys that are a letter and a hash. All others have ids that clients choose."""
+HASHED_BYTES: Final = 17
+
+
+def claim_id(key: bytes) -> bytes:
+    """ENG-005: the 16 bytes of a hash that stand for a key in the tables."""
+    if key[0] in HASHED and len(key) >= HASHED_BYTES:
+        return bytes((key[0] ^ key[1],)) + key[2:17]
+    return blake2b(key, digest_size=16).digest()
+
+
+def claim_number(key: bytes) -> int:
+    """The first 8 bytes of its claim id: what memory keeps of a claim that the tables hold."""
+    if key[0] in HASHED and len(key) >= HASHED_BYTES:
+        return int.from_bytes(key[1:9], "big") ^ (key[0] << 56)
+    return int.from_bytes(claim_id(key)[:8], "big")
+
+
 class Claim(msgspec.Struct, frozen=True, gc=False):
-    """Which event claimed an id, and a checksum of that event.
+    """Which event claimed an id; where the id does not cover what it was claimed for, a checksum of that.
 
     The checksum tells a repeat from another use of the same id. It guards against mistakes, not against malice: a
     caller can only harm its own ids.
     """
 
     event: EventNo
+    checksum: int = 0
+    until_ms: int = 0
+    """Until when it counts; 0: for ever."""
+
+
+class TemporaryClaim(msgspec.Struct, frozen=True, gc=False):
+    """What a key was claimed for that counts for a while only (JOB-002)."""
+
     checksum: int
+    until_ms: int
+
+
+Content = Event | TemporaryClaim | None
+"""What an id was claimed for; None where the id covers it."""
 
 
 def _stored_nowhere(_key: bytes) -> bool:
@@ -32,8 +66,8 @@ def _stored_nowhere(_key: bytes) -> bool:
 class Claims(msgspec.Struct, gc=False):
     """Ids claimed since the last checkpoint of the tables, and older ones that the engine has loaded."""
 
-    recent: dict[bytes, tuple[EventNo, Event]] = {}
-    older: dict[bytes, tuple[EventNo, Event]] = {}
+    recent: dict[bytes, tuple[EventNo, Content]] = {}
+    older: dict[bytes, tuple[EventNo, Content]] = {}
     """Recent ones of some time ago: they leave memory together, once the tables hold them all."""
     loaded: dict[bytes, Claim] = {}
     may_be_stored: Callable[[bytes], bool] = _stored_nowhere
@@ -43,9 +77,14 @@ class Claims(msgspec.Struct, gc=False):
     is_recording: bool = True
     """False while batches are folded again that have their claims in the tables already."""
 
-    def add(self, key: bytes, number: EventNo, event: Event) -> None:
+    def add(self, key: bytes, number: EventNo, content: Content = None) -> None:
         if self.is_recording:
-            self.recent[key] = (number, event)
+            self.recent[key] = (number, content)
+
+    def add_temporary(self, key: bytes, number: EventNo, content: TemporaryClaim) -> None:
+        """Claim a key whose earlier claim has expired, if there was one."""
+        self.loaded.pop(key, None)
+        self.add(key, number, content)
 
     def is_known(self, key: bytes) -> bool:
         """Whether memory has this claim; the engine loads an older one before the decision."""
@@ -62,17 +101,19 @@ class Claims(msgspec.Struct, gc=False):
             return recent[0]
         return claim.event if (claim := self.loaded.get(key)) is not None else None
 
-    def find_recent(self, key: bytes) -> tuple[EventNo, Event] | None:
-        """The event that claimed this key, and its number, where memory still has it."""
+    def find_recent(self, key: bytes) -> tuple[EventNo, Content] | None:
+        """The number of the event that claimed this key, and what for, where memory still has it."""
         return self.recent.get(key) or self.older.get(key)
+
+    def find(self, key: bytes) -> Claim | None:
+        """The claim as the tables store it, where memory has it."""
+        if (recent := self.find_recent(key)) is not None:
+            return _stored(*recent)
+        return self.loaded.get(key)
 
     def drain_recent(self) -> list[tuple[bytes, Claim]]:
         """The recent claims as the tables store them, in order; memory has none of them afterwards."""
-        drained, last = list[tuple[bytes, Claim]](), None
-        for key, (number, event) in self.recent.items():
-            if event is not last:  # an event that claims two ids claims them one after the other: it is packed once
-                last, claim = event, Claim(number, _checksum(event))
-            drained.append((key, claim))
+        drained = [(key, _stored(*claimed)) for key, claimed in self.recent.items()]
         self.recent.clear()
         return drained
 
@@ -93,6 +134,14 @@ def check_unique(claims: Claims, key: bytes, event: Event) -> Decided | Refused 
         "a repeat must be the same in every field; take a new id for a new request",
         name="IdReused",
     )
+
+
+def _stored(number: EventNo, content: Content) -> Claim:
+    if content is None:
+        return Claim(number)
+    if isinstance(content, TemporaryClaim):
+        return Claim(number, content.checksum, content.until_ms)
+    return Claim(number, _checksum(content))
 
 
 def _checksum(event: Event) -> int:

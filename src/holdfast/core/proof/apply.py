@@ -36,7 +36,7 @@ def apply_refused(state: HasLeases, event: ProofRefused) -> None:
 def apply_ignored(state: HasLeases, event: CompletionIgnored) -> None:
     """RCV-002: recorded in the journal; the penalty is a separate event, once per lease."""
     if event.is_penalized:
-        state.claims.add(equivocation_key(event.lease_id), state.last_event, event)
+        state.claims.add(equivocation_key(event.lease_id), state.last_event)
 
 
 def apply_vote_cast(state: HasLeases, event: VoteCast) -> None:
@@ -60,6 +60,6 @@ def reserve_nullifiers(state: HasLeases, events: Iterable[tuple[EventNo, ProofAc
     """RES-001: one task, one nullifier, for ever; by the link a repeat of the same proof is recognised."""
     claim = state.claims.add
     for number, event in events:
-        claim(nullifier_key(event.nullifier), number, event)
+        claim(nullifier_key(event.nullifier), number)
         if event.link:
             claim(link_key(event.task_id), number, TaskLinked(event.task_id, event.link))

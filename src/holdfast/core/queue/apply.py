@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import takewhile
 from typing import Final
 
 from holdfast.core.base.errors import Corrupt
@@ -32,28 +31,29 @@ from holdfast.core.queue.messages import (
     JobExpired,
     JobFailed,
     enqueue_key,
+    idempotency_key,
+    idempotent_request,
     job_key,
 )
-from holdfast.core.queue.model import HasQueue, IdempotencyEntry, Queue
+from holdfast.core.queue.model import HasQueue
 
 QUEUED: Final = JobState.QUEUED
 QUORUM_REACHED: Final = "QUORUM_REACHED"
 """Why a replica ended: its job ended without it (LEA-009)."""
-EVICT_EVERY: Final = 256
-"""Evicting expired keys walks over the dictionary's deleted entries, so it is not done for each job."""
 
 
 def apply_jobs_admitted(state: HasQueue, events: Sequence[JobAdmitted]) -> None:
-    queue, claim, specs, jobs = state.queue, state.claims.add, state.touched["spec"], list[Job]()
+    claim, specs, jobs = state.claims.add, state.touched["spec"], list[Job]()
     for number, event in numbered(events, state.last_event):
         payload = event.payload
         jobs.append(_admitted_job(event, number))
         if payload.inline is not None:
             specs[number] = SpecRow(number, payload.inline)
-        claim(enqueue_key(event), number, event)
-        claim(job_key(event.id), number, event)
-        if event.idempotency or queue.idempotency_entries:
-            _add_idempotency_entry(queue, event, number)
+        claim(enqueue_key(event), number)
+        claim(job_key(event.id), number)
+        if event.idempotency:
+            used_for = idempotent_request(event.fingerprint, event.idempotency_until_ms)
+            state.claims.add_temporary(idempotency_key(event.idempotency), number, used_for)
     escrow_apply.reserve_for(state, [(ReservationId(event.id), event.caller, event.max_fee) for event in events])
     add_live(state, jobs)
 
@@ -80,18 +80,6 @@ def add_live(state: HasQueue, jobs: Sequence[Job]) -> None:
     queue.count(jobs, 1)
     queue.schedule_expiry(jobs)
     queue.ready_queue.add_many(jobs)
-
-
-def _add_idempotency_entry(queue: Queue, event: JobAdmitted, number: int) -> None:
-    """JOB-002: expired keys are dropped in the order of admission, in steps."""
-    if queue.idempotency_entries and len(queue.idempotency_entries) % EVICT_EVERY == 0:
-        kept = queue.idempotency_entries.items()
-        for key, _ in list(takewhile(lambda entry: entry[1].until_ms <= event.enqueue_ms, kept)):
-            del queue.idempotency_entries[key]
-    if event.idempotency:
-        queue.idempotency_entries.pop(event.idempotency, None)
-        entry = IdempotencyEntry(EventNo(number), event.fingerprint, event.idempotency_until_ms)
-        queue.idempotency_entries[event.idempotency] = entry
 
 
 def apply_job_cancelled(state: HasQueue, event: JobCancelled) -> None:

@@ -16,7 +16,15 @@ from holdfast.core.job.model import LIVE_STATES, Job
 from holdfast.core.job.spec import read_payload
 from holdfast.core.policy import AdmissionPolicy, Policy
 from holdfast.core.queue import priority
-from holdfast.core.queue.messages import Enqueue, FeeRaised, JobAdmitted, RaiseFee, enqueue_key
+from holdfast.core.queue.messages import (
+    Enqueue,
+    FeeRaised,
+    JobAdmitted,
+    RaiseFee,
+    enqueue_key,
+    idempotency_key,
+    idempotent_request,
+)
 from holdfast.core.queue.model import HasQueue
 from holdfast.core.queue.replicas import replica_admissions
 
@@ -88,7 +96,7 @@ def enqueue(state: HasQueue, commands: Sequence[Enqueue], now_ms: int) -> list[A
         if (earlier := admitted.get(key) or claims.event_of(key)) is not None:
             answers.append(Decided((), repeat_of=earlier))
             continue
-        if claims.may_be_stored(key) and (lacking := claims.lacking((key,))):
+        if (idempotency or claims.may_be_stored(key)) and (lacking := claims.lacking(enqueue_claims(command))):
             answers.append(NeedsClaims(lacking))
             break
         if idempotency and idempotency in idempotency_keys:
@@ -115,10 +123,10 @@ def enqueue(state: HasQueue, commands: Sequence[Enqueue], now_ms: int) -> list[A
 
 def _idempotent_answer(state: HasQueue, command: Enqueue, now_ms: int) -> Decided | Refused | None:
     """JOB-002: the first receipt, for a retry."""
-    known = state.queue.idempotency_entries.get(command.idempotency)
+    known = state.claims.find(idempotency_key(command.idempotency))
     if known is None or now_ms >= known.until_ms:
         return None
-    if known.fingerprint == command.fingerprint:
+    if known.checksum == idempotent_request(command.fingerprint, 0).checksum:
         return Decided((), repeat_of=known.event)
     hint = "a retry must be the same in every field; take a new key for a new request"
     return Refused("JOB-002", f"this idempotency key was used for event {known.event}", hint, "IdReused")
@@ -151,6 +159,13 @@ def _admission_maker(state: HasQueue, now_ms: int) -> Callable[[Enqueue], Decide
         return Decided((event, *replica_admissions(event.id, command.quorum_m, command.replica_proof)), attachments)
 
     return admit
+
+
+def enqueue_claims(command: Enqueue) -> tuple[bytes, ...]:
+    """The claims that an admission depends on (ENG-005)."""
+    if not command.idempotency:
+        return (enqueue_key(command),)
+    return enqueue_key(command), idempotency_key(command.idempotency)
 
 
 def expires_height(state: HasQueue) -> Height:

@@ -14,7 +14,6 @@ from holdfast.core.queue.messages import (
     JobExpired,
     JobFailed,
     RaiseFee,
-    enqueue_key,
 )
 
 COMMAND_RUNS: Final[CommandRuns] = {Enqueue: decide.enqueue}
@@ -39,6 +38,6 @@ EVENTS: Final[Events] = {
     pauses.KindResumed: pauses.apply_kind_resumed,
 }
 CLAIM_KEYS: Final[ClaimKeys] = {
-    Enqueue: lambda _, command: (enqueue_key(command),),
+    Enqueue: lambda _, command: decide.enqueue_claims(command),
     requeue.Requeue: requeue.requeue_claim_keys,
 }

@@ -8,6 +8,7 @@ from typing import ClassVar, Final
 from holdfast.core.base.canonical import hash_from, hash_prefix
 from holdfast.core.base.event import Command, Event, PayloadRef
 from holdfast.core.base.values import AccountId, Amount, Digest, Height, Kind, TaskId, Tier
+from holdfast.core.index.unique_ids import TemporaryClaim
 
 ENQUEUE_TAG: Final = "holdfast.enqueue.v1"
 
@@ -122,6 +123,16 @@ _ENQUEUE_PREFIX: Final = hash_prefix(ENQUEUE_TAG)
 
 def job_key(id_: TaskId) -> bytes:
     return b"j" + id_
+
+
+def idempotency_key(idempotency: bytes) -> bytes:
+    """JOB-002: the claim of a client's idempotency key, which counts for a while."""
+    return b"i" + idempotency
+
+
+def idempotent_request(fingerprint: bytes, until_ms: int) -> TemporaryClaim:
+    """What an idempotency key was used for."""
+    return TemporaryClaim(int.from_bytes(fingerprint[:7], "big"), until_ms)
 
 
 class JobExpired(Event, frozen=True, tag=53):

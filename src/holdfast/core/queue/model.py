@@ -1,4 +1,4 @@
-"""The queue as the state keeps it: live jobs, ended jobs with money that a reorg can still move, idempotency keys."""
+"""The queue as the state keeps it: live jobs, and ended jobs that have not left memory yet."""
 
 from __future__ import annotations
 
@@ -23,15 +23,6 @@ JOBS_AT_ONCE: Final = 4_096
 """Of packed jobs no more records are made at a time."""
 
 
-class IdempotencyEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The request of an idempotency key, and until when the key counts (JOB-002)."""
-
-    event: EventNo
-    fingerprint: bytes
-    """Digest of the request without its nonce."""
-    until_ms: int
-
-
 class Queue(msgspec.Struct):
     """Jobs by id, with counters and indexes that follow every change."""
 
@@ -40,8 +31,6 @@ class Queue(msgspec.Struct):
     """The number of live jobs by requester; a job with replicas counts as one."""
     depth: int = 0
     """The number of live jobs; of a job with replicas (LEA-009) each replica counts instead."""
-    idempotency_entries: dict[bytes, IdempotencyEntry] = {}
-    """By idempotency key, oldest first: all are valid equally long."""
     ready_queue: ReadyQueue = msgspec.field(default_factory=ReadyQueue)
     expiry_times: DueIndex = msgspec.field(default_factory=DueIndex)
     """When live jobs expire (TTL-001)."""

@@ -85,7 +85,7 @@ def apply_replica_admitted(state: HasQueue, event: ReplicaAdmitted) -> None:
     )
     queue_apply.add_live(state, [replica])
     if not event.event:
-        state.claims.add(job_key(event.id), number, event)
+        state.claims.add(job_key(event.id), number)
 
 
 def apply_replica_ended(state: HasQueue, event: ReplicaEnded) -> None:

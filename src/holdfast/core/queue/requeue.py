@@ -137,4 +137,4 @@ def apply_job_requeued(state: HasQueue, event: JobRequeued) -> None:
     escrow_apply.reserve_for(state, [(reservation_id(job), job.caller, Amount(job.max_fee))])
     add_live(state, [job])
     state.touched["failed_job"][job.event] = None
-    state.claims.add(requeue_key(event.id, event.number), state.last_event, event)
+    state.claims.add(requeue_key(event.id, event.number), state.last_event)

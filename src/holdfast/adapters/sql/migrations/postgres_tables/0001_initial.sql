@@ -12,14 +12,17 @@ CREATE TABLE checkpoint (
     hash       bytea NOT NULL
 );
 
--- Ids that are used once, with the event that used them. Random ids in one tree would touch every page at every flush;
+-- Ids that are used once, each as 16 bytes of a hash: 8 are the key, 8 stand beside the event that used it. Where the
+-- id does not cover what it was used for there is a checksum of that. Random ids in one tree would touch every page at every flush;
 -- a sorted run is written front to back, and a few runs of about one size are merged into a larger one.
 CREATE TABLE claim (
     run      bigint NOT NULL,
-    key      bytea NOT NULL,
+    key      bigint NOT NULL,
+    rest     bigint NOT NULL,
     event    bigint NOT NULL,
     checksum bigint NOT NULL,
-    PRIMARY KEY (run, key)
+    until_ms bigint NOT NULL,
+    PRIMARY KEY (run, key, event)
 );
 
 CREATE TABLE sorted_run (
