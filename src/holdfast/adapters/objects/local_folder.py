@@ -82,7 +82,7 @@ class LocalObjects:
         self._make_folder(path.parent)
         temp = self._temp / f"{secrets.token_hex(16)}{TEMP_SUFFIX}"
         file = lock_file(temp)  # `remove_leftovers` of another process leaves it alone
-        assert file is not None, "a name that nobody else has drawn"
+        assert file is not None, "a random name is a new one"
         try:
             self._fill(file, temp, source)
             if is_replacing:
