@@ -247,7 +247,7 @@ async def test_without_a_key_nothing_is_stored(running: Gateway, authorization: 
     if authorization is not None:
         headers["authorization"] = authorization.replace("TOKEN", running.token)
     for path in ("/upload", "/upload/private"):
-        encoded = {name: value.encode("latin-1") for name, value in headers.items()}
+        encoded = {name.encode(): value.encode("latin-1") for name, value in headers.items()}
         answer = await running.http.post(path, content=form([TYPED]), headers=encoded)
         assert (answer.status_code, answer.json()) == (401, {"error": says})
     assert await running.stored() == []

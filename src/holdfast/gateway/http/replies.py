@@ -14,7 +14,6 @@ CORS: Final[tuple[Header, ...]] = (
     (b"access-control-expose-headers", b"*"),
 )
 PREFLIGHT: Final[tuple[Header, ...]] = (
-    *CORS,
     (b"access-control-allow-methods", b"GET, HEAD, POST, PATCH, DELETE, OPTIONS"),
     (b"access-control-allow-headers", b"*, authorization"),
     (b"access-control-max-age", b"86400"),
