@@ -37,7 +37,6 @@ from holdfast.core.policy import Policy, check_policy
 from holdfast.gateway.settings import LEAVES as GATEWAY
 from holdfast.gateway.settings import PATHS as GATEWAY_PATHS
 from holdfast.gateway.settings import GatewaySettings
-from holdfast.gateway.settings import faults as gateway_faults
 from holdfast.verifiers.settings import LEAVES as VERIFIERS
 from holdfast.verifiers.settings import VerifierSettings
 
@@ -122,8 +121,6 @@ def load(file: Path | None, environ: Mapping[str, str], flags: Mapping[str, obje
 def _why_not_api(config: Config) -> Iterator[Refused]:
     for refusal in http_faults(config.http) if config.http is not None else ():
         yield Refused(refusal.rule, f"http.{refusal.message}", refusal.hint, BAD_CONFIG)
-    for refusal in gateway_faults(config.gateway):
-        yield Refused(refusal.rule, f"gateway.{refusal.message}", refusal.hint, BAD_CONFIG)
     if config.grpc is not None and (why_not := why_not_grpc(config.grpc)) is not None:
         yield Refused(why_not.rule, f"grpc.{why_not.message}", why_not.hint, BAD_CONFIG)
 

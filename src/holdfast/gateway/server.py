@@ -58,6 +58,7 @@ class GatewayServer:
         self._serving: asyncio.Task[None] | None = None
         self._background: list[asyncio.Task[None]] = []
         self._lock: int | None = None
+        self._is_closed = False
         self.port = settings.port
 
     @property
@@ -85,6 +86,9 @@ class GatewayServer:
 
     async def close(self) -> None:
         """Accept no more requests, finish those that run, then close the index as complete if it is."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         if self._server is not None and self._serving is not None:
             server, self._server = self._server, None
             server.stop_listening()
@@ -111,7 +115,7 @@ class GatewayServer:
             raise Unavailable("ARC-004", f"another gateway uses {self._folder}", "stop it, or use another folder")
         spool = self._folder / "spool"
         spool.mkdir(mode=FOLDER_MODE, exist_ok=True)
-        remove_leftovers(spool)  # what was being uploaded when the last process ended: nobody was answered
+        remove_leftovers(spool)  # what was being uploaded when the last process ended, and was not answered
 
     async def _listen(self) -> None:
         settings = http_settings(self._settings)

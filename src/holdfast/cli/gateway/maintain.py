@@ -12,7 +12,7 @@ import typer
 
 from holdfast.cli.gateway.serve import folder_of, gateway_config
 from holdfast.cli.terminal.options import ConfigFile, Data, Json
-from holdfast.cli.terminal.reporting import format_finding, report_errors
+from holdfast.cli.terminal.reporting import configure_logging, format_finding, report_errors
 from holdfast.cli.terminal.tables import pluralize, print_json, print_record
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def scrub(data: Data = None, config: ConfigFile = None, as_json: Json = False) -
 
 def reindex(data: Data = None, config: ConfigFile = None) -> None:
     """Build the index again from what is stored. The gateway must not run."""
-    report = _run(data, config, _rebuild)
+    report = _run(data, config, _rebuild, is_complete=True)
     print(f"{pluralize(report.added, 'upload')} in the index")
     if report.findings_total:
         _finish(report, as_json=False)
@@ -70,21 +70,27 @@ async def _rebuild(store: ItemStore) -> Report:
 
     await store.index.open()
     await store.index.clear()
-    report = await repair_index(store)
-    await store.index.close(is_complete=True)
-    return report
+    return await repair_index(store)
 
 
-def _run(data: Path | None, config: Path | None, work: Callable[[ItemStore], Awaitable[T]]) -> T:
+def _run(
+    data: Path | None, config: Path | None, work: Callable[[ItemStore], Awaitable[T]], *, is_complete: bool = False
+) -> T:
+    """What `work` returns. The index is closed as complete only by a command that has opened and filled it."""
     settings = gateway_config(data, config, {})
+    configure_logging(settings.log)
     from holdfast.gateway.stores import make_store  # noqa: PLC0415 - the settings are checked before this is loaded
 
     async def run() -> T:
         store = make_store(settings.gateway, settings.postgres, folder_of(settings))
         try:
-            return await work(store)
-        finally:
-            await store.objects.close()
+            outcome = await work(store)
+        except BaseException:
+            await store.index.close(is_complete=False)
+            raise
+        await store.index.close(is_complete=is_complete)
+        await store.objects.close()
+        return outcome
 
     with report_errors():
         return asyncio.run(run())

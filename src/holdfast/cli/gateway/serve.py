@@ -12,8 +12,9 @@ import typer
 
 from holdfast.cli.terminal.options import ConfigFile, Data
 from holdfast.cli.terminal.reporting import configure_logging, load_settings, refuse, report_errors
-from holdfast.config import Config
-from holdfast.gateway.settings import why_not_libraries
+from holdfast.config import BAD_CONFIG, Config
+from holdfast.core.base.errors import Refused
+from holdfast.gateway.settings import faults, why_not_libraries
 
 Host = Annotated[str | None, typer.Option(help="Listen on this address. [default: 127.0.0.1]")]
 Port = Annotated[int | None, typer.Option(help="Listen on this port; 0 takes a free one. [default: 1247]")]
@@ -30,6 +31,8 @@ def serve(data: Data = None, config: ConfigFile = None, host: Host = None, port:
 def gateway_config(data: Path | None, config: Path | None, flags: dict[str, object]) -> Config:
     """The settings, checked: also that what they need is installed."""
     settings = load_settings(config, {"data": data, **flags})
+    for fault in faults(settings.gateway):
+        refuse(Refused(fault.rule, f"gateway.{fault.message}", fault.hint, BAD_CONFIG))
     if (why_not := why_not_libraries(settings.gateway)) is not None:
         refuse(why_not)
     return settings

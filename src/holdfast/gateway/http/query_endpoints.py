@@ -131,7 +131,7 @@ class QueryEndpoints:
         )
 
     async def post(self, request: Request) -> Response:
-        """The agent posts to Arweave here; a gateway of one's own has nobody to pay for it."""
+        """The agent posts to Arweave here; a gateway of one's own has no account to pay for it."""
         request.key(self._keys)
         raise HttpFault(error(501, "this gateway does not post to arweave"))
 
