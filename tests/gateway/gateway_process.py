@@ -28,6 +28,11 @@ class GatewayProcess:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         """A command of the same gateway."""
         line = [sys.executable, "-m", "holdfast", "gateway", *words, "--data", str(self.data)]

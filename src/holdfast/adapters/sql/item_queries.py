@@ -21,12 +21,13 @@ class Search:
         self.values: list[object] = []
         self._is_numbered = is_numbered
         self._query = query
+        self._is_listing = True
 
     def find(self, limit: int) -> str:
         return f"SELECT {_COLUMNS} {self._matching()} ORDER BY {self._order()} LIMIT {self._value(limit)}"
 
     def count(self) -> str:
-        self._query = self._query._replace(before=None)
+        self._query, self._is_listing = self._query._replace(before=None), False
         return f"SELECT count(*) {self._matching()}"
 
     def _matching(self) -> str:
@@ -50,8 +51,13 @@ class Search:
         if query.before is not None:
             created, id_ = (self._value(value) for value in query.before)
             where.append(f"({driver}.created_ms, {driver}.id) < ({created}, {id_})")
-        source = "gateway_tag t0 JOIN gateway_item item ON item.id = t0.id" if query.tags else "gateway_item item"
-        return f"FROM {source} WHERE {' AND '.join(where)}"
+        return f"FROM {self._source()} WHERE {' AND '.join(where)}"
+
+    def _source(self) -> str:
+        if not self._query.tags:
+            return "gateway_item item"
+        needs_item = self._is_listing or self._query.owner is not None or self._query.target is not None
+        return "gateway_tag t0" + (" JOIN gateway_item item ON item.id = t0.id" if needs_item else "")
 
     def _order(self) -> str:
         return f"{self._driver()}.created_ms DESC, {self._driver()}.id DESC"
