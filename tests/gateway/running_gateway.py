@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 
 from holdfast.adapters.clock import MachineClock
+from holdfast.adapters.item_index import ItemIndex
 from holdfast.adapters.objects.local_folder import LocalObjects
 from holdfast.adapters.sqlite.item_index import SqliteItemIndex
 from holdfast.gateway.item_store import ItemStore
@@ -92,11 +93,16 @@ def form(fields: Sequence[Field]) -> bytes:
 
 @asynccontextmanager
 async def gateway(
-    folder: Path, objects: Objects | None = None, *, token: str | None = None, **settings: Any
+    folder: Path,
+    objects: Objects | None = None,
+    *,
+    token: str | None = None,
+    index: ItemIndex | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Gateway]:
     """Open one over this folder, close it as a stop signal does."""
     clock = MachineClock()
-    index = SqliteItemIndex(folder / "index.db", query_ms=5_000, monotonic_ms=clock.monotonic_ms)
+    index = index or SqliteItemIndex(folder / "index.db", query_ms=5_000, monotonic_ms=clock.monotonic_ms)
     wanted = GatewaySettings(port=0, scrub_hours=0, **settings)
     store = ItemStore(objects or LocalObjects(folder / "objects"), index)
     server = GatewayServer(wanted, folder, store, clock)

@@ -11,6 +11,8 @@ from tests.adapters.objects.simulated_objects import SimulatedObjects
 from tests.gateway.running_gateway import Gateway, gateway
 from tests.gateway.test_upload import signed
 
+from holdfast.adapters.postgres.connect import Database
+from holdfast.adapters.postgres.item_index import PostgresItemIndex
 from holdfast.adapters.sqlite.item_index import SqliteItemIndex
 from holdfast.core.base.errors import Unavailable
 from holdfast.gateway.maintenance import add_waiting
@@ -160,3 +162,28 @@ async def test_reads_need_no_index(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert (await running.http.get("/stats")).json() == {"total_dataitems_count": 0, "total_dataitems_size": 0}
         answer = await running.find({"k": "v"})
         assert (answer.status_code, answer.json()) == (500, {"error": "failed to query tags: the index is down"})
+
+
+@pytest.mark.rule("ARC-004")
+async def test_the_index_may_be_on_postgres(tmp_path: Path, postgres: Any) -> None:
+    database = Database(*postgres.address())
+    id_, raw = signed(b"data", (b"k", b"v\0\xff"), (b"long", b"x" * 3_000))
+    async with gateway(tmp_path, index=PostgresItemIndex(database, query_ms=5_000)) as running:
+        assert (await running.upload(raw, signed="true")).status_code == 200
+        await running.upload(raw, path="/upload/private", signed="true", x_bucket_name="mine", x_dataitem_name="n'")
+        await running.store.index.clear()
+        await crash(running)
+    index = PostgresItemIndex(database, query_ms=5_000)
+    async with gateway(tmp_path, index=index, token=running.token) as running:
+        assert (await running.find({"long": "x" * 3_000}, full_metadata=True)).json()["items"][0]["dataitem_id"] == id_
+        assert (await running.http.get("/stats")).json()["total_dataitems_count"] == 1
+        assert [entry.name for entry in await index.entries("mine")] == ["n'"]
+
+
+@pytest.mark.rule("ARC-004")
+async def test_what_was_being_spooled_when_the_process_died_is_removed_at_the_next_start(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as running:
+        pass
+    (tmp_path / "spool" / "0123.tmp").write_bytes(b"half an upload")
+    async with gateway(tmp_path, token=running.token) as running:
+        assert running.spooled() == []

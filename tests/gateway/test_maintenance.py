@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from holdfast.adapters.keys.item_signatures import is_signed_by_owner
 from holdfast.cli import app
-from holdfast.gateway.key_file import KeyFile
+from holdfast.gateway.key_file import LOOK_MS, KeyFile
 from holdfast.gateway.maintenance import Report, ScrubFile, check_store, scrub
 from holdfast.gateway.records import data_key, item_key
 
@@ -180,6 +180,20 @@ def test_keys_are_created_listed_and_revoked_and_only_hashes_are_stored(tmp_path
     assert cli(tmp_path, "key", "new", "--output", str(tmp_path / "token"))[0] != 0
     assert cli(tmp_path, "key", "new", "--output", str(tmp_path / "new")) == (0, "")
     assert keys.authenticate((tmp_path / "new").read_text("utf-8").strip()) is not None
+
+
+@pytest.mark.rule("SEC-001")
+def test_a_gateway_looks_at_the_file_a_few_times_a_second(tmp_path: Path) -> None:
+    now_ms = [0]
+    ours, theirs = KeyFile(tmp_path / "keys.json", lambda: now_ms[0]), KeyFile(tmp_path / "keys.json")
+    key, token = theirs.create(1, "", is_admin=False, quota_bytes=None, quota_items=None)
+    assert ours.authenticate(token) == key
+    theirs.revoke(key.id, 2)
+    assert ours.authenticate(token) == key
+    now_ms[0] = LOOK_MS
+    seen = ours.authenticate(token)
+    assert seen is not None
+    assert seen.revoked_ms == 2
 
 
 @pytest.mark.rule("OBS-001", "SEC-001")

@@ -265,6 +265,7 @@ async def test_a_revoked_key_is_refused_at_once_and_a_new_one_accepted(running: 
 @pytest.mark.rule("SEC-001")
 async def test_without_any_key_the_server_says_that_it_is_not_configured(running: Gateway) -> None:
     (running.folder / "keys.json").unlink()
+    running.server.keys.keys()  # the file is looked at now, not within the next moment
     answer = await running.upload(b"a")
     assert (answer.status_code, answer.json()) == (500, {"error": "server configuration error"})
 

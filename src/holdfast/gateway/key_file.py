@@ -22,6 +22,8 @@ from holdfast.system.durable_files import FOLDER_MODE, lock_file, replace_file
 TOKEN_PREFIX: Final = "load_acc_"  # noqa: S105 - what tokens of load-s3-agent begin with
 SECRET_BYTES: Final = 32
 LABEL_MAX: Final = 80
+LOOK_MS: Final = 100
+"""A key that another process has revoked is refused after this time."""
 T = TypeVar("T")
 
 
@@ -47,8 +49,10 @@ class _Content(msgspec.Struct, frozen=True):
 class KeyFile:
     """The keys of one gateway."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, monotonic_ms: Callable[[], int] | None = None) -> None:
+        """With a clock, the file is looked at a few times a second, not for every request."""
+        self._path, self._monotonic_ms = path, monotonic_ms
+        self._looked_ms = -LOOK_MS
         self._stamp: tuple[int, int, int] | None = None
         self._keys: dict[str, GatewayKey] = {}
 
@@ -57,9 +61,14 @@ class KeyFile:
         self._refresh()
         return list(self._keys.values())
 
+    def is_empty(self) -> bool:
+        """Whether there is no key at all."""
+        self._refresh_if_due()
+        return not self._keys
+
     def authenticate(self, token: str) -> GatewayKey | None:
         """The key of this token, revoked or not; None where the token is none of ours."""
-        self._refresh()
+        self._refresh_if_due()
         id_, _, secret = token.removeprefix(TOKEN_PREFIX).partition("_")
         key = self._keys.get(id_) if token.startswith(TOKEN_PREFIX) else None
         expected = key.secret if key is not None else "0" * 64
@@ -107,6 +116,13 @@ class KeyFile:
         finally:
             os.close(file)
         return outcome
+
+    def _refresh_if_due(self) -> None:
+        if self._monotonic_ms is None:
+            self._refresh()
+        elif (now_ms := self._monotonic_ms()) >= self._looked_ms + LOOK_MS:
+            self._looked_ms = now_ms
+            self._refresh()
 
     def _refresh(self) -> None:
         try:

@@ -51,7 +51,7 @@ class GatewayServer:
     def __init__(self, settings: GatewaySettings, folder: Path, store: ItemStore, clock: Clock) -> None:
         self._settings, self._folder, self._clock, self.store = settings, folder, clock, store
         self.metrics = GatewayMetrics()
-        self.keys = KeyFile(folder / KEY_FILE)
+        self.keys = KeyFile(folder / KEY_FILE, clock.monotonic_ms)
         self.repaired = asyncio.Event()
         """Set when the index has everything that was stored before this start."""
         self._server: UvicornServer | None = None

@@ -12,10 +12,10 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import IO, Final, TypeVar
 
 from holdfast.adapters.file_io import run_file_io
 from holdfast.adapters.objects.keys import check_key
@@ -36,6 +36,8 @@ LIST_PAGE: Final = 1_000
 NAMES_MAX: Final = 20_000
 """Names of one folder that are sorted at once: a folder of any size is listed in little memory."""
 _RULE: Final = "ARC-004"
+_CANNOT_LINK: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK})
+T = TypeVar("T")
 
 
 class LocalObjects:
@@ -74,47 +76,45 @@ class LocalObjects:
 
     def _put(self, key: str, source: bytes | Path, is_replacing: bool) -> bool:
         path = self._root / key
-        if not is_replacing and path.exists():
-            self._make_folder(path.parent)  # another process may have linked it and not synced it yet
-            sync_folder(path.parent)
-            return False
-        self._make_folder(self._temp)
         self._make_folder(path.parent)
+        if is_replacing:
+            self._fill_temp(source, lambda temp: rename_file(temp, path))
+            return True
+        # Where it exists, another process may have linked it and not synced its folder yet.
+        is_new = not path.exists() and self._put_new(path, source)
+        sync_folder(path.parent)
+        return is_new
+
+    def _put_new(self, path: Path, source: bytes | Path) -> bool:
+        """A synced file on the same disk only gets another name; everything else is written to a temporary file."""
+        if isinstance(source, Path):
+            with source.open("rb") as file:
+                sync_file(file.fileno())
+            try:
+                return _link(source, path)
+            except OSError as fault:
+                if fault.errno not in _CANNOT_LINK:
+                    raise
+        return self._fill_temp(source, lambda temp: _link(temp, path))
+
+    def _fill_temp(self, source: bytes | Path, then: Callable[[Path], T]) -> T:
+        """Write a temporary file, sync it, then give it its name."""
+        self._make_folder(self._temp)
         temp = self._temp / f"{secrets.token_hex(16)}{TEMP_SUFFIX}"
         file = lock_file(temp)  # `remove_leftovers` of another process leaves it alone
         assert file is not None, "a random name is a new one"
         try:
-            self._fill(file, temp, source)
-            if is_replacing:
-                rename_file(temp, path)
-                return True
-            is_new = _link(temp, path)
+            with os.fdopen(file, "wb", buffering=0, closefd=False) as writer:
+                if isinstance(source, bytes):
+                    _write_all(writer, source)
+                else:
+                    with source.open("rb") as reader:
+                        shutil.copyfileobj(reader, writer, 1 << 20)
+            sync_file(file)
+            return then(temp)
         finally:
             temp.unlink(missing_ok=True)
             os.close(file)
-        sync_folder(path.parent)
-        return is_new
-
-    def _fill(self, file: int, temp: Path, source: bytes | Path) -> None:
-        """Give the temporary file its durable content: of a file on the same disk it becomes another name."""
-        if isinstance(source, bytes):
-            rest = memoryview(source)
-            while rest:
-                rest = rest[os.write(file, rest) :]
-            sync_file(file)
-            return
-        with source.open("rb") as reader:
-            sync_file(reader.fileno())
-            temp.unlink()
-            try:
-                temp.hardlink_to(source)
-            except OSError as fault:
-                if fault.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK):
-                    raise
-                with temp.open("xb") as writer:
-                    shutil.copyfileobj(reader, writer, 1 << 20)
-                    writer.flush()
-                    sync_file(writer.fileno())
 
     def _make_folder(self, folder: Path) -> None:
         """Create a folder and those above it, each durable before something is put into it."""
@@ -179,6 +179,12 @@ def _names(folder: Path) -> Iterator[str]:
         if len(page) < NAMES_MAX:
             return
         after = page[-1]
+
+
+def _write_all(writer: IO[bytes], raw: bytes) -> None:
+    rest = memoryview(raw)
+    while rest:
+        rest = rest[writer.write(rest) :]
 
 
 def _link(temp: Path, path: Path) -> bool:

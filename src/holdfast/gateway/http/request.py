@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Final
 from urllib.parse import parse_qs
 
@@ -13,6 +14,7 @@ from holdfast.gateway.key_file import GatewayKey, KeyFile
 
 BEARER: Final = "Bearer "
 JSON_BYTES_MAX: Final = 1 << 20
+DISCARD_S, DISCARD_PIECES = 0.3, 64
 
 
 class Request:
@@ -70,6 +72,15 @@ class Request:
             if not message.get("more_body", False):
                 return
 
+    async def discard_body(self) -> None:
+        """Read a little of what the client is still sending: it looks for an answer when it has sent everything."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DISCARD_S):
+                for _ in range(DISCARD_PIECES):
+                    message = await self._receive()
+                    if not message.get("more_body", False):
+                        return
+
     async def json_body(self) -> bytes:
         """A short JSON body; what axum answers where it is none."""
         kind = (self.header("content-type") or "").split(";")[0].strip().lower()
@@ -86,7 +97,7 @@ class Request:
             raise HttpFault(error(401, "missing Authorization header"))
         if not authorization.startswith(BEARER):
             raise HttpFault(error(401, "invalid Authorization header format. Expected 'Bearer <token>'"))
-        if not keys.keys():
+        if keys.is_empty():
             raise HttpFault(error(500, "server configuration error"))
         key = keys.authenticate(authorization.removeprefix(BEARER))
         if key is None:

@@ -96,6 +96,8 @@ class GatewayRoutes:
             _log.exception("request_failed", path=request.path)
             response = error(500, "internal error")
         if response is not None:
+            if CLOSE in response.headers and request.method in ("POST", "PATCH"):
+                await request.discard_body()
             sent = Response(response.status, response.body, (*response.headers, *CORS))
             if request.method == "HEAD":
                 await send_head(request.send, sent)
