@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,16 @@ class Opener:
             clock = MachineClock()
             return SqliteItemIndex(self._folder / "index.db", query_ms=query_ms, monotonic_ms=clock.monotonic_ms)
         return PostgresItemIndex(Database(*self._address), query_ms=query_ms)
+
+
+def kill(index: Any) -> None:
+    """What is left of an index whose process was killed: its lock is free, nothing was closed."""
+    if isinstance(index, SqliteItemIndex):
+        assert index._lock is not None
+        os.close(index._lock)
+        index._lock = None
+    else:
+        index._writer.terminate()
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -153,6 +165,24 @@ async def test_it_is_complete_only_after_it_was_closed_as_such(opener: Opener) -
     await third.clear()
     assert (await third.totals(), await third.find(ItemQuery((RED,)), 10)) == ((0, 0), [])
     await third.close(is_complete=True)
+
+
+@pytest.mark.rule("ARC-004")
+async def test_an_index_that_was_complete_is_not_after_a_crash(opener: Opener) -> None:
+    first, killed, last = opener.make(), opener.make(), opener.make()
+    await first.open()
+    await first.close(is_complete=True)
+    assert await killed.open() is True
+    kill(killed)
+    for _ in range(200):  # a server may take a moment to notice
+        try:
+            is_complete = await last.open()
+            break
+        except Unavailable:
+            await asyncio.sleep(0.02)
+    assert is_complete is False
+    await last.close(is_complete=True)
+    await killed.close(is_complete=False)
 
 
 @pytest.mark.rule("ARC-004")

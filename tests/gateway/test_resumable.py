@@ -87,6 +87,16 @@ async def test_what_arrived_before_a_broken_connection_counts(running: Gateway) 
 
 
 @pytest.mark.rule("ARC-004")
+async def test_what_is_acknowledged_was_synced(running: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr("holdfast.gateway.resumable.sync_data", lambda file: synced.append(os.fstat(file).st_size))
+    id_ = await begin(running)
+    await append(running, id_, 0, b"abc")
+    await append(running, id_, 3, b"def")
+    assert synced == [3, 6]
+
+
+@pytest.mark.rule("ARC-004")
 async def test_a_wrong_offset_is_refused_with_the_right_one(running: Gateway) -> None:
     id_ = await begin(running)
     await append(running, id_, 0, b"abc")
