@@ -8,7 +8,7 @@ import os
 import platform
 from pathlib import Path
 
-from bench import chain, match, measure, plot, work_folder
+from bench import chain, gateway, match, measure, plot, work_folder
 from bench.api import program as api
 from bench.data_flow import idle_providers
 from bench.data_flow import program as data_flow
@@ -31,6 +31,7 @@ PROGRAMS = {
     "spool": spool.run,
     "stream": stream.run,
     "idle": idle_providers.run,
+    "gateway": gateway.run,
 }
 PLOTS = Path(__file__).parent.parent / "docs" / "plots"
 

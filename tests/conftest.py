@@ -14,6 +14,7 @@ from tests.rules import rules_of_spec
 
 if TYPE_CHECKING:
     from tests.postgres.server import Server
+    from tests.seaweedfs.server import SeaweedServer
     from tests.storage.stores import Place
 
 settings.register_profile("quick", deadline=None, derandomize=True, print_blob=True, max_examples=50)
@@ -50,6 +51,15 @@ def postgres(postgres_programs: Path) -> Iterator[Server]:
     from tests.postgres.server import running
 
     with running(postgres_programs) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def seaweedfs() -> Iterator[SeaweedServer]:
+    """One object store for all tests of this process, started by the first that asks; each has its own bucket."""
+    from tests.seaweedfs.server import running
+
+    with running() as server:
         yield server
 
 

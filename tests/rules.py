@@ -13,8 +13,8 @@ SPEC: Final = ROOT / "docs" / "spec"
 
 ID: Final = re.compile(r"\b[A-Z]{2,4}(?:-[A-Z]+)?-\d{3}\b")
 ROW: Final = re.compile(rf"^\|\s*({ID.pattern})\s*\|")
-NOT_RULES: Final = frozenset({"AES-128", "AES-256", "SHA-224", "SHA-256", "SHA-384", "SHA-512"})
-"""Looks like a rule's id, is a cipher's or a hash's name."""
+NOT_RULES: Final = frozenset({"ANS-104", "AES-128", "AES-256", "SHA-224", "SHA-256", "SHA-384", "SHA-512"})
+"""Looks like a rule's id, is the name of a cipher, a hash or a format."""
 
 
 def rules_in(page: str) -> list[str]:

@@ -219,7 +219,7 @@ def test_a_refused_leaf_leaves_the_files_below_it_untouched_and_adds_no_second_f
 def test_every_leaf_can_be_set_from_the_environment(path: str) -> None:
     name = "HOLDFAST_" + path.upper().replace(".", "__")
     found = load(None, {name: "\N{SNOWMAN} no"}, {})
-    any_text = (".host", ".certificate", ".key", ".client_ca")
+    any_text = (".host", ".certificate", ".key", ".client_ca", ".folder")
     if path in ("data", "asrun_folder", "http.origins") or path.endswith(any_text):
         assert isinstance(found, Config)
     else:

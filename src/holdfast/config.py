@@ -34,6 +34,9 @@ from holdfast.core.base.did_you_mean import closest
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.values import Network
 from holdfast.core.policy import Policy, check_policy
+from holdfast.gateway.settings import LEAVES as GATEWAY
+from holdfast.gateway.settings import PATHS as GATEWAY_PATHS
+from holdfast.gateway.settings import GatewaySettings
 from holdfast.verifiers.settings import LEAVES as VERIFIERS
 from holdfast.verifiers.settings import VerifierSettings
 
@@ -86,6 +89,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     http: HttpSettings | None = None
     """None where it is disabled: a node opens no port by default."""
     grpc: GrpcSettings | None = None
+    gateway: GatewaySettings = GatewaySettings()
+    """The gateway is a process of its own: `holdfast gateway`."""
     asrun_folder: Path | None = None
     """The folder of as-run logs of v0.1 channels; None writes none."""
     verifiers: VerifierSettings = VerifierSettings()
@@ -149,6 +154,7 @@ LEAVES: Final[Mapping[str, Any]] = {
     **{f"http.{name}": kind for name, kind in HTTP.items()},
     "grpc.enabled": bool,
     **{f"grpc.{name}": kind for name, kind in GRPC.items()},
+    **{f"gateway.{name}": kind for name, kind in GATEWAY.items()},
     **{f"verifiers.{name}": kind for name, kind in VERIFIERS.items()},
     **dict(_leaves_of(LogSettings, "log.")),
     **{path: kind for path, kind in _leaves_of(Policy, "policy.") if path.count(".") == 2},
@@ -284,6 +290,7 @@ def _assemble(leaves: Mapping[str, Any]) -> Config:
         postgres=_replaced(base.postgres, {**leaves, **dsn}, "postgres."),
         http=_api_settings(HttpSettings(), leaves, "http."),
         grpc=_api_settings(GrpcSettings(), leaves, "grpc."),
+        gateway=_replaced(base.gateway, {**leaves, **_paths(leaves, "gateway.", GATEWAY_PATHS)}, "gateway."),
         asrun_folder=Path(leaves["asrun_folder"]).expanduser() if "asrun_folder" in leaves else None,
         verifiers=_replaced(base.verifiers, leaves, "verifiers."),
         log=_replaced(base.log, leaves, "log."),
@@ -295,12 +302,12 @@ def _api_settings(settings: S, leaves: Mapping[str, Any], prefix: str) -> S | No
     """The settings of an enabled API, None where it is disabled; files become paths."""
     if not leaves.get(f"{prefix}enabled", False):
         return None
-    files = {
-        path: Path(leaves[path]).expanduser()
-        for name in ("certificate", "key", "client_ca")
-        if (path := f"{prefix}{name}") in leaves
-    }
+    files = _paths(leaves, prefix, ("certificate", "key", "client_ca"))
     return _replaced(settings, {**leaves, **files}, prefix)
+
+
+def _paths(leaves: Mapping[str, Any], prefix: str, names: tuple[str, ...]) -> dict[str, Path]:
+    return {path: Path(leaves[path]).expanduser() for name in names if (path := f"{prefix}{name}") in leaves}
 
 
 def _replaced(struct: S, leaves: Mapping[str, Any], prefix: str) -> S:

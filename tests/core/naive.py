@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.core.match import naive_match
+from tests.wire import naive_ans104
 
 N = 10**9
 
@@ -150,6 +151,7 @@ ANSWERS: dict[str, Callable[..., dict[str, Any]]] = {
     "da-commitment": lambda namespace, bytes: dict(
         zip(("da_commitment", "root"), (one.hex() for one in da_commitment(X(namespace), X(bytes))), strict=True)
     ),
+    "dataitem-id": lambda seed, tags, bytes: naive_ans104.answer(X(seed), tags, X(bytes)),
 }
 """What `holdfast compute NAME` must print for the fields it reads."""
 

@@ -39,6 +39,7 @@ VERBS: Final = {
     "audit": "show privileged actions, and check that jobs were assigned by the rules",
     "doctor": "check a node's folder, keys, disk, clock, store and network APIs",
     "db": "check, rebuild, archive, export and import the stored data",
+    "gateway": "run an archive that speaks the API of load-s3-agent, and check what it stores",
     "compute": "recompute any id, order or delay offline, from JSON on standard input",
 }
 """Every verb with its one-line help. It stands here so that `--help` imports no verb."""

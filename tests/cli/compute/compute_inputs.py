@@ -49,6 +49,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "result-digest": {"bytes": "00"},
     "nullifier": {"type": 1, "window": 0, "body": {"a": 1}},
     "da-commitment": {"namespace": "0001020304050607", "bytes": "00"},
+    "dataitem-id": {"seed": "07" * 32, "tags": [["a", "b"]], "bytes": "00"},
 }
 
 

@@ -7,6 +7,7 @@ classes add them, and tell a stream what ASGI does not: whether the client is st
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -16,7 +17,6 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
 
-from holdfast.api.http.metrics.requests import HttpMetrics
 from holdfast.api.http.responses import (
     BAD_REQUEST,
     HEAD_TOO_LARGE,
@@ -48,11 +48,18 @@ class ClientConnection(Protocol):
         ...
 
 
+class ConnectionCounts(Protocol):
+    """What counts the violations of a limit."""
+
+    refusals: Counter[str]
+    disconnected: Counter[str]
+
+
 class ConnectionGuard(msgspec.Struct, frozen=True):
     """The limits of a server's connections, and what counts their violations."""
 
     settings: HttpSettings
-    metrics: HttpMetrics
+    metrics: ConnectionCounts
 
 
 class GuardedHttp(HttpToolsProtocol):

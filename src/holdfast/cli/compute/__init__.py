@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, NoReturn
 import typer
 
 from holdfast.cli import VerbCommand, make_app
-from holdfast.cli.compute import match_input, readers
+from holdfast.cli.compute import item_input, match_input, readers
 from holdfast.cli.compute.strict_json import INPUT, InputFault, InvalidInput, read_object
 from holdfast.core import job, lease, match, proof, result
 from holdfast.core.base import da
@@ -126,6 +126,12 @@ FORMULAS: Final = {
         {"namespace": readers.hex_bytes(8, 8), "bytes": readers.hex_bytes(1)},
         ("da_commitment", "root"),
         lambda **fields: _digest_and_root(da.commit(fields["namespace"], fields["bytes"])),
+    ),
+    "dataitem-id": Formula(
+        "ARC-004",
+        {"seed": readers.hex_bytes(32, 32), "tags": item_input.tags(), "bytes": _HEX},
+        ("id", "owner", "length"),
+        lambda **fields: item_input.dataitem(seed=fields["seed"], tags=fields["tags"], data=fields["bytes"]),
     ),
 }
 
