@@ -33,15 +33,15 @@ CHAIN_AND_QUEUE: Final = [
     Mutant(
         "the effects of transactions are not applied again after a reorg",
         "core/workflows/roll_back.py",
-        "partial(include, state)",
-        "state.chain.open.txs.append",
+        "partial(include_again, state)",
+        "state.chain.open.txs.extend",
         f"{CHAIN_TESTS} -k made_again_in_the_next",
     ),
     Mutant(
         "what is admitted while a rollback runs is included before what was rolled back",
         "core/workflows/include.py",
-        "    if state.chain.rollback is None:\n",
-        "    if True:\n",
+        "    if state.chain.rollback is not None:\n",
+        "    if False:\n",
         f"{STEPS_TESTS} -k naive_chain",
     ),
     Mutant(

@@ -125,7 +125,7 @@ PROVIDERS: Final = [
     Mutant(
         "the block that includes a slash does not charge it",
         INCLUDE,
-        "    TxKind.SLASH: _include_slash,\n",
+        "    TxKind.SLASH: _include_slashes,\n",
         "",
         f"{SLASHING_TESTS} -k pending_until",
     ),
