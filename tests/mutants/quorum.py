@@ -84,8 +84,8 @@ QUORUM: Final = [
     Mutant(
         "replicas are never evicted from memory",
         QUEUE_APPLY,
-        "        for replica in replicas_of(state, job):\n            del state.queue.jobs[replica.id]\n",
-        "",
+        "        evicted = [job.id, *(replica.id for replica in replicas_of(state, job))]\n",
+        "        evicted = [job.id]\n",
         f"{TESTS} -k rest_goes_back",
     ),
     Mutant(
@@ -105,8 +105,8 @@ QUORUM: Final = [
     Mutant(
         "bytes of a vote are deleted before the others have voted",
         "core/retention/decide.py",
-        "    waiting |= {vote.digest for quorum in state.quorums.values() for vote in quorum.votes}",
-        "    waiting |= set()",
+        "        for vote in quorum.votes\n    }\n    return",
+        "        for vote in quorum.votes[:0]\n    }\n    return",
         "tests/core/retention/test_retention.py -k voted",
     ),
     Mutant(

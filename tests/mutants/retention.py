@@ -92,12 +92,18 @@ RETENTION: Final = [
         f"{COLLECTOR_TESTS} -k leaf_stays",
     ),
     Mutant(
-        "a deleted row is served until the tables have deleted it",
-        "engine/queries/records.py",
-        "    return _record(kind, row) if row and not is_row_deleted(row) else None\n",
-        "    row = await source.tables.get(table, key) if row and is_row_deleted(row) else row\n"
-        "    return _record(kind, row) if row else None\n",
-        "tests/engine/test_projector.py -k deleted_is_gone",
+        "a job is purged again before the tables know that it is gone",
+        "workers/job_purger.py",
+        "EventNo(0) if self._after else self._purged_at",
+        "EventNo(0)",
+        "tests/workers/test_job_purger.py -k runs_are_bounded",
+    ),
+    Mutant(
+        "what became final after the tables' checkpoint is evicted",
+        "core/chain/transactions.py",
+        "        if final.event > as_of or room <= 0:\n",
+        "        if room <= 0:\n",
+        "tests/core/chain/test_finality.py -k after_the_tables_checkpoint",
     ),
     Mutant(
         "orphans that are submitted meanwhile are deleted",

@@ -90,9 +90,10 @@ MUTANTS = [
     Mutant(
         "the state in memory is kept after a failed append",
         LOOP,
-        "        self._batch_clock = batch_clock\n        self._reset(recovered.state, ",
-        "        self._batch_clock, kept = batch_clock, self.undurable_state\n"
-        "        self._reset(kept if kept.last_event else recovered.state, ",
+        "        self.undurable_state, self.durable_head, self._term = recovered.state, durable, term\n",
+        "        kept = getattr(self, 'undurable_state', recovered.state)\n"
+        "        self.undurable_state = kept if kept.last_event else recovered.state\n"
+        "        self.durable_head, self._term = durable, term\n",
         "tests/engine/test_loop.py",
     ),
     Mutant(
@@ -112,24 +113,24 @@ MUTANTS = [
     Mutant(
         "the checkpoint is written outside of its transaction",
         TABLES,
-        "        with db:\n            for table, table_rows in rows.items():\n",
+        "        with db:\n            if after is not None",
         '        db.execute(_SQL["put_checkpoint"], head_values(checkpoint))\n'
-        "        with db:\n            for table, table_rows in rows.items():\n",
+        "        with db:\n            if False and after is not None",
         "tests/storage/test_tables.py -k sqlite",
     ),
     Mutant(
-        "row images are taken from a later state",
+        "rows that were taken are written again with the next ones",
         PROJECTOR,
-        "rows[table, key] = msgspec.structs.astuple(record)",
-        "rows[table, key] = record",
-        "tests/engine/test_projector.py",
+        "            records.clear()\n",
+        "",
+        "tests/engine/test_projector.py -k deleted_is_gone",
     ),
     Mutant(
         "tables that are ahead of the journal are trusted",
         "engine/recover.py",
-        "    await tables.drop()\n    return JournalHead()\n",
-        "    return checkpoint\n",
-        "tests/engine/test_projector.py",
+        "            _GONE,\n        )\n    return None\n",
+        "            _GONE,\n        )\n    return checkpoint\n",
+        "tests/engine/test_projector.py -k contradicts",
     ),
     Mutant(
         "a snapshot is read without checking its hash",
@@ -162,16 +163,44 @@ MUTANTS = [
     Mutant(
         "old claims are not loaded from the tables",
         LOOP,
-        "        state.claims.may_be_stored = claim_index.may_contain\n",
+        "        recovered.state.claims.may_be_stored = self.claim_index.may_contain\n",
         "",
         "tests/engine/test_claim_index.py",
     ),
     Mutant(
         "claims leave memory without reaching the tables",
-        PROJECTOR,
-        "        tables = by_table(self._writing)\n",
-        "        tables = by_table(self._writing); self._on_written(claims, head.number); claims = []\n",
-        "tests/engine/test_claim_index.py",
+        "engine/claim_index.py",
+        "        if claims.older and checkpoint.number >= self._older_until:\n",
+        "        if claims.older:\n",
+        "tests/engine/test_projector_faults.py -k before_the_tables_hold_it",
+    ),
+    Mutant(
+        "a projector writes over tables that another one has written",
+        "engine/projector.py",
+        "                await self._tables.write(rows, claims, self._tip, after=self.checkpoint)\n",
+        "                await self._tables.write(rows, claims, self._tip)\n",
+        "tests/engine/test_projector_faults.py",
+    ),
+    Mutant(
+        "a projector does not notice that the tables moved",
+        "engine/projector.py",
+        "        if stored not in (self.checkpoint, self._tip):\n",
+        "        if False:\n",
+        "tests/engine/test_projector_faults.py",
+    ),
+    Mutant(
+        "a row is read before the tables have reached its eviction",
+        "engine/queries/records.py",
+        "        if as_of >= needed:\n",
+        "        if True:\n",
+        "tests/engine/test_projector_faults.py -k waits_until",
+    ),
+    Mutant(
+        "new leases do not wait for tables that are far behind",
+        "engine/tables_progress.py",
+        "        return kind in ADMITTING or (kind in LEASING and lag > self._policy.tables_lag_events_max)\n",
+        "        return kind in ADMITTING\n",
+        "tests/engine/test_projector.py -k farther_behind",
     ),
     Mutant(
         "a repeat is not compared with the first command",
@@ -276,8 +305,8 @@ MUTANTS = [
     Mutant(
         "PostgreSQL: a write with an unknown outcome is done twice",
         f"{POSTGRES}/tables.py",
-        "        return stored == checkpoint\n",
-        "        return False\n",
+        "    if after is not None and (stored := await _checkpoint(connection)) != after:\n",
+        "    if after is not None and (stored := await _checkpoint(connection)) != after and False:\n",
         "tests/storage/test_postgres_writer.py -k landed_unknown",
     ),
     Mutant(

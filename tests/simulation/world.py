@@ -128,7 +128,9 @@ async def stop_engine(engine: Engine) -> None:
     await engine.journal.close()
 
 
-def small_batches(events_max: int = 4, rows_max: int = 4) -> Policy:
+def small_batches(events_max: int = 4, rows_max: int = 4, snapshot_every_events: int = 1_000_000) -> Policy:
     """A policy whose bounds are reached at once."""
-    engine = EnginePolicy(batch_events_max=events_max, projection_rows_max=rows_max)
+    engine = EnginePolicy(
+        batch_events_max=events_max, projection_rows_max=rows_max, snapshot_every_events=snapshot_every_events
+    )
     return Policy(network=Network.DEVELOPMENT, engine=engine)

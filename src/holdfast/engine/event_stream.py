@@ -16,7 +16,7 @@ from holdfast.core.base.values import BatchNo, EventNo
 from holdfast.ports import Journal
 
 BATCHES_KEPT: Final = 1_024
-BYTES_KEPT: Final = 16 << 20
+BYTES_KEPT: Final = 4 << 20
 
 
 class StoredEvent(msgspec.Struct, frozen=True, gc=False):
