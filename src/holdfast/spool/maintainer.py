@@ -19,7 +19,7 @@ from holdfast.spool.clock import SpoolClock
 from holdfast.spool.files import line_search
 from holdfast.spool.files.atomic_files import remove_file
 from holdfast.spool.files.line_search import RecordFile
-from holdfast.spool.files.names import temp_path
+from holdfast.spool.files.names import SessionPaths, temp_path
 from holdfast.spool.files.record import CHANNEL_TERMINATED
 from holdfast.spool.files.segment_log import ActiveSegment, SegmentLog
 from holdfast.spool.files.session_markers import write_ack
@@ -46,9 +46,13 @@ class Maintainer:
         policy: SpoolPolicy,
         clock: SpoolClock,
         acked: int,
+        marker_paths: SessionPaths | None,
+        is_read_only: bool,
     ) -> None:
+        """`marker_paths`: where acks are stored. A session that is read-only is left as it is, but for its ack."""
         self._outbox, self._log, self._quota, self._writer = outbox, log, quota, writer
         self._policy, self._clock = policy, clock
+        self._marker_paths, self.is_read_only = marker_paths, is_read_only
         self.ack_stored = SequenceProgress(acked, lambda _: outbox.maintainer_wakeup.notify())
         """The ack that is stored."""
         self.ack_received = acked
@@ -83,8 +87,11 @@ class Maintainer:
         """Do what is due; False where the disk failed. The next step tries again."""
         try:
             self._store_ack()
-            self._drop_acked()
-            self._enforce_quota()
+            if self.is_read_only:
+                self._leave_alone()
+            else:
+                self._drop_acked()
+                self._enforce_quota()
             return True
         except OSError as fault:
             self.failures += 1
@@ -96,9 +103,14 @@ class Maintainer:
     def _store_ack(self) -> None:
         """SP-ACK-003: only a higher ack is stored. Of several that arrived meanwhile only the highest is."""
         received = self.ack_received
-        if received > self.ack_stored.reached:
-            write_ack(self._log.disk, self._log.paths, received, self._clock.wall_ms())
+        if received > self.ack_stored.reached and self._marker_paths is not None:
+            write_ack(self._log.disk, self._marker_paths, received, self._clock.wall_ms())
             self.ack_stored.advance(received)
+
+    def _leave_alone(self) -> None:
+        """A damaged session, or one of another program: nothing is dropped, no reserve is made."""
+        self._outbox.wanted_bytes = 0
+        self.compactions_done.advance_at_least(self.compactions_requested)
 
     # -------------------------------------------------------------------------------------------- dropping
 

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import Final
+from typing import Final, Protocol
 
 from holdfast.core.base.errors import Unavailable
 from holdfast.spool.maintainer import Maintainer
 from holdfast.spool.outbox import Outbox
-from holdfast.spool.writer import Writer
 
 RETRY_S: Final = 1.0
 _log = logging.getLogger("holdfast.spool")
 
 
+class StepWorker(Protocol):
+    """The writer of a session of ours, or the follower of another program's."""
+
+    def due_in_ms(self) -> int | None: ...
+    def step(self) -> bool: ...
+    def end(self, fault: Unavailable) -> None: ...
+
+
 class SpoolThreads:
     """Started and ended with the spool."""
 
-    def __init__(self, outbox: Outbox, writer: Writer, maintainer: Maintainer, name: str) -> None:
+    def __init__(self, outbox: Outbox, writer: StepWorker, maintainer: Maintainer, name: str) -> None:
         self._outbox, self._writer, self._maintainer, self._is_ending = outbox, writer, maintainer, False
         # Daemon threads: a process that does not close its spool must still be able to end.
         self._threads = [

@@ -20,7 +20,7 @@ from holdfast.core.base.histogram import POWERS_OF_TWO, Histogram
 from holdfast.core.policy.settings import SpoolPolicy
 from holdfast.spool.channel_quota import ChannelQuota
 from holdfast.spool.clock import SpoolClock
-from holdfast.spool.files.atomic_files import as_unavailable, remove_file
+from holdfast.spool.files.atomic_files import as_unavailable, check_unchanged, remove_file
 from holdfast.spool.files.disk import Handle
 from holdfast.spool.files.names import temp_path
 from holdfast.spool.files.record import DURABLE_FIELD_BYTES_MAX, add_durable_field
@@ -259,6 +259,7 @@ class Writer:
                 rest = disk.read(active.handle, copy.copied, active.data_end - copy.copied)
                 disk.write(copy.handle, copy.copied - copy.begin, rest)
                 disk.sync(copy.handle)
+            check_unchanged(disk, active.handle, path, active.size)
         except OSError:
             return self._discard_copy(copy)
         with self._log.names_lock:
