@@ -258,3 +258,36 @@ def test_two_programs_in_one_channel_do_not_disturb_each_other(tmp_path: Path) -
         channel.reclaim(RealDisk(), channel_folder(tmp_path), NOW_MS, except_session="")
     assert sequences(file_of(tmp_path).read_bytes().splitlines()) == list(range(1, last[0] + 1))
     assert not file_of(tmp_path, "PS-ours").exists()
+
+
+@pytest.mark.rule("SP-CRASH-002", "EVD-007")
+@pytest.mark.parametrize("bad", [b"b-\xff\xfe", b"b-\x01", b"b-\tx"])
+def test_complete_lines_of_v01_that_are_not_strict_json_are_named_kept_and_sent(tmp_path: Path, bad: bytes) -> None:
+    raw = lay_v01(tmp_path, 4)
+    for number in (b"b-2", b"b-4"):
+        raw = raw.replace(b'"' + number + b'"', b'"' + bad + b'"')
+    file_of(tmp_path).write_bytes(raw)
+    text = run_cli("verify", file_of(tmp_path))
+    assert "2 complete lines are not strict JSON: record 2 at byte" in text
+    assert "torn" not in text
+    adopt_session(tmp_path)
+    spool = open_spool(tmp_path)
+    assert list(spool.replay(0)) == raw.splitlines()
+    assert spool.metrics().quarantined_records == 0
+    emit_spooled(spool, 1)
+    spool.close()
+    assert stored_bytes(tmp_path).startswith(raw)
+
+
+@pytest.mark.rule("SP-CRASH-002")
+@pytest.mark.parametrize("line", [b"no record", line_of(CHANNEL, SESSION, 4)[:40] + line_of(CHANNEL, SESSION, 5)[:-1]])
+def test_a_complete_line_at_the_end_of_a_v01_file_is_damage_and_not_a_torn_tail(tmp_path: Path, line: bytes) -> None:
+    """A torn line and the record behind it may be merged in it."""
+    raw = lay_v01(tmp_path, 3, line + b"\n")
+    adopt_session(tmp_path)
+    text = run_cli("verify", file_of(tmp_path), code=1)
+    assert "damaged" in text
+    spool = open_spool(tmp_path)
+    assert "record 4 is damaged" in spool.damage
+    spool.close()
+    assert stored_bytes(tmp_path) == raw

@@ -202,10 +202,11 @@ def delete_session(disk: Disk, status: SessionStatus, now_ms: int) -> None:
 
     First `final` says that everything is delivered: from then on missing records are no loss. Records go next, oldest
     first, each durably before the next; then the ack; `final` goes last. So a crash never leaves what looks like an
-    unfinished session, nor a loss. Where an operator has released holes, `released` and `final` stay: they speak of
-    one.
+    unfinished session, nor a loss. A process that died here may have changed names without a sync: the folder is synced
+    before anything else. Where an operator has released holes, `released` and `final` stay: they speak of a loss.
     """
     paths = status.paths
+    disk.sync_folder(paths.folder)
     if status.final is None or not status.final.is_delivered:
         reason = status.final.reason if status.final is not None else CHANNEL_TERMINATED
         write_final(disk, paths, SessionFinal(status.highest, reason, is_delivered=True), now_ms)

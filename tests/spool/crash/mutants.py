@@ -290,6 +290,18 @@ MUTANTS = (
         "capped: crashes in oOAF",
     ),
     SpoolMutant(
+        "a session's records go while it could turn out not to be recorded as delivered",
+        (
+            (
+                "channel.py",
+                "    paths = status.paths\n    disk.sync_folder(paths.folder)\n",
+                "    paths = status.paths\n",
+            ),
+        ),
+        invariants.NEVER_HALF_GONE,
+        "plain: crashes in oEFAN",
+    ),
+    SpoolMutant(
         "a session is deleted before it is recorded as delivered",
         (
             (

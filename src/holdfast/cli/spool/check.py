@@ -55,6 +55,7 @@ FOREIGN_HINT = (
     "it is another program's, so nothing here changes it; when that program has ended: holdfast spool adopt {}"
 )
 INVALID_RANGES_SHOWN = 20
+NOT_STRICT_SHOWN = 5
 
 
 def verify(
@@ -118,6 +119,10 @@ def describe_report(report: FileReport) -> list[str]:
             f"  {report.records_behind} valid records after them belong to the last commit, which was not confirmed:"
         )
         lines.append("  after a crash they were never spooled; after anything else make a copy of the file first")
+    if report.not_strict_count:
+        places = ", ".join(f"record {sequence} at byte {at}" for sequence, at in report.not_strict[:NOT_STRICT_SHOWN])
+        lines.append(f"  {report.not_strict_count} complete lines are not strict JSON: {places}")
+        lines.append("  their texts hold bytes that are not UTF-8 or not escaped; they are kept and sent as they are")
     if report.is_growing:
         lines.append("  growing: a program is writing it; what looks like a torn tail may be its next record")
     if report.is_superseded:

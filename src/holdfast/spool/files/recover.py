@@ -96,12 +96,14 @@ def _is_window_enough(scanner: RecordScanner, durable_until: int) -> bool:
 def judge(scanner: RecordScanner, last: int, durable_until: int) -> FileVerdict:
     """The verdict over a scan with invalid bytes, `last` being the last record before them.
 
-    Records of v0.1 have no `durable` field: in a file of only these, invalid bytes at the end are a torn tail.
+    Records of v0.1 have no `durable` field: in a file of only these, a last line without its end is a torn tail.
+    Complete lines are not: two records may be merged in one.
     """
     if last + 1 <= durable_until:
         return FileVerdict.DAMAGED
     is_v01 = bool(scanner.records) and scanner.records == scanner.records_v01
-    return FileVerdict.DAMAGED if is_v01 and scanner.has_valid_behind else FileVerdict.TORN
+    is_kept = scanner.has_valid_behind or scanner.invalid_ranges[0].has_lines
+    return FileVerdict.DAMAGED if is_v01 and is_kept else FileVerdict.TORN
 
 
 def _judge_tail(

@@ -60,6 +60,9 @@ class FileReport(msgspec.Struct, kw_only=True):
     missing: list[tuple[int, int]] = []
     records_behind: int = 0
     """Valid records behind the first invalid bytes."""
+    not_strict: list[tuple[int, int]] = []
+    """Sequence and offset of complete lines of v0.1 that are not strict JSON; the first of them."""
+    not_strict_count: int = 0
     is_superseded: bool = False
     """The next segment supersedes its last bytes, which do not count."""
     is_growing: bool = False
@@ -194,6 +197,8 @@ def _report(path: Path, file: RecordFile, scanner: RecordScanner, end: int, size
         invalid_ranges=scanner.invalid_ranges,
         invalid_count=scanner.invalid_count,
         missing=[missing for invalid in scanner.invalid_ranges if (missing := _missing(invalid, acked))],
+        not_strict=scanner.not_strict,
+        not_strict_count=scanner.not_strict_count,
         owner=owner_of(file.disk, paths),
     )
     if first is None and size > end and not scanner.invalid_ranges:
