@@ -20,6 +20,7 @@ from holdfast.spool.files.atomic_files import as_unavailable, remove_file
 from holdfast.spool.files.disk import Disk, RealDisk
 from holdfast.spool.files.losses import why_lost
 from holdfast.spool.files.names import SessionPaths, why_not_id
+from holdfast.spool.files.ownership import Owner
 from holdfast.spool.files.record import FINAL_TYPES, Encoder
 from holdfast.spool.files.recover import WINDOW
 from holdfast.spool.files.session_markers import SessionFinal, read_released, write_final
@@ -70,6 +71,8 @@ class Spool:
         )
         self.is_foreign = status.is_foreign
         """Another program may be writing it: it is only read (SP-OWN-001)."""
+        self.is_ours = status.owner is Owner.OURS
+        """False also where it was adopted: its beginning is another program's."""
         self._follower = SessionFollower(log, self.writer.spooled, clock) if status.is_foreign else None
         self._reader = SpoolReader(log, lambda: read_released(log.disk, log.paths), status.losses)
         self._ack_lock = threading.Lock()
@@ -172,6 +175,11 @@ class Spool:
     def emit(self, payload_type: str, payload: object) -> Ticket | Refused:
         """Queue one record. It never blocks; the ticket is done when the record is spooled (SP-002)."""
         return self._outbox.emit(payload_type, payload)
+
+    @property
+    def emitted_sequence(self) -> int:
+        """The last record that was emitted, spooled or not."""
+        return self._outbox.last_sequence
 
     @property
     def spooled_sequence(self) -> int:
