@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.core.base.errors import Refused
 from holdfast.core.policy.settings import SpoolPolicy
-from holdfast.spool.channel_quota import PER_MILLE, is_marked_full
+from holdfast.spool.channel_quota import is_above_low_water, is_marked_full
 from holdfast.spool.files.atomic_files import remove_file
 from holdfast.spool.files.disk import Disk, RealDisk
 from holdfast.spool.files.line_search import RecordFile
@@ -154,7 +154,12 @@ def undelivered_sessions(root: Path | str, channel: str, disk: Disk | None = Non
         return []
     present = [_status_if_present(disk, SessionPaths(folder, channel, session)) for session in names]
     waiting = [status for status in present if status is not None and status.highest > status.acked]
-    return sorted(waiting, key=lambda status: (_last_utc(status), status.paths.session))
+    return oldest_first(waiting)
+
+
+def oldest_first(statuses: list[SessionStatus]) -> list[SessionStatus]:
+    """By the time of their last record; sessions of one time by name."""
+    return sorted(statuses, key=lambda status: (_last_utc(status), status.paths.session))
 
 
 def _status_if_present(disk: Disk, paths: SessionPaths) -> SessionStatus | None:
@@ -226,8 +231,8 @@ def why_not_new_session(disk: Disk, folder: Path, policy: SpoolPolicy) -> Refuse
     """SP-RET-003: a channel at its cap starts no session until it is below the low-water mark."""
     used = sum(entry.size for entry in disk.files(folder))
     cap = policy.channel_bytes_max
-    is_above_low_water = used * PER_MILLE >= cap * policy.reopen_below_per_mille
-    if used + policy.reserve_bytes <= cap and not (is_above_low_water and is_marked_full(disk, folder)):
+    is_high = is_above_low_water(used, policy)
+    if used + policy.reserve_bytes <= cap and not (is_high and is_marked_full(disk, folder)):
         return None
     hint = "deliver and ack what is there, run `holdfast spool compact`, or raise spool.channel_bytes_max"
     message = f"the channel uses {used} of {cap} bytes, no new session is started"

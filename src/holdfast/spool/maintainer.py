@@ -72,8 +72,9 @@ class Maintainer:
                 raise
             self._quota.release_reserve()
             self.is_full = True
-            hint = "records are accepted when there is space: deliver what is here, or free some"
-            refusal = Refused("SP-RET-003", "the disk is full, there is no space for the reserve", hint, SPOOL_FULL)
+            hint = "records are accepted when there is space: free some on the disk"
+            message = f"the disk is full, there is no space for the reserve in {self._log.paths.folder}"
+            refusal = Refused("SP-RET-003", message, hint, SPOOL_FULL)
             self._outbox.refuse_all(refusal)
 
     def has_work(self) -> bool:
@@ -239,17 +240,21 @@ class Maintainer:
         return None
 
     def _end_channel(self) -> None:
+        self._quota.is_disk_the_limit |= self._writer.is_disk_full
+        limit, is_disk = self._quota.describe_limit(), self._quota.is_disk_the_limit
         self._quota.release_reserve()
         with suppress(OSError):  # the marker is for later sessions; a full disk may refuse even that
             mark_full(self._log.disk, self._log.paths.folder)
         self.is_full, self._writer.is_disk_full = True, False
+        message = "the channel's folder is full, the channel was terminated"
         hint = "records are accepted again when acks have freed a tenth of the cap; or raise spool.channel_bytes_max"
-        refusal = Refused("SP-RET-003", "the channel's folder is full, the channel was terminated", hint, SPOOL_FULL)
-        now_ms = self._clock.wall_ms()
-        detail = f"{self._quota.used_bytes} of {self._policy.channel_bytes_max} bytes are used"
-        payload = {"termination_utc_ms": now_ms, "reason": REASON_FULL, "detail": detail}
+        if is_disk:
+            message = f"{limit}; the channel was terminated"
+            hint = "records are accepted again when the disk has space: free some"
+        refusal = Refused("SP-RET-003", message, hint, SPOOL_FULL)
+        payload = {"termination_utc_ms": self._clock.wall_ms(), "reason": REASON_FULL, "detail": limit}
         self._outbox.append_last(CHANNEL_TERMINATED, payload, refusal)
-        _log.error("channel_terminated session=%s reason=%s detail=%s", self._log.paths.session, refusal, detail)
+        _log.error("channel_terminated session=%s reason=%s detail=%s", self._log.paths.session, refusal, limit)
 
     def _maybe_reopen(self) -> None:
         """Below the low-water mark records are accepted again. Above it a fully acked segment is rotated to free it."""
@@ -257,7 +262,7 @@ class Maintainer:
         self._reclaim()
         self._quota.measure()
         active, view = self._log.active, self._log.view
-        if self._quota.is_above_low_water:
+        if self._quota.must_stay_full:
             is_acked = self.ack_stored.reached >= view.spooled and not self._outbox.waiting
             if is_acked and active is not None and not active.segment.is_plain and active.size:
                 self._writer.must_rotate = True

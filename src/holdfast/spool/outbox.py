@@ -104,9 +104,14 @@ class Outbox:
             )
         self.wanted_bytes = len(line) + DURABLE_FIELD_BYTES_MAX
         self.maintainer_wakeup.notify()
+        if self.is_disk_the_limit:
+            hint = "free some space on the disk; what was acked is being reclaimed"
+            return Refused("SP-RET-003", "the disk has no room for the record", hint, SPOOL_FULL)
         hint = "what was acked is being reclaimed; deliver more, or raise spool.channel_bytes_max"
         return Refused("SP-RET-003", "the channel's folder has reached its cap", hint, SPOOL_FULL)
 
+    is_disk_the_limit = False
+    """The disk, not the cap, decides how much is accepted. The writer sets it when it has measured the folder."""
     wanted_bytes = 0
     """What the last refused record would have needed; 0 when the maintainer has handled it."""
 

@@ -280,6 +280,8 @@ class Spool:
             oldest_unacked_age_ms=self._oldest_age_ms(acked),
             session_bytes=self._quota.session_bytes + writer.unmeasured_bytes,
             channel_bytes=self._quota.used_bytes + writer.unmeasured_bytes,
+            channel_bytes_max=self._quota.channel_bytes_max,
+            disk_free_bytes=self._quota.free_bytes,
             commits=writer.commit_records.count,
             commit_records=writer.commit_records,
             sync_us=writer.sync_us,

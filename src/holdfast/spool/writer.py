@@ -142,6 +142,7 @@ class Writer:
         except OSError as fault:
             return self.end(as_unavailable(fault, "SP-RET-003"))
         self._measured_at = written
+        self._outbox.is_disk_the_limit = self._quota.is_disk_the_limit
         self._outbox.accept_bytes_until = written + self._allowed
         return None
 

@@ -70,8 +70,8 @@ def is_open_elsewhere(paths: SessionPaths) -> bool:
     return False
 
 
-def spool_value_or_exit(answer: T | Refused) -> T:
-    return exit_with(answer) if isinstance(answer, Refused) else answer
+def spool_value_or_exit(answer: T | Refused, code: int = EXIT_NOT_INTACT) -> T:
+    return exit_with(answer, code) if isinstance(answer, Refused) else answer
 
 
 def exit_with(error: Refused | Unavailable | Corrupt, code: int = EXIT_NOT_INTACT) -> NoReturn:
