@@ -100,7 +100,7 @@ def test_a_full_disk_is_named_and_the_cap_is_not(tmp_path: Path) -> None:
     assert "cap" not in refusal.message + refusal.hint
     spool.step()
     refusal = check_refused(spool.emit("BLOCK_START", {}), "SpoolFull")
-    assert "the disk is full: 100 bytes are left on the file system of" in refusal.message
+    assert "the disk is full, 100 bytes are left on the file system of" in refusal.message
     assert "channel_bytes_max" not in refusal.message + refusal.hint
     spool.step()
     last = json.loads(stored_bytes(tmp_path).splitlines()[-1])

@@ -76,7 +76,7 @@ class ChannelQuota:
     def describe_limit(self) -> str:
         """Which limit is reached, with its numbers: the disk's, or the cap's."""
         if self.is_disk_the_limit:
-            return f"the disk is full: {self.free_bytes} bytes are left on the file system of {self._paths.folder}"
+            return f"the disk is full, {self.free_bytes} bytes are left"
         return f"{self.used_bytes} of {self._policy.channel_bytes_max} bytes are used"
 
 

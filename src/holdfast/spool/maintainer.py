@@ -249,7 +249,7 @@ class Maintainer:
         message = "the channel's folder is full, the channel was terminated"
         hint = "records are accepted again when acks have freed a tenth of the cap; or raise spool.channel_bytes_max"
         if is_disk:
-            message = f"{limit}; the channel was terminated"
+            message = f"{limit} on the file system of {self._log.paths.folder}; the channel was terminated"
             hint = "records are accepted again when the disk has space: free some"
         refusal = Refused("SP-RET-003", message, hint, SPOOL_FULL)
         payload = {"termination_utc_ms": self._clock.wall_ms(), "reason": REASON_FULL, "detail": limit}

@@ -47,7 +47,8 @@ class Spool:
         self._opened, self._log, self._clock, self._mode = opened, log, clock, mode
         spooled = log.view.spooled
         encoder = Encoder(log.paths.channel, log.paths.session, seed)
-        self._outbox = Outbox(encoder, policy, clock, spooled, flush_records=policy.flush_records_max)
+        flush_records = 1 if mode is Mode.ALWAYS else policy.flush_records_max
+        self._outbox = Outbox(encoder, policy, clock, spooled, flush_records=flush_records)
         self._quota = ChannelQuota(log.disk, log.paths, policy)
         self.writer = Writer(
             outbox=self._outbox,
@@ -88,6 +89,8 @@ class Spool:
 
     def _start_threads(self) -> SpoolThreads:
         work = self.writer if self._follower is None else self._follower
+        if not self.damage and not self.is_foreign:
+            self._outbox.prepare_memory()
         return SpoolThreads(self._outbox, work, self.maintainer, self._log.paths.session)
 
     @classmethod

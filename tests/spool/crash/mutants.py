@@ -256,8 +256,8 @@ MUTANTS = (
         (
             (
                 "writer.py",
-                "add_durable_field(lines[0], self._durable)",
-                "add_durable_field(lines[0], self._durable + len(lines))",
+                "add_durable_field(lines.first, self._durable)",
+                "add_durable_field(lines.first, self._durable + lines.count)",
             ),
         ),
         invariants.NO_DAMAGE,
@@ -276,18 +276,6 @@ MUTANTS = (
         ),
         invariants.THERE,
         "segments: faults in oE",
-    ),
-    SpoolMutant(
-        "a full channel opens again without its reserve",
-        (
-            (
-                "maintainer.py",
-                "        if not self._quota.has_reserve:\n            return ",
-                "        if False:\n            return ",
-            ),
-        ),
-        invariants.RESERVED,
-        "capped: crashes in oOAF",
     ),
     SpoolMutant(
         "a session's records go while it could turn out not to be recorded as delivered",
