@@ -56,7 +56,9 @@ async def test_a_day_of_a_channel_reads_as_the_format_says() -> None:
     assert text[6].startswith(
         "09:00:00 00:00:00 START      BLOCK    BLK-001                          (block open) swap_tick=0"
     )
-    assert text[8].startswith("09:22:30 00:22:30 AIRED      PROGRAM  EVT-0001                         fallback=0")
+    assert text[8].startswith(
+        "09:22:30 00:22:30 AIRED      PROGRAM  EVT-0001                         segment_index=0 ontime=Y fallback=0"
+    )
     assert text[9].split()[2:5] == ["FENCE", "BLOCK", "BLK-001-FENCE"]
     ended = files.files["2026-02-14.asrun"].decode().splitlines()[-1]
     assert ended.endswith("reason=STOPPED detail=two lines")
@@ -129,4 +131,79 @@ def test_days_are_those_of_the_calendar(ms: int) -> None:
 async def test_a_number_that_is_none_is_nothing_and_stops_no_log(told: object) -> None:
     files = SimulatedFiles()
     assert await AsRunLog(files, "classic-1").write(lines(("BLOCK_START", {"actual_start_utc_ms": told}))) == 1
-    assert sorted(files.files) == ["1970-01-01.asrun", "1970-01-01.asrun.jsonl"]
+    assert sorted(files.files) == ["undated.asrun", "undated.asrun.jsonl"]
+
+
+def entries(files: SimulatedFiles, day: str = "2026-02-13") -> list[Any]:
+    return [msgspec.json.decode(line) for line in files.files[f"{day}.asrun.jsonl"].splitlines()]
+
+
+async def test_the_start_of_an_entry_is_when_its_segment_began() -> None:
+    files = SimulatedFiles()
+    await AsRunLog(files, "classic-1").write(lines(*SOME))
+    aired = entries(files)[2]
+    assert aired["actual_start_utc"] == "2026-02-13T09:00:00.000Z"
+    assert (aired["actual_start_utc_ms"], aired["actual_end_utc_ms"]) == (NINE, NINE + 1_350_000)
+
+
+SEGMENT = ("SEGMENT_START", {"block_id": "B", "event_id": "E", "segment_index": 4, "actual_start_utc_ms": NINE})
+ENDED = {"block_id": "B", "event_id_ref": "E", "actual_start_utc_ms": NINE, "actual_end_utc_ms": NINE + 5_000}
+END = ("SEGMENT_END", ENDED | {"computed_duration_frames": 30, "segment_type_name": "promo"})
+
+
+async def test_entries_have_the_fields_that_the_original_writer_has() -> None:
+    files = SimulatedFiles()
+    told = {"join_in_progress": True, "segment_type_name": "promo", "asset_uri": "/media/Great Show.mp4"}
+    begun = ("SEGMENT_START", SEGMENT[1] | told | {"segment_uuid": "u-1"})
+    await AsRunLog(files, "classic-1").write(lines(begun, END))
+    start, end = entries(files)
+    assert (start["join_in_progress"], start["segment_type"]) == (True, "promo")
+    assert (start["segment_index"], start["segment_title"]) == (4, "Great Show")
+    assert (end["segment_type_name"], end["segment_index"], end["segment_uuid"]) == ("promo", 4, "u-1")
+    text = files.files["2026-02-13.asrun"].decode().splitlines()
+    assert text[-2].endswith("segment_uuid=u-1 [Great Show] join_in_progress=Y")
+    assert " segment_index=4 ontime=Y fallback=0 " in text[-1]
+    assert "PROMO" in text[-1]
+    assert "join_in_progress" not in entries_of(("SEGMENT_START", {"actual_start_utc_ms": NINE}))
+
+
+def entries_of(record: tuple[str, dict[str, Any]]) -> dict[str, object]:
+    entry = entry_of({"payload_type": record[0], "payload": record[1], "playout_session_id": "s"})
+    assert entry is not None
+    return entry.facts
+
+
+@pytest.mark.parametrize(
+    ("told", "title"),
+    [
+        ({"segment_title": "Named", "asset_uri": "/a/b.mp4"}, "Named"),
+        ({"asset_uri": "/a/b.c.mp4"}, "b.c"),
+        ({"segment_type_name": "pad"}, "BLACK"),
+        ({}, ""),
+    ],
+)
+def test_a_segment_without_a_title_is_called_by_its_file(told: dict[str, Any], title: str) -> None:
+    assert entries_of(("SEGMENT_START", SEGMENT[1] | told))["segment_title"] == title
+
+
+async def test_the_index_of_a_segment_is_known_after_a_restart_and_over_midnight() -> None:
+    day_ms = 86_400_000
+    late = ("SEGMENT_START", SEGMENT[1] | {"actual_start_utc_ms": NINE - day_ms})
+    for begun in (SEGMENT, late):
+        files, records = SimulatedFiles(), lines(begun, END)
+        await AsRunLog(files, "classic-1").write(records[:1])
+        await AsRunLog(files, "classic-1").write(records[1:])
+        assert entries(files)[-1]["segment_index"] == 4
+    files = SimulatedFiles()
+    await AsRunLog(files, "classic-1").write(lines(END))
+    assert entries(files)[-1]["segment_index"] == -1
+
+
+@pytest.mark.parametrize("emitted", ["2026-02-13T10:00:00Z", "2026-02-13T10:00:00.123+00:00", "2026-02-13T10:00:00"])
+async def test_a_record_without_a_time_is_filed_under_the_day_when_it_was_emitted(emitted: str) -> None:
+    files, (line,) = SimulatedFiles(), lines(("BLOCK_START", {"block_id": "B", "actual_start_utc_ms": 0}))
+    record = msgspec.json.decode(line) | {"emitted_utc": emitted}
+    await AsRunLog(files, "classic-1").write([msgspec.json.encode(record)])
+    (told,) = entries(files)
+    assert told["actual_start_utc"] is None
+    assert files.files["2026-02-13.asrun"].decode().splitlines()[-1].startswith("--:--:-- 00:00:00 START ")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.agent.in_process_agent import PATIENCE_S, wait_until
 from tests.shipping.retrovue_receiver import RetrovueReceiver
+from tests.spool.v01_writer import line_of
 
 from holdfast.shipping.background_shipper import BackgroundShipper, ship
 from holdfast.spool import Refused, Spool
@@ -170,7 +171,6 @@ async def test_older_sessions_of_the_channel_are_shipped_oldest_first_beside_the
         old.close()
     spool, shipping = shipped("live")
     emit(spool, 2)
-    await wait_until(lambda: spool.spooled_sequence == 2)  # a flush is for what is spooled
     assert await asyncio.to_thread(shipping.flush, PATIENCE_S)
     order = [hello.playout_session_id for hello in receiver.hellos]
     assert order.index("z-first") < order.index("a-second")
@@ -189,8 +189,9 @@ async def test_an_older_session_that_cannot_be_opened_keeps_no_other_one(
     lock.unlink()
     lock.mkdir()  # nobody can hold it
     _, shipping = shipped("live")
-    assert await asyncio.to_thread(shipping.flush, PATIENCE_S)
+    delivery = await asyncio.to_thread(shipping.flush, PATIENCE_S)
     assert receiver.sequences((CHANNEL, "a-second")) == [1, 2, 3, 4]
+    assert (bool(delivery), delivery.undelivered_sessions) == (False, ("z-first",))
 
 
 @pytest.mark.rule("EVD-009")
@@ -204,6 +205,51 @@ async def test_a_record_that_v01_cannot_express_is_reported_and_never_passed_ove
     await wait_until(lambda: "record 3 cannot be sent as v0.1" in shipping.stuck_reason)
     await wait_until(lambda: receiver.sequences((CHANNEL, "s1")) == [1, 2])
     assert spool.acked_sequence <= 2
+
+
+@pytest.mark.rule("EVD-004")
+async def test_close_waits_for_what_was_emitted_and_returns_what_was_delivered(
+    receiver: RetrovueReceiver, shipped: StartShipping
+) -> None:
+    """A record that was emitted just before is not spooled yet: it is waited for all the same."""
+    spool, shipping = shipped()
+    for number in range(1, 6):
+        emit(spool, 10)
+        flushed = await asyncio.to_thread(shipping.flush, PATIENCE_S)
+        assert (flushed.emitted, flushed.delivered) == (10 * number, 10 * number)
+    emit(spool, 10)
+    delivery = await asyncio.to_thread(shipping.close, PATIENCE_S)
+    assert (delivery.emitted, delivery.delivered, bool(delivery)) == (60, 60, True)
+    assert len(receiver.sequences((CHANNEL, "s1"))) == 60
+
+
+@pytest.mark.rule("EVD-004")
+async def test_close_tells_what_a_receiver_that_is_gone_does_not_have(
+    receiver: RetrovueReceiver, shipped: StartShipping
+) -> None:
+    spool, shipping = shipped()
+    emit(spool, 3)
+    assert await asyncio.to_thread(shipping.flush, PATIENCE_S)
+    receiver.is_silent = True
+    emit(spool, 4)
+    delivery = await asyncio.to_thread(shipping.close, 0.2)
+    assert (delivery.emitted, delivery.delivered, bool(delivery)) == (7, 3, False)
+
+
+@pytest.mark.rule("SP-OWN-001")
+async def test_sessions_of_other_programs_in_the_channel_are_not_touched(
+    tmp_path: Path, receiver: RetrovueReceiver, shipped: StartShipping
+) -> None:
+    folder = tmp_path / CHANNEL
+    folder.mkdir()
+    raw = b"".join(line_of(CHANNEL, "theirs", n) for n in range(1, 4)) + b'{"half'
+    (folder / "theirs.spool.jsonl").write_bytes(raw)
+    spool, shipping = shipped("live")
+    emit(spool, 2)
+    assert await asyncio.to_thread(shipping.flush, PATIENCE_S)
+    assert (folder / "theirs.spool.jsonl").read_bytes() == raw
+    assert sorted(path.name for path in folder.glob("theirs*")) == ["theirs.spool.jsonl"]
+    assert receiver.sequences((CHANNEL, "theirs")) == []
 
 
 def test_a_protocol_that_is_none_and_one_without_its_key_are_refused(tmp_path: Path) -> None:

@@ -11,7 +11,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from holdfast.spool import Refused, Spool, SpoolPolicy, Ticket
+from holdfast.spool.adoption import adopt, fingerprint
 from holdfast.spool.files.disk import Disk, Handle, RealDisk
+from holdfast.spool.files.names import SessionPaths
+from holdfast.spool.files.session_markers import Adoption
 
 CHANNEL, SESSION = "classic-1", "PS-20260213-classic-1-0001"
 NOW_MS = 1_771_000_000_123
@@ -113,6 +116,13 @@ def v01_line(sequence: int, session: str = SESSION, *, text_number: bool = False
         "payload": {"block_id": f"b-{sequence}", "swap_tick": sequence},
     }
     return json.dumps(record).encode() + b"\n"
+
+
+def adopt_session(root: Path, session: str = SESSION) -> None:
+    """An operator has adopted the session of another program."""
+    paths = SessionPaths(channel_folder(root), CHANNEL, session)
+    adoption = adopt(paths, fingerprint(paths.plain), NOW_MS)
+    assert isinstance(adoption, Adoption), adoption
 
 
 class Fault(NamedTuple):

@@ -11,6 +11,7 @@ from tests.spool.spools import (
     CHANNEL,
     SESSION,
     FaultyDisk,
+    adopt_session,
     channel_folder,
     check_refused,
     emit_spooled,
@@ -158,6 +159,7 @@ def test_what_was_spooled_survives_a_process_that_never_closed(tmp_path: Path, s
     spool = open_spool(tmp_path, segment_bytes=segment_bytes)
     emit_spooled(spool, 10)
     store_ack(spool, 4)
+    assert spool._opened.lock is not None
     spool._log.disk.unlock(spool._opened.lock)  # as the system does when a process dies
     again = open_spool(tmp_path, segment_bytes=segment_bytes)
     assert (again.spooled_sequence, again.acked_sequence) == (10, 4)
@@ -377,6 +379,7 @@ def test_a_file_of_an_existing_sender_opens_replays_and_is_continued(tmp_path: P
     old = b"".join(v01_line(n, text_number=text_number) for n in range(1, 6))
     (channel_folder(tmp_path) / f"{SESSION}.spool.jsonl").write_bytes(old)
     (channel_folder(tmp_path) / f"{SESSION}.ack").write_text("acked_sequence=2\nupdated_utc=2026-02-13T10:00:00Z\n")
+    adopt_session(tmp_path)
     spool = open_spool(tmp_path)
     assert (spool.spooled_sequence, spool.acked_sequence) == (5, 2)
     assert sequences(spool.replay()) == [3, 4, 5]

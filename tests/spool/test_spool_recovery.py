@@ -14,6 +14,7 @@ from tests.spool.spools import (
     SESSION,
     FaultyDisk,
     UnsyncedDisk,
+    adopt_session,
     channel_folder,
     check_refused,
     emit_spooled,
@@ -42,6 +43,7 @@ def lay_file(root: Path, raw: bytes, ack: int = 0) -> None:
     for path in channel_folder(root).iterdir():
         path.unlink()
     plain_file(root).write_bytes(raw)
+    (channel_folder(root) / f"{SESSION}.lock").touch()
     if ack:
         (channel_folder(root) / f"{SESSION}.ack").write_text(
             f"acked_sequence={ack}\nupdated_utc=2026-02-13T10:00:00Z\n"
@@ -95,15 +97,14 @@ def test_a_plain_spool_cut_at_any_byte_is_torn_above_the_ack_and_damaged_below_i
     raw = b"".join(lines)
     for cut in range(len(raw)):
         kept = raw[:cut].count(b"\n")
-        is_clean = raw[:cut].endswith(b"\n") or cut == 0
         for ack in (kept, kept + 1):
             lay_file(tmp_path, raw[:cut], ack)
             spool = open_spool(tmp_path, disk=UnsyncedDisk())
-            if is_clean or ack == kept:
+            if ack == kept:
                 assert not spool.damage
                 (ticket,) = emit_spooled(spool, 1)
-                assert ticket.sequence == max(kept, ack) + 1  # SP-003: no sequence twice, also where the file forgot
-            else:
+                assert ticket.sequence == kept + 1
+            else:  # SP-LOSS-001: also where it was cut between two records
                 assert f"record {kept + 1} is" in spool.damage
                 check_refused(spool.emit("BLOCK_START", {}), "SessionDamaged")
                 assert stored_bytes(tmp_path) == raw[:cut]
@@ -191,12 +192,14 @@ def replay_until_hole(spool: Spool) -> list[int]:
 def test_an_old_senders_file_has_a_torn_tail_only_where_nothing_valid_follows(tmp_path: Path) -> None:
     lines = [v01_line(n) for n in range(1, 6)]
     lay_file(tmp_path, b"".join(lines) + lines[0][:50])
+    adopt_session(tmp_path)
     spool = open_spool(tmp_path)
     assert not spool.damage
     assert replay_sequences(spool) == [1, 2, 3, 4, 5]
     spool.close()
     merged = lines[3][:40] + lines[4]
     lay_file(tmp_path, b"".join(lines[:3]) + merged + v01_line(6))
+    adopt_session(tmp_path)
     spool = open_spool(tmp_path)
     assert "records 4 to 5 are" in spool.damage
     assert replay_until_hole(spool) == [1, 2, 3]

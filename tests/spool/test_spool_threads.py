@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from pathlib import Path
+from resource import RUSAGE_THREAD, getrusage
 
 import pytest
 from tests.counts import counts
@@ -11,6 +13,7 @@ from tests.spool.spools import CHANNEL, SESSION, Fault, FaultyDisk, sequences, s
 
 from holdfast.spool import Refused, Spool, SpoolPolicy, Ticket, Unavailable
 from holdfast.spool import maintainer as keeping
+from holdfast.spool.line_buffer import BLOCK_BYTES, LineBuffer
 
 
 @pytest.mark.rule("SP-005", "SP-RET-002")
@@ -99,3 +102,43 @@ def test_closing_ends_both_threads_also_where_records_could_not_be_spooled(tmp_p
     with pytest.raises(Unavailable):
         spool.close()
     assert not [thread.name for thread in threading.enumerate() if SESSION in thread.name]
+
+
+@pytest.mark.rule("SP-PERF-001")
+def test_while_a_sync_hangs_the_emitting_thread_meets_no_page_faults(tmp_path: Path) -> None:
+    """Each costs as much as an emit. In new memory every twelfth record would meet one."""
+    disk = FaultyDisk()
+    spool = Spool.open(CHANNEL, SESSION, root=tmp_path, disk=disk)
+    assert isinstance(spool, Spool)
+    disk.gate = threading.Event()
+    ticket = spool.emit("BLOCK_START", {})
+    assert isinstance(ticket, Ticket)
+    assert not ticket.wait(0)
+    assert disk.is_hanging.wait(30)
+    before = getrusage(RUSAGE_THREAD).ru_minflt
+    for _ in range(5_000):
+        assert isinstance(spool.emit("BLOCK_START", {"x": "y" * 50}), Ticket)
+    assert getrusage(RUSAGE_THREAD).ru_minflt - before < 100
+    disk.gate.set()
+    spool.close()
+    assert sequences(stored_bytes(tmp_path).splitlines()) == list(range(1, 5_002))
+
+
+@pytest.mark.rule("SP-PERF-001", "SP-003")
+def test_lines_of_any_length_come_out_in_their_order(tmp_path: Path) -> None:
+    """Also one that is longer than a block of memory, and whatever is taken in between."""
+    buffer, dice, put, got = LineBuffer(), random.Random(7), list[bytes](), b""
+    for _ in range(counts(300, 3_000)):
+        for _ in range(dice.randrange(4)):
+            put.append(dice.randbytes(1) * dice.choice([1, 300, 40_000, BLOCK_BYTES - 1, BLOCK_BYTES, BLOCK_BYTES + 1]))
+            buffer.append(put[-1])
+        taken = buffer.take(dice.choice([None, 1, 50_000, 1 << 21]))
+        if taken is not None:
+            got += taken.first + b"".join(taken.pieces)
+            assert taken.size == len(taken.first) + sum(map(len, taken.pieces))
+            buffer.reuse(taken)
+        if dice.random() < 0.2:
+            buffer.prepare_spares()
+        done = len(put) - len(buffer.lengths)
+        assert hash(got) == hash(b"".join(put[:done]))
+        put, got = put[done:], b""

@@ -22,14 +22,21 @@ class Backlog:
     """The backlog of one channel, oldest first; a session stays in it until it is closed."""
 
     def __init__(
-        self, root: Path, channel_id: str, open_sender: OpenSender, clock: Clock, policy: SpoolPolicy | None
+        self,
+        root: Path,
+        channel_id: str,
+        open_sender: OpenSender,
+        clock: Clock,
+        policy: SpoolPolicy | None,
+        markers: Path | None = None,
     ) -> None:
-        self._root, self._channel, self._policy = root, channel_id, policy
+        """`markers`: where acks of other programs' sessions are stored."""
+        self._root, self._channel, self._policy, self._markers = root, channel_id, policy, markers
         self._open_sender, self._clock = open_sender, clock
         self.senders: list[SessionSender] = []
 
     def open(self, session: str) -> Spool | Refused:
-        return Spool.open(self._channel, session, root=self._root, policy=self._policy)
+        return Spool.open(self._channel, session, root=self._root, policy=self._policy, markers=self._markers)
 
     async def add_session(self, session: str) -> SessionSender | None:
         """Add a session; None where it cannot be opened, which is logged and does not stop the others."""

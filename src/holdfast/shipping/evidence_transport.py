@@ -7,13 +7,22 @@ and the spool have checked them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Protocol
 
 import msgspec
 
 from holdfast.core.base.errors import Refused
 from holdfast.ports import Signer
-from holdfast.shipping.node_connection import NodeConnection, ProtocolError, RefusedByPeer, read_message, write_message
+from holdfast.shipping.node_connection import (
+    NodeConnection,
+    ProtocolError,
+    RefusedByPeer,
+    StreamEnded,
+    end_writing,
+    read_message,
+    write_message,
+)
 from holdfast.wire import signed_messages
 from holdfast.wire.gen.holdfast.evidence.v1 import evidence_pb2 as pb
 
@@ -89,6 +98,13 @@ class NodeEvidenceStream:
         if kind != "ack":
             raise ProtocolError(f"the node sent {kind} instead of an ack")
         return ReceiverAck(message.ack.acked_sequence, message.ack.credit_bytes)
+
+    async def finish(self) -> None:
+        """End our side and read on until the receiver has ended its own: then it has handled everything."""
+        await end_writing(self._call)
+        with suppress(StreamEnded):
+            while True:
+                await self.receive()
 
     def end(self) -> None:
         self._call.cancel()

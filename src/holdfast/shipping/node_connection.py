@@ -41,6 +41,10 @@ class ProtocolError(Exception):
     """A stream ended or violated the protocol; it is opened again after a pause."""
 
 
+class StreamEnded(ProtocolError):
+    """The other side has ended the stream normally."""
+
+
 class RefusedByPeer(ProtocolError):
     """The other side refused, within the stream, by name."""
 
@@ -95,7 +99,7 @@ async def read_message(call: Any) -> Any:
     except asyncio.InvalidStateError as fault:  # it ended before this read
         raise ProtocolError(str(fault)) from fault
     if message is _EOF:
-        raise ProtocolError("the node has ended the stream")
+        raise StreamEnded("the node has ended the stream")
     return message
 
 
@@ -103,6 +107,14 @@ async def write_message(call: Any, message: Any) -> None:
     """Send a message; ProtocolError where the stream has ended."""
     try:
         await await_call(call.write(message))
+    except asyncio.InvalidStateError as fault:
+        raise ProtocolError(str(fault)) from fault
+
+
+async def end_writing(call: Any) -> None:
+    """Say that nothing more comes; ProtocolError where the stream has ended."""
+    try:
+        await await_call(call.done_writing())
     except asyncio.InvalidStateError as fault:
         raise ProtocolError(str(fault)) from fault
 

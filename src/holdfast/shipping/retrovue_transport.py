@@ -5,11 +5,20 @@ SP-ACK-004: a v0.1 receiver answers every hello with 0, which means unknown; any
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Final
 
 from holdfast.core.base.errors import Refused
 from holdfast.shipping.evidence_transport import Hello, ReceiverAck
-from holdfast.shipping.node_connection import NodeConnection, ProtocolError, RefusedByPeer, read_message, write_message
+from holdfast.shipping.node_connection import (
+    NodeConnection,
+    ProtocolError,
+    RefusedByPeer,
+    StreamEnded,
+    end_writing,
+    read_message,
+    write_message,
+)
 from holdfast.wire.gen.retrovue.evidence.v1 import evidence_pb2 as pb
 from holdfast.wire.retrovue_codec import SCHEMA_VERSION, message_of
 
@@ -64,6 +73,13 @@ class RetrovueEvidenceStream:
             is_name = name.isalpha() and name.isascii() and name[0].isupper()
             raise RefusedByPeer(Refused("EVD-002", ack.error[:500], "", name if is_name else "ReceiverError"))
         return ReceiverAck(ack.acked_sequence, WINDOW_BYTES)
+
+    async def finish(self) -> None:
+        """End our side and read on until the receiver has ended its own: then it has handled everything."""
+        await end_writing(self._call)
+        with suppress(StreamEnded):
+            while True:
+                await self.receive()
 
     def end(self) -> None:
         self._call.cancel()

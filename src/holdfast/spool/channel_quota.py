@@ -14,6 +14,8 @@ from holdfast.spool.files.disk import Disk
 from holdfast.spool.files.names import FULL, SessionPaths, is_of_session
 
 PER_MILLE = 1_000
+ROOM_PARTS = 20
+"""A channel that opens again has at least a twentieth of its room free."""
 
 
 class ChannelQuota:
@@ -21,11 +23,14 @@ class ChannelQuota:
 
     def __init__(self, disk: Disk, paths: SessionPaths, policy: SpoolPolicy) -> None:
         self._disk, self._paths, self._policy = disk, paths, policy
+        self.channel_bytes_max = policy.channel_bytes_max
         self.used_bytes = 0
         """Bytes in the folder, as last measured."""
         self.session_bytes = 0
         """Of these, in this session's files."""
-        self._free = self._reserve_used = 0
+        self.free_bytes = self._reserve_used = 0
+        self.is_disk_the_limit = False
+        """The disk itself has less room than the cap leaves."""
         self.has_reserve = False
 
     def measure(self, unfilled: int = 0) -> int:
@@ -37,8 +42,9 @@ class ChannelQuota:
         self._reserve_used = reserve
         self.has_reserve = reserve == self._policy.reserve_bytes
         left = self._policy.channel_bytes_max - self._policy.reserve_bytes - (self.used_bytes - reserve)
-        self._free = self._disk.free_bytes(self._paths.folder)
-        return max(0, min(left, self._free) + unfilled)
+        self.free_bytes = self._disk.free_bytes(self._paths.folder)
+        self.is_disk_the_limit = self.free_bytes < left
+        return max(0, min(left, self.free_bytes) + unfilled)
 
     def allocate_reserve(self) -> None:
         """Allocate the reserve, if the cap has room for it. What a crash left of one is removed first."""
@@ -61,10 +67,29 @@ class ChannelQuota:
         self.has_reserve = False
 
     @property
-    def is_above_low_water(self) -> bool:
+    def must_stay_full(self) -> bool:
         """At or above the low-water mark, or the medium has no room for what may come."""
-        is_high = self.used_bytes * PER_MILLE >= self._policy.channel_bytes_max * self._policy.reopen_below_per_mille
-        return is_high or self._free < 2 * self._policy.reserve_bytes
+        policy, others = self._policy, self.used_bytes - self._reserve_used
+        is_high = is_above_low_water(others, policy) or others * PER_MILLE >= _reopen_below(policy)
+        return is_high or self.free_bytes < 2 * policy.reserve_bytes
+
+    def describe_limit(self) -> str:
+        """Which limit is reached, with its numbers: the disk's, or the cap's."""
+        if self.is_disk_the_limit:
+            return f"the disk is full, {self.free_bytes} bytes are left"
+        return f"{self.used_bytes} of {self._policy.channel_bytes_max} bytes are used"
+
+
+def is_above_low_water(used: int, policy: SpoolPolicy) -> bool:
+    return used * PER_MILLE >= policy.channel_bytes_max * policy.reopen_below_per_mille
+
+
+def _reopen_below(policy: SpoolPolicy) -> int:
+    """Per mille of bytes, without the reserve. Of a small cap the reserve is much: if the low-water mark leaves hardly
+    any room beside it, the mark is that share of the room. Else a channel would end again with every record."""
+    usable, share = policy.channel_bytes_max - policy.reserve_bytes, policy.reopen_below_per_mille
+    leaves_room = policy.channel_bytes_max * share * ROOM_PARTS <= usable * PER_MILLE * (ROOM_PARTS - 1)
+    return (policy.channel_bytes_max if leaves_room else usable) * share
 
 
 def is_marked_full(disk: Disk, folder: Path) -> bool:

@@ -19,7 +19,7 @@ from holdfast.spool.clock import SpoolClock
 from holdfast.spool.files import line_search
 from holdfast.spool.files.atomic_files import remove_file
 from holdfast.spool.files.line_search import RecordFile
-from holdfast.spool.files.names import temp_path
+from holdfast.spool.files.names import SessionPaths, temp_path
 from holdfast.spool.files.record import CHANNEL_TERMINATED
 from holdfast.spool.files.segment_log import ActiveSegment, SegmentLog
 from holdfast.spool.files.session_markers import write_ack
@@ -46,9 +46,13 @@ class Maintainer:
         policy: SpoolPolicy,
         clock: SpoolClock,
         acked: int,
+        marker_paths: SessionPaths | None,
+        is_read_only: bool,
     ) -> None:
+        """`marker_paths`: where acks are stored. A session that is read-only is left as it is, but for its ack."""
         self._outbox, self._log, self._quota, self._writer = outbox, log, quota, writer
         self._policy, self._clock = policy, clock
+        self._marker_paths, self.is_read_only = marker_paths, is_read_only
         self.ack_stored = SequenceProgress(acked, lambda _: outbox.maintainer_wakeup.notify())
         """The ack that is stored."""
         self.ack_received = acked
@@ -68,8 +72,9 @@ class Maintainer:
                 raise
             self._quota.release_reserve()
             self.is_full = True
-            hint = "records are accepted when there is space: deliver what is here, or free some"
-            refusal = Refused("SP-RET-003", "the disk is full, there is no space for the reserve", hint, SPOOL_FULL)
+            hint = "records are accepted when there is space: free some on the disk"
+            message = f"the disk is full, there is no space for the reserve in {self._log.paths.folder}"
+            refusal = Refused("SP-RET-003", message, hint, SPOOL_FULL)
             self._outbox.refuse_all(refusal)
 
     def has_work(self) -> bool:
@@ -83,8 +88,11 @@ class Maintainer:
         """Do what is due; False where the disk failed. The next step tries again."""
         try:
             self._store_ack()
-            self._drop_acked()
-            self._enforce_quota()
+            if self.is_read_only:
+                self._leave_alone()
+            else:
+                self._drop_acked()
+                self._enforce_quota()
             return True
         except OSError as fault:
             self.failures += 1
@@ -96,9 +104,14 @@ class Maintainer:
     def _store_ack(self) -> None:
         """SP-ACK-003: only a higher ack is stored. Of several that arrived meanwhile only the highest is."""
         received = self.ack_received
-        if received > self.ack_stored.reached:
-            write_ack(self._log.disk, self._log.paths, received, self._clock.wall_ms())
+        if received > self.ack_stored.reached and self._marker_paths is not None:
+            write_ack(self._log.disk, self._marker_paths, received, self._clock.wall_ms())
             self.ack_stored.advance(received)
+
+    def _leave_alone(self) -> None:
+        """A damaged session, or one of another program: nothing is dropped, no reserve is made."""
+        self._outbox.wanted_bytes = 0
+        self.compactions_done.advance_at_least(self.compactions_requested)
 
     # -------------------------------------------------------------------------------------------- dropping
 
@@ -227,17 +240,21 @@ class Maintainer:
         return None
 
     def _end_channel(self) -> None:
+        self._quota.is_disk_the_limit |= self._writer.is_disk_full
+        limit, is_disk = self._quota.describe_limit(), self._quota.is_disk_the_limit
         self._quota.release_reserve()
         with suppress(OSError):  # the marker is for later sessions; a full disk may refuse even that
             mark_full(self._log.disk, self._log.paths.folder)
         self.is_full, self._writer.is_disk_full = True, False
+        message = "the channel's folder is full, the channel was terminated"
         hint = "records are accepted again when acks have freed a tenth of the cap; or raise spool.channel_bytes_max"
-        refusal = Refused("SP-RET-003", "the channel's folder is full, the channel was terminated", hint, SPOOL_FULL)
-        now_ms = self._clock.wall_ms()
-        detail = f"{self._quota.used_bytes} of {self._policy.channel_bytes_max} bytes are used"
-        payload = {"termination_utc_ms": now_ms, "reason": REASON_FULL, "detail": detail}
+        if is_disk:
+            message = f"{limit} on the file system of {self._log.paths.folder}; the channel was terminated"
+            hint = "records are accepted again when the disk has space: free some"
+        refusal = Refused("SP-RET-003", message, hint, SPOOL_FULL)
+        payload = {"termination_utc_ms": self._clock.wall_ms(), "reason": REASON_FULL, "detail": limit}
         self._outbox.append_last(CHANNEL_TERMINATED, payload, refusal)
-        _log.error("channel_terminated session=%s reason=%s detail=%s", self._log.paths.session, refusal, detail)
+        _log.error("channel_terminated session=%s reason=%s detail=%s", self._log.paths.session, refusal, limit)
 
     def _maybe_reopen(self) -> None:
         """Below the low-water mark records are accepted again. Above it a fully acked segment is rotated to free it."""
@@ -245,7 +262,7 @@ class Maintainer:
         self._reclaim()
         self._quota.measure()
         active, view = self._log.active, self._log.view
-        if self._quota.is_above_low_water:
+        if self._quota.must_stay_full:
             is_acked = self.ack_stored.reached >= view.spooled and not self._outbox.waiting
             if is_acked and active is not None and not active.segment.is_plain and active.size:
                 self._writer.must_rotate = True

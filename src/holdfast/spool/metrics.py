@@ -22,6 +22,10 @@ class SpoolMetrics(msgspec.Struct, kw_only=True):
     session_bytes: int
     channel_bytes: int
     """All files of the channel as last measured, and what this session has written since."""
+    channel_bytes_max: int
+    """The cap of the channel."""
+    disk_free_bytes: int
+    """What the disk had left when the folder was last measured."""
     commits: int
     commit_records: Histogram
     sync_us: Histogram

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter, deque
-from itertools import repeat
+from collections import Counter
 from typing import Final
 
 from holdfast.core.base.errors import Refused
@@ -19,6 +18,7 @@ from holdfast.spool.files.record import (
     is_too_large,
     why_not_payload,
 )
+from holdfast.spool.line_buffer import LineBuffer, QueuedLines
 from holdfast.spool.ticket import SequenceProgress, Ticket
 from holdfast.spool.wakeup import Wakeup
 
@@ -26,7 +26,6 @@ QUEUE_FULL: Final = "QueueFull"
 SPOOL_FULL: Final = "SpoolFull"
 _BRACE: Final = ord("{")
 _LINE_END: Final = ord("\n")
-_popleft: Final = deque[bytes].popleft
 
 
 class Outbox:
@@ -40,11 +39,12 @@ class Outbox:
         self, encoder: Encoder, policy: SpoolPolicy, clock: SpoolClock, last: int, *, flush_records: int
     ) -> None:
         self._encoder, self._types, self._clock = encoder, encoder.types, clock
-        self._line, self._wall_ms = encoder.line, clock.wall_ms
         self.spooled = SequenceProgress(last, self.request_flush)
         self._records_max, self._flush_records = policy.queue_records_max, flush_records
+        self.flush_interval_ms = policy.flush_interval_ms
         self._lock = threading.Lock()
-        self._queue: deque[bytes] = deque()
+        self._queue = LineBuffer()
+        self._lengths = self._queue.lengths
         self._next = last + 1
         self._refusal: Refused | None = None
         self.accepted_bytes = 0
@@ -77,15 +77,15 @@ class Outbox:
         # A msgspec.Raw payload may contain a line end, which would split the record.
         if not text or text[0] != _BRACE or _LINE_END in text or (len(text) > SHALLOW_BYTES and is_too_large(text)):
             return self._count_refusal(why_not_payload(payload))
-        now_ms, queue = self._wall_ms(), self._queue
+        now_ms, queue, encoder = self._clock.wall_ms(), self._queue, self._encoder
         with self._lock:
-            waiting = len(queue)
+            waiting = len(self._lengths)
             if self._refusal is not None:
                 return self._count_refusal(self._refusal)
             if waiting >= self._records_max:
                 return self._count_refusal(_refuse_queue_full(waiting))
             sequence = self._next
-            line = self._line(sequence, now_ms, kind, text)
+            line = encoder.line(sequence, now_ms, kind, text)
             accepted = self.accepted_bytes + len(line) + DURABLE_FIELD_BYTES_MAX
             if accepted > self.accept_bytes_until:
                 return self._count_refusal(self._refuse_no_space(line))
@@ -93,8 +93,12 @@ class Outbox:
                 self.waiting_since_ms = self._clock.monotonic_ms()
             queue.append(line)
             self._next, self.accepted_bytes, self.last_type = sequence + 1, accepted, payload_type
-        if self.writer_wakeup.is_waiting and (waiting == 0 or waiting + 1 >= self._flush_records):
-            self.writer_wakeup.notify()
+        wakeup = self.writer_wakeup  # a notification is a system call: there is one for a commit, or none
+        if wakeup.is_waiting and (waiting + 1 == self._flush_records or (waiting == 0 and wakeup.is_idle)):
+            wakeup.notify()
+        elif queue.must_ask:
+            queue.must_ask = False
+            self.maintainer_wakeup.notify()
         return Ticket(sequence, self.spooled)
 
     def _refuse_no_space(self, line: bytes) -> Refused:
@@ -104,9 +108,14 @@ class Outbox:
             )
         self.wanted_bytes = len(line) + DURABLE_FIELD_BYTES_MAX
         self.maintainer_wakeup.notify()
+        if self.is_disk_the_limit:
+            hint = "free some space on the disk; what was acked is being reclaimed"
+            return Refused("SP-RET-003", "the disk has no room for the record", hint, SPOOL_FULL)
         hint = "what was acked is being reclaimed; deliver more, or raise spool.channel_bytes_max"
         return Refused("SP-RET-003", "the channel's folder has reached its cap", hint, SPOOL_FULL)
 
+    is_disk_the_limit = False
+    """The disk, not the cap, decides how much is accepted. The writer sets it when it has measured the folder."""
     wanted_bytes = 0
     """What the last refused record would have needed; 0 when the maintainer has handled it."""
 
@@ -141,28 +150,32 @@ class Outbox:
 
     @property
     def waiting(self) -> int:
-        return len(self._queue)
+        return len(self._lengths)
 
     @property
     def last_sequence(self) -> int:
         """The last sequence that was assigned."""
         return self._next - 1
 
-    def take(self, bytes_max: int) -> list[bytes]:
+    def take(self, bytes_max: int) -> QueuedLines | None:
         """For the writer: the queued lines, oldest first, as many as fit, at least one if there is any."""
-        queue, count = self._queue, len(self._queue)
-        if self.accepted_bytes - self.written_bytes <= bytes_max:
-            return list(map(_popleft, repeat(queue, count)))
-        taken: list[bytes] = []
-        total = 0
-        while queue and (not taken or total + len(queue[0]) <= bytes_max):
-            total += len(queue[0])
-            taken.append(queue.popleft())
-        return taken
+        return self._queue.take(None if self.accepted_bytes - self.written_bytes <= bytes_max else bytes_max)
+
+    def reuse(self, lines: QueuedLines) -> None:
+        """For the writer: these lines are written."""
+        self._queue.reuse(lines)
 
     def next_record_bytes(self) -> int:
         """The size of the next record at most; 0 where none waits."""
-        return len(self._queue[0]) + DURABLE_FIELD_BYTES_MAX if self._queue else 0
+        return self._queue.next_bytes + DURABLE_FIELD_BYTES_MAX if self._lengths else 0
+
+    @property
+    def needs_memory(self) -> bool:
+        return self._queue.needs_spares
+
+    def prepare_memory(self) -> None:
+        """For a thread that may wait: have memory ready for the lines to come."""
+        self._queue.prepare_spares()
 
 
 def _refuse_queue_full(waiting: int) -> Refused:

@@ -5,7 +5,7 @@ Every record is checked again when it is read. At a hole replay stops and report
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -13,6 +13,7 @@ from holdfast.core.base.errors import Corrupt
 from holdfast.spool.files import line_search, record
 from holdfast.spool.files.disk import Handle
 from holdfast.spool.files.line_search import RecordFile
+from holdfast.spool.files.losses import Loss, why_lost
 from holdfast.spool.files.record import RecordSummary
 from holdfast.spool.files.segment_log import Segment, SegmentLog
 
@@ -38,8 +39,11 @@ class ReadPosition(msgspec.Struct, frozen=True, gc=False):
 class SpoolReader:
     """Reads one session beside its writer."""
 
-    def __init__(self, log: SegmentLog, released: Callable[[], list[SequenceRange]]) -> None:
-        self._log, self._released = log, released
+    def __init__(
+        self, log: SegmentLog, released: Callable[[], list[SequenceRange]], losses: Sequence[Loss] = ()
+    ) -> None:
+        """`losses`: what was known to be missing when the session was opened."""
+        self._log, self._released, self._losses = log, released, losses
         self._disk, self._paths = log.disk, log.paths
         self._head = record.line_head(log.paths.channel, log.paths.session)
         self._position: ReadPosition | None = None
@@ -62,9 +66,11 @@ class SpoolReader:
                 following = batch.first + len(batch.lines)
 
     def _skip_reclaimed(self, following: int, first: int) -> int:
-        """These records were acked and dropped: a receiver that needs them again has lost them."""
+        """These records were lost, or acked and dropped: then a receiver that needs them again has lost them."""
         if self._is_released(following, first - 1):
             return first
+        if why := why_lost(self._losses, following, first - 1):
+            raise Corrupt("SP-LOSS-001", why, f"holdfast spool verify {self._paths.folder}")
         message = f"records {following} to {first - 1} were acked and are not here any more"
         raise Corrupt("SP-ACK-004", message, f"the oldest record here is {first}; the receiver must restore its copy")
 

@@ -8,7 +8,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -17,11 +16,11 @@ from holdfast.core.base.errors import Corrupt, Refused, Unavailable
 from holdfast.core.policy.settings import SpoolPolicy
 from holdfast.spool.channel_quota import ChannelQuota
 from holdfast.spool.clock import SpoolClock, SystemClock
-from holdfast.spool.files import line_search
 from holdfast.spool.files.atomic_files import as_unavailable, remove_file
 from holdfast.spool.files.disk import Disk, RealDisk
-from holdfast.spool.files.line_search import RecordFile
+from holdfast.spool.files.losses import why_lost
 from holdfast.spool.files.names import SessionPaths, why_not_id
+from holdfast.spool.files.ownership import Owner
 from holdfast.spool.files.record import FINAL_TYPES, Encoder
 from holdfast.spool.files.recover import WINDOW
 from holdfast.spool.files.session_markers import SessionFinal, read_released, write_final
@@ -29,7 +28,8 @@ from holdfast.spool.maintainer import Maintainer
 from holdfast.spool.metrics import SpoolMetrics
 from holdfast.spool.outbox import Outbox
 from holdfast.spool.reader import RecordBatch, SpoolReader
-from holdfast.spool.session import OpenSession, open_session
+from holdfast.spool.session import OpenSession, oldest_unacked_age, open_session
+from holdfast.spool.session_follower import SessionFollower
 from holdfast.spool.threads import SpoolThreads
 from holdfast.spool.ticket import Ticket
 from holdfast.spool.writer import Mode, Writer
@@ -47,7 +47,8 @@ class Spool:
         self._opened, self._log, self._clock, self._mode = opened, log, clock, mode
         spooled = log.view.spooled
         encoder = Encoder(log.paths.channel, log.paths.session, seed)
-        self._outbox = Outbox(encoder, policy, clock, spooled, flush_records=policy.flush_records_max)
+        flush_records = 1 if mode is Mode.ALWAYS else policy.flush_records_max
+        self._outbox = Outbox(encoder, policy, clock, spooled, flush_records=flush_records)
         self._quota = ChannelQuota(log.disk, log.paths, policy)
         self.writer = Writer(
             outbox=self._outbox,
@@ -65,19 +66,32 @@ class Spool:
             writer=self.writer,
             policy=policy,
             clock=clock,
-            acked=status.acked,
+            acked=opened.acked,
+            marker_paths=opened.marker_paths,
+            is_read_only=bool(status.losses) or status.is_foreign,
         )
-        self._reader = SpoolReader(log, lambda: read_released(log.disk, log.paths))
+        self.is_foreign = status.is_foreign
+        """Another program may be writing it: it is only read (SP-OWN-001)."""
+        self.is_ours = status.owner is Owner.OURS
+        """False also where it was adopted: its beginning is another program's."""
+        self._follower = SessionFollower(log, self.writer.spooled, clock) if status.is_foreign else None
+        self._reader = SpoolReader(log, lambda: read_released(log.disk, log.paths), status.losses)
         self._ack_lock = threading.Lock()
-        self._ages: deque[tuple[int, int]] = deque(_oldest_unacked_age(opened))
+        self._ages: deque[tuple[int, int]] = deque(oldest_unacked_age(opened))
         self.writer.on_commit = self._record_age
-        self.damage = opened.damage
+        self.damage = status.damage
         """Why nothing may be written; empty where the session is not damaged."""
         self._is_closed = False
         last_record = status.tail.last_record if status.tail else None
         self._outbox.last_type = last_record.payload_type if last_record else ""
         self._begin(status.is_finished)
-        self._threads = SpoolThreads(self._outbox, self.writer, self.maintainer, log.paths.session) if threads else None
+        self._threads = self._start_threads() if threads else None
+
+    def _start_threads(self) -> SpoolThreads:
+        work = self.writer if self._follower is None else self._follower
+        if not self.damage and not self.is_foreign:
+            self._outbox.prepare_memory()
+        return SpoolThreads(self._outbox, work, self.maintainer, self._log.paths.session)
 
     @classmethod
     def open(
@@ -94,12 +108,15 @@ class Spool:
         random_bytes: Callable[[int], bytes] = os.urandom,
         threads: bool = True,
         window: int = WINDOW,
+        markers: Path | str | None = None,
     ) -> Spool | Refused:
         """Open a session, new or old, and recover what a crash left of it.
 
         Refused: a bad id, another writer, a channel at its cap. A damaged session does open: `damage` has the reason,
-        emits are refused, the records before the hole can be replayed. Raises Unavailable where the disk fails.
-        `threads=False` is for tests: everything happens in `step`.
+        emits are refused, the records before the hole can be replayed. So does a session of another program, which may
+        be writing it: `is_foreign` is true, its folder is only read, and acks are stored in the folder `markers`
+        (SP-OWN-001). Raises Unavailable where the disk fails. `threads=False` is for tests: everything happens in
+        `step`.
         """
         refusal = why_not_id("channel", channel) or why_not_id("session", session) or _why_not_size(segment_bytes)
         if refusal is not None:
@@ -107,7 +124,15 @@ class Spool:
         paths = SessionPaths(Path(root) / channel, channel, session)
         policy, clock, disk = policy or SpoolPolicy(), clock or SystemClock(), disk or RealDisk()
         try:
-            opened = open_session(disk, paths, policy, clock.wall_ms(), segment_bytes=segment_bytes, window=window)
+            opened = open_session(
+                disk,
+                paths,
+                policy,
+                clock.wall_ms(),
+                segment_bytes=segment_bytes,
+                window=window,
+                markers=None if markers is None else Path(markers),
+            )
         except OSError as fault:
             raise as_unavailable(fault) from fault
         if isinstance(opened, Refused):
@@ -116,13 +141,18 @@ class Spool:
             return cls(opened, policy, Mode(mode), clock, random_bytes(16), threads=threads)
         except BaseException as fault:
             opened.log.abandon_active()
-            disk.unlock(opened.lock)
+            if opened.lock is not None:
+                disk.unlock(opened.lock)
             if isinstance(fault, OSError):
                 raise as_unavailable(fault) from fault
             raise
 
     def _begin(self, is_finished: bool) -> None:
         """The folder is measured before the first emit; a session that accepts no more records needs no reserve."""
+        if self.is_foreign:
+            message = f"another program writes session {self.paths.session}, here it is only read"
+            hint = "begin a session of your own, or let an operator adopt it: holdfast spool adopt"
+            return self._outbox.refuse_all(Refused("SP-OWN-001", message, hint, "SessionForeign"))
         if self.damage:
             self._stop_writing(self.damage)
         elif is_finished:
@@ -131,9 +161,10 @@ class Spool:
         self.writer.measure()
         if not self.damage and not is_finished:
             self.maintainer.begin()
+        return None
 
     def _stop_writing(self, why: str) -> None:
-        self.damage = why
+        self.damage, self.maintainer.is_read_only = why, True
         hint = "begin a new session; see `holdfast spool verify` and `holdfast spool repair` for this one"
         self._outbox.refuse_all(Refused("SP-CRASH-002", why, hint, "SessionDamaged"))
 
@@ -149,6 +180,11 @@ class Spool:
         return self._outbox.emit(payload_type, payload)
 
     @property
+    def emitted_sequence(self) -> int:
+        """The last record that was emitted, spooled or not."""
+        return self._outbox.last_sequence
+
+    @property
     def spooled_sequence(self) -> int:
         """The last record that is durable (in mode `os`: written to the operating system)."""
         return self._log.view.spooled
@@ -157,8 +193,12 @@ class Spool:
 
     @property
     def acked_sequence(self) -> int:
-        """The highest ack that was received; its ticket is done when it is stored."""
-        return max(self.maintainer.ack_received, self.first_available - 1)
+        """The highest ack that was received; its ticket is done when it is stored.
+
+        What was dropped was acked, also where the ack cannot be read any more, unless it is known to be lost.
+        """
+        is_first_lost = bool(why_lost(self._opened.status.losses, 1, self.first_available - 1))
+        return max(self.maintainer.ack_received, 0 if is_first_lost else self.first_available - 1)
 
     @property
     def first_available(self) -> int:
@@ -171,6 +211,9 @@ class Spool:
             message = f"ack {sequence} is above the last spooled record {self.spooled_sequence}"
             hint = "a protocol error: the receiver cannot have what was never sent"
             return Refused("SP-ACK-001", message, hint, "AckAhead")
+        if self._opened.marker_paths is None:
+            message = "an ack of another program's session is not stored in its folder"
+            return Refused("SP-OWN-001", message, "open it with a folder for our own markers", "NoMarkerFolder")
         with self._ack_lock:
             if sequence > self.maintainer.ack_received:
                 self.maintainer.ack_received = sequence
@@ -222,6 +265,8 @@ class Spool:
 
     def step(self) -> None:
         """Without threads: a step of the writer, one of the maintainer, and another one of the writer if it is due."""
+        if self._follower is not None:
+            self._follower.step()
         self.writer.step()
         self.maintainer.step()
         if self.writer.due_in_ms() == 0:
@@ -238,6 +283,8 @@ class Spool:
             oldest_unacked_age_ms=self._oldest_age_ms(acked),
             session_bytes=self._quota.session_bytes + writer.unmeasured_bytes,
             channel_bytes=self._quota.used_bytes + writer.unmeasured_bytes,
+            channel_bytes_max=self._quota.channel_bytes_max,
+            disk_free_bytes=self._quota.free_bytes,
             commits=writer.commit_records.count,
             commit_records=writer.commit_records,
             sync_us=writer.sync_us,
@@ -265,7 +312,7 @@ class Spool:
     # -------------------------------------------------------------------------------------------- ending
 
     def close(self, *, final: bool = False) -> Refused | None:
-        """Spool what waits, store the ack and release the lock. `final` marks the session as finished (SP-RET-001).
+        """Spool what waits, store the ack and release the lock. `final` markers the session as finished (SP-RET-001).
 
         A session can be finished only after a BLOCK_FENCE or CHANNEL_TERMINATED. Otherwise it is closed all the same,
         kept as unfinished, and that is the refusal. Raises Unavailable where records could not be spooled.
@@ -292,6 +339,9 @@ class Spool:
                 if self._outbox.waiting:
                     self.writer.spooled.wait(self._outbox.last_sequence, None)
             self._threads.stop()
+        if self._follower is not None:
+            self.maintainer.step()
+            return
         while self.writer.step():
             pass
         self.maintainer.step()
@@ -317,11 +367,15 @@ class Spool:
     def _release(self) -> None:
         self._log.abandon_active()
         try:
-            remove_file(self._log.disk, self._log.paths.reserve)
+            if self._follower is not None:
+                self._follower.close()
+            else:
+                remove_file(self._log.disk, self._log.paths.reserve)
         except OSError as fault:
             raise as_unavailable(fault) from fault
         finally:
-            self._log.disk.unlock(self._opened.lock)
+            if self._opened.lock is not None:
+                self._log.disk.unlock(self._opened.lock)
 
     def __enter__(self) -> Self:
         return self
@@ -338,21 +392,3 @@ def _why_not_size(segment_bytes: int | None) -> Refused | None:
     return Refused(
         "SEC-001", f"segment_bytes is {segment_bytes}", "a positive number, or none for one plain file", "InvalidParams"
     )
-
-
-def _oldest_unacked_age(opened: OpenSession) -> list[tuple[int, int]]:
-    """The time of the oldest record that is not acked, as it is in the file."""
-    log = opened.log
-    oldest = max(opened.status.acked + 1, log.view.first_available)
-    located = log.open_segment_with(oldest) if oldest <= log.view.spooled else None
-    if located is None or (handle := located[3]) is None:
-        return []
-    file, end = RecordFile(log.disk, handle, log.paths.channel, log.paths.session), located[2]
-    try:
-        record = line_search.record_at(file, line_search.find_sequence(file, oldest, end), end)
-        time_s = None if record is None else datetime.fromisoformat(record.emitted_utc).timestamp()
-    except (ValueError, OverflowError):  # v0.1 senders may write any text, also a year out of range
-        time_s = None
-    finally:
-        log.disk.close(handle)
-    return [] if time_s is None else [(log.view.spooled, int(time_s * 1_000))]

@@ -12,6 +12,8 @@ class Wakeup:
         self._queue: SimpleQueue[None] = SimpleQueue()
         self.is_waiting = False
         """The thread waits or is about to: only then it must be notified."""
+        self.is_idle = False
+        """It waits without a timeout: it does not see by itself that there is something to do."""
 
     def notify(self) -> None:
         if self._queue.empty():

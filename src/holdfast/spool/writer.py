@@ -20,11 +20,12 @@ from holdfast.core.base.histogram import POWERS_OF_TWO, Histogram
 from holdfast.core.policy.settings import SpoolPolicy
 from holdfast.spool.channel_quota import ChannelQuota
 from holdfast.spool.clock import SpoolClock
-from holdfast.spool.files.atomic_files import as_unavailable, remove_file
+from holdfast.spool.files.atomic_files import as_unavailable, check_unchanged, remove_file
 from holdfast.spool.files.disk import Handle
 from holdfast.spool.files.names import temp_path
 from holdfast.spool.files.record import DURABLE_FIELD_BYTES_MAX, add_durable_field
 from holdfast.spool.files.segment_log import Segment, SegmentLog, segment_size
+from holdfast.spool.line_buffer import QueuedLines
 from holdfast.spool.outbox import Outbox
 
 COMMIT_BYTES_MAX: Final = 8 << 20
@@ -142,23 +143,27 @@ class Writer:
         except OSError as fault:
             return self.end(as_unavailable(fault, "SP-RET-003"))
         self._measured_at = written
+        self._outbox.is_disk_the_limit = self._quota.is_disk_the_limit
         self._outbox.accept_bytes_until = written + self._allowed
         return None
 
     def _commit(self) -> bool:
         if not self._outbox.waiting:
             return False
-        lines: list[bytes] = []
+        lines: QueuedLines | None = None
         try:
             self._make_room()
             room = self._log.active_room()
             lines = self._outbox.take(
                 COMMIT_BYTES_MAX if room is None else min(room, COMMIT_BYTES_MAX) - DURABLE_FIELD_BYTES_MAX
             )
+            assert lines is not None
             self._append(lines)
         except OSError as fault:
             lines = lines or self._outbox.take(COMMIT_BYTES_MAX)
+            assert lines is not None
             self._after_failure(lines, fault)
+        self._outbox.reuse(lines)
         return True
 
     def _make_room(self) -> None:
@@ -192,25 +197,24 @@ class Writer:
         except OSError:
             self._log.abandon_active()
 
-    def _append(self, lines: list[bytes]) -> None:
-        before = self._log.view.spooled
-        first = add_durable_field(lines[0], self._durable)
-        data = b"".join([first, *lines[1:]])
-        last = before + len(lines)
+    def _append(self, lines: QueuedLines) -> None:
+        first = add_durable_field(lines.first, self._durable)
+        data = b"".join([first, *lines.pieces])
+        last = self._log.view.spooled + lines.count
         now_ms, begun = self._clock.wall_ms(), time.perf_counter_ns()
         is_synced = self._mode is not Mode.OS
         self._log.append(data, last, sync=is_synced)
         self.sync_us.add((time.perf_counter_ns() - begun) // 1_000)
-        self.commit_records.add(len(lines))
+        self.commit_records.add(lines.count)
         if is_synced:
             self._durable = last
-        self._outbox.written_bytes += len(data) - len(first) + len(lines[0]) + DURABLE_FIELD_BYTES_MAX * len(lines)
+        self._outbox.written_bytes += lines.size + DURABLE_FIELD_BYTES_MAX * lines.count
         self.on_commit(last, now_ms)
         self.spooled.advance(last)
 
     # -------------------------------------------------------------------------------------------- when it fails
 
-    def _after_failure(self, lines: list[bytes], fault: OSError) -> None:
+    def _after_failure(self, lines: QueuedLines, fault: OSError) -> None:
         """SP-CRASH-003: the file is never written or synced again. The records in memory go into a new segment."""
         self.failures += 1
         try:
@@ -227,9 +231,9 @@ class Writer:
                 fault = again
         return self.end(as_unavailable(fault, "SP-CRASH-003"))
 
-    def _write_to_new_segment(self, lines: list[bytes]) -> None:
+    def _write_to_new_segment(self, lines: QueuedLines) -> None:
         self._log.abandon_active()
-        size = sum(map(len, lines)) + DURABLE_FIELD_BYTES_MAX
+        size = lines.size + DURABLE_FIELD_BYTES_MAX
         self._log.begin_segment(self._log.view.spooled + 1, 0 if self._log.segment_bytes is None else size)
         self._append(lines)
         self.must_measure = True
@@ -259,6 +263,7 @@ class Writer:
                 rest = disk.read(active.handle, copy.copied, active.data_end - copy.copied)
                 disk.write(copy.handle, copy.copied - copy.begin, rest)
                 disk.sync(copy.handle)
+            check_unchanged(disk, active.handle, path, active.size)
         except OSError:
             return self._discard_copy(copy)
         with self._log.names_lock:

@@ -7,10 +7,12 @@ numbers and read as numbers or strings of digits.
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 import msgspec
 from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import DecodeError
 
 from holdfast.wire.gen.retrovue.evidence.v1 import evidence_pb2 as pb
 
@@ -31,7 +33,80 @@ _INTEGER_TYPES: Final = frozenset(
         FieldDescriptor.TYPE_UINT64,
     }
 )
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+"""Bytes that no text for people has. Tabs and line ends are not among them."""
 _encode: Final = msgspec.json.Encoder().encode
+
+
+class UnreadableMessage(msgspec.Struct, frozen=True, gc=False):
+    """A message whose session and sequence can be read, but not its texts: senders do not check that they are UTF-8."""
+
+    channel_id: str
+    playout_session_id: str
+    sequence: int
+    raw: bytes
+
+    def ByteSize(self) -> int:  # noqa: N802 - as messages call it
+        return len(self.raw)
+
+
+def read_message(raw: bytes) -> pb.EvidenceFromAir | UnreadableMessage:
+    """Decode a message. DecodeError where not even its session and sequence can be read."""
+    try:
+        return pb.EvidenceFromAir.FromString(raw)
+    except DecodeError:
+        found = _unreadable(raw)
+        if found is None:
+            raise
+        return found
+
+
+def _unreadable(raw: bytes) -> UnreadableMessage | None:
+    """The envelope's own fields, read by hand: 2 channel, 3 session, 4 sequence (varint, protobuf's wire types)."""
+    texts, sequence, at = {2: "", 3: ""}, 0, 0
+    try:
+        while at < len(raw):
+            key, at = _varint(raw, at)
+            number, kind = key >> 3, key & 7
+            if kind == 0:
+                value, at = _varint(raw, at)
+                sequence = value if number == 4 else sequence
+            elif kind == 2:
+                length, at = _varint(raw, at)
+                if at + length > len(raw):
+                    return None
+                if number in texts:
+                    texts[number] = raw[at : at + length].decode("utf-8", "replace")
+                at += length
+            elif kind in (1, 5):
+                at += 8 if kind == 1 else 4
+            else:
+                return None
+    except (IndexError, ValueError):
+        return None
+    return UnreadableMessage(texts[2], texts[3], sequence, raw) if sequence and texts[2] and texts[3] else None
+
+
+def _varint(raw: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = raw[at]
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value & (1 << 64) - 1, at
+        shift += 7
+        if shift > 63:
+            raise ValueError("a number of more than 64 bits")
+
+
+def why_not_record(raw: bytes) -> str:
+    """Why a message that was kept as received is not a record."""
+    try:
+        line = line_of(pb.EvidenceFromAir.FromString(raw))
+    except DecodeError:
+        return "a text in it is not UTF-8"
+    return line if isinstance(line, str) else "not a complete record"
 
 
 def line_of(message: pb.EvidenceFromAir) -> bytes | str:
@@ -43,6 +118,9 @@ def line_of(message: pb.EvidenceFromAir) -> bytes | str:
         return "a hello is not a record"
     record: dict[str, object] = {name: getattr(message, name) for name in ENVELOPE}
     record |= {"payload_type": kind.upper(), "payload": _fields(getattr(message, kind))}
+    for name, value in (*record.items(), *_fields(getattr(message, kind)).items()):
+        if isinstance(value, str) and _CONTROL.search(value):
+            return f"{name} has control bytes"
     return _encode(record)
 
 

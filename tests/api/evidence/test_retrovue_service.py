@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.api.evidence.retrovue_sender import KINDS, RetrovueSender
+from tests.api.evidence.retrovue_sender import KINDS, RetrovueSender, RetrovueStream
 from tests.api.grpc.agent_driver import EOF, AgentDriver, AgentNode, agent_node, refusal
 from tests.api.grpc.grpc_server import client_certificate, connected_channel, grpc_server, tls_folder
 from tests.simulation.world import DEVELOPMENT, World, stop_engine
@@ -18,6 +18,7 @@ from holdfast.api.grpc.settings import GrpcSettings, LegacyEvidence, why_not_ope
 from holdfast.core.evidence.messages import AssignChannel
 from holdfast.core.evidence.model import SessionEnd, is_final, watermark_id
 from holdfast.core.policy import EvidencePolicy
+from holdfast.wire.gen.retrovue.evidence.v1 import evidence_pb2 as pb
 from holdfast.wire.retrovue_codec import line_of
 
 pytestmark = pytest.mark.rule("EVD-009")
@@ -329,3 +330,60 @@ def test_mtls_without_a_client_ca_is_refused() -> None:
     no = why_not_open(GrpcSettings(legacy_evidence=LegacyEvidence.MTLS))
     assert no is not None
     assert (no.rule, no.message) == ("EVD-009", "legacy_evidence: mtls without client_ca")
+
+
+# ------------------------------------------------------------------------------------------------ no text
+
+
+def with_bad_text(message: Any) -> bytes:
+    """The message with a title that is not UTF-8, as a sender in C++ sends it."""
+    raw = message.SerializeToString()
+    assert raw.count(b"title-of-5") == 1
+    return bytes(raw.replace(b"title-of-5", b"title\xff\xfeof5"))
+
+
+@pytest.mark.rule("EVD-007")
+async def test_a_record_whose_text_is_not_utf8_becomes_a_dead_letter_and_the_session_goes_on(
+    node: AgentNode, sender: RetrovueSender
+) -> None:
+    bad = with_bad_text(sender.message(2, segment_start=pb.SegmentStart(block_id="B1", segment_title="title-of-5")))
+    raw_stream = node.channel.stream_stream(
+        "/retrovue.evidence.v1.ExecutionEvidenceService/EvidenceStream",
+        response_deserializer=pb.EvidenceAckFromCore.FromString,
+    )
+    for _ in range(2):  # it sends everything again, and again nothing happens
+        stream = RetrovueStream(sender, raw_stream())
+        first, last = sender.message(1).SerializeToString(), sender.message(3).SerializeToString()
+        for raw in (sender.hello(3).SerializeToString(), first, bad, last):
+            await stream.call.write(raw)
+        await stream.acks_until(3)
+        stream.call.cancel()
+    kept = [msgspec.json.decode(line) for line in await sender.stored_lines()]
+    assert [line["payload_type"] for line in kept] == ["SEGMENT_START", "DEAD_LETTER", "SEGMENT_START"]
+    assert kept[1]["payload"]["reason"] == "a text in it is not UTF-8"
+    assert kept[1]["payload"]["size"] == len(bad)
+
+
+@pytest.mark.rule("EVD-007")
+@pytest.mark.parametrize("text", ["\0", "a\x1b[31m", "\x7f"])
+async def test_a_record_with_control_bytes_becomes_a_dead_letter_and_the_session_goes_on(
+    node: AgentNode, sender: RetrovueSender, text: str
+) -> None:
+    bad = sender.message(2, segment_start=pb.SegmentStart(block_id="B1", segment_title=text))
+    stream = await sender.connect_with_hello()
+    await stream.send(sender.message(1), bad, sender.message(3))
+    await stream.acks_until(3)
+    kept = [msgspec.json.decode(line) for line in await sender.stored_lines()]
+    assert [line["payload_type"] for line in kept] == ["SEGMENT_START", "DEAD_LETTER", "SEGMENT_START"]
+    assert kept[1]["payload"]["reason"] == "segment_title has control bytes"
+
+
+async def test_a_message_that_names_no_session_still_ends_the_stream(node: AgentNode, sender: RetrovueSender) -> None:
+    raw_stream = node.channel.stream_stream(
+        "/retrovue.evidence.v1.ExecutionEvidenceService/EvidenceStream",
+        response_deserializer=pb.EvidenceAckFromCore.FromString,
+    )
+    for raw in (b"\xff\xff\xff", b"\x12\x01\xff", b"\x20" + b"\xff" * 12, b"\x12\x7fx"):
+        call = raw_stream()
+        await call.write(raw)
+        assert (await refusal(call.read())).code == "INVALID_ARGUMENT"

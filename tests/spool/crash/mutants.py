@@ -47,7 +47,7 @@ MUTANTS = (
     SpoolMutant(
         "temp not synced before its rename",
         (("files/atomic_files.py", "        disk.sync(handle)\n", "        pass\n"),),
-        invariants.ACK_MONOTONIC,
+        invariants.NO_DAMAGE,
         "plain: crashes in oBHL",
     ),
     SpoolMutant(
@@ -79,10 +79,10 @@ MUTANTS = (
         (
             (
                 "maintainer.py",
-                "            write_ack(self._log.disk, self._log.paths, received, self._clock.wall_ms())\n"
+                "            write_ack(self._log.disk, self._marker_paths, received, self._clock.wall_ms())\n"
                 "            self.ack_stored.advance(received)\n",
                 "            self.ack_stored.advance(received)\n"
-                "            write_ack(self._log.disk, self._log.paths, received, self._clock.wall_ms())\n",
+                "            write_ack(self._log.disk, self._marker_paths, received, self._clock.wall_ms())\n",
             ),
         ),
         invariants.ACK_MONOTONIC,
@@ -105,7 +105,7 @@ MUTANTS = (
     ),
     SpoolMutant(
         "what a dead process left is not made sure",
-        (("session.py", "            recover.rewrite_unsynced(", "            (lambda *_: None)("),),
+        (("session.py", "        recover.rewrite_unsynced(", "        (lambda *_: None)("),),
         invariants.THERE,
         "plain: crashes in oE",
     ),
@@ -173,6 +173,7 @@ MUTANTS = (
                 "    raw = disk.read(handle, tail.end, tail.data_end - tail.end)\n"
                 "    disk.truncate(handle, tail.end)\n",
             ),
+            ("files/recover.py", "    check_unchanged(disk, handle, path, tail.size)\n", ""),
         ),
         invariants.TORN,
         "plain: crashes in oU",
@@ -188,8 +189,8 @@ MUTANTS = (
         (
             (
                 "maintainer.py",
-                "        if received > self.ack_stored.reached:\n",
-                "        if received != self.ack_stored.reached:\n",
+                "        if received > self.ack_stored.reached and",
+                "        if received != self.ack_stored.reached and",
             ),
             ("spool.py", "            if sequence > self.maintainer.ack_received:\n", "            if sequence:\n"),
         ),
@@ -205,7 +206,7 @@ MUTANTS = (
                 "keep_from=min(self.ack_stored.reached + 2, ",
             ),
         ),
-        invariants.KEPT,
+        invariants.NO_DAMAGE,
         "plain: crashes in oBHC",
     ),
     SpoolMutant(
@@ -223,7 +224,7 @@ MUTANTS = (
     SpoolMutant(
         "compaction does not sync its copy",
         (("maintainer.py", "                disk.sync(copy)\n", ""),),
-        invariants.REPLAYS,
+        invariants.NO_DAMAGE,
         "plain: crashes in oBHC",
     ),
     SpoolMutant(
@@ -255,8 +256,8 @@ MUTANTS = (
         (
             (
                 "writer.py",
-                "add_durable_field(lines[0], self._durable)",
-                "add_durable_field(lines[0], self._durable + len(lines))",
+                "add_durable_field(lines.first, self._durable)",
+                "add_durable_field(lines.first, self._durable + lines.count)",
             ),
         ),
         invariants.NO_DAMAGE,
@@ -277,24 +278,24 @@ MUTANTS = (
         "segments: faults in oE",
     ),
     SpoolMutant(
-        "a full channel opens again without its reserve",
-        (
-            (
-                "maintainer.py",
-                "        if not self._quota.has_reserve:\n            return ",
-                "        if False:\n            return ",
-            ),
-        ),
-        invariants.RESERVED,
-        "capped: crashes in oOAF",
-    ),
-    SpoolMutant(
-        "a session's ack goes while its records could come back",
+        "a session's records go while it could turn out not to be recorded as delivered",
         (
             (
                 "channel.py",
                 "    paths = status.paths\n    disk.sync_folder(paths.folder)\n",
                 "    paths = status.paths\n",
+            ),
+        ),
+        invariants.NEVER_HALF_GONE,
+        "plain: crashes in oEFAN",
+    ),
+    SpoolMutant(
+        "a session is deleted before it is recorded as delivered",
+        (
+            (
+                "channel.py",
+                "    if status.final is None or not status.final.is_delivered:\n",
+                "    if status.final is None:\n",
             ),
         ),
         invariants.NEVER_HALF_GONE,
@@ -317,8 +318,8 @@ MUTANTS = (
         (
             (
                 "channel.py",
-                "        return self.is_finished and self.acked >= last and is_undamaged\n",
-                "        return self.is_finished and last > 0 and is_undamaged\n",
+                "        return self.is_finished and self.acked >= self.highest\n",
+                "        return self.is_finished and self.highest > 0\n",
             ),
             (
                 "channel.py",
@@ -374,7 +375,7 @@ MUTANTS = (
                 "keep_from=self.ack_stored.reached + 1",
             ),
         ),
-        invariants.REPLAYS,
+        invariants.NO_DAMAGE,
         "plain: crashes in oBAC",
     ),
     SpoolMutant(
@@ -388,8 +389,13 @@ MUTANTS = (
         (
             (
                 "session.py",
-                "    last = max(status.acked, _last_sequence(status.tail))\n",
-                "    last = _last_sequence(status.tail)\n",
+                "    last = max(status.markers.highest, last_sequence(status.tail))\n",
+                "    last = last_sequence(status.tail)\n",
+            ),
+            (
+                "files/losses.py",
+                "    elif (last := tail.last if tail is not None else 0) < markers.highest and not found:\n",
+                "    elif False:\n",
             ),
         ),
         invariants.ONCE,
@@ -397,7 +403,7 @@ MUTANTS = (
     ),
     SpoolMutant(
         "a torn tail is set aside again beside its first copy",
-        (("files/recover.py", "        remove_file(disk, path)\n", ""),),
+        (("files/recover.py", "        remove_file(disk, copy)\n", ""),),
         invariants.CAP,
         "capped: crashes in oEEEBB",
     ),

@@ -187,6 +187,9 @@ class SimulatedDisk:
     def size(self, handle: Handle) -> int:
         return len(self.handles[handle].live)
 
+    def has_name(self, handle: Handle, path: Path) -> bool:
+        return self.names.get(path.name) is self.handles[handle]
+
     def read(self, handle: Handle, offset: int, length: int) -> bytes:
         return self.handles[handle].live[offset : offset + length]
 
@@ -274,10 +277,13 @@ class SimulatedDisk:
     # -------------------------------------------------------------------------------------------- the rest
 
     def lock(self, path: Path) -> Handle | None:
-        """Locks end with the process and their files are empty: no crash can leave anything of them."""
+        """Locks end with the process, their files stay. The folder is synced before a session's first file is made:
+        so the name of the lock is taken for durable at once."""
         if path.name in self.held:
             return None
         self.held.add(path.name)
+        if path.name not in self.names:
+            self.names[path.name] = self.base[path.name] = Inode()
         return self._handle(Inode(path.name.encode()))
 
     def unlock(self, handle: Handle) -> None:

@@ -13,6 +13,7 @@ from tests.spool.crash.simulated_disk import ROOT, Content, SimulatedDisk
 from tests.spool.spools import ManualClock
 
 from holdfast.spool import Corrupt, Mode, Refused, Spool, SpoolPolicy, Ticket, Unavailable, channel
+from holdfast.spool.channel_quota import is_above_low_water
 from holdfast.spool.files.names import RESERVE, TEMP, SessionPaths, is_of_session, parse_file_name
 
 CHANNEL = "c"
@@ -127,7 +128,7 @@ class SpoolRun:
     def _may_be_refused(self, refusal: Refused) -> bool:
         """At the cap no new session is begun; one that has begun always opens (SP-RET-003)."""
         policy, used = self.setup.policy, self.disk.used
-        is_high = used * 1_000 >= policy.channel_bytes_max * policy.reopen_below_per_mille
+        is_high = is_above_low_water(used, policy)
         is_new = not self.promises.tokens and bool(self.closed_sessions)
         return (
             refusal.name == "SpoolFull"

@@ -102,7 +102,7 @@ async def test_as_run_logs_are_written_by_command_and_by_the_node_alike(sent: No
     assert said.out.startswith("5 entries added")
     assert (await sent.node.run("evidence", "asrun", "classic-1", "--to", tmp_path / "out")).out.startswith("0 entries")
     ours = {path.name: path.read_bytes() for path in (tmp_path / "out" / "classic-1").glob("*.asrun*")}
-    assert sorted(ours) == ["1970-01-01.asrun", "1970-01-01.asrun.jsonl"]
+    assert sorted(ours) == [f"{day}.asrun{end}" for day in ("1970-01-01", "2026-02-13") for end in ("", ".jsonl")]
     assert await sent.node.node.stop() == 0
     assert (await sent.node.run_offline("db", "check")).code == 0, (
         "tables, dead letters and watermarks are the journal's"

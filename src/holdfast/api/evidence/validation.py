@@ -24,6 +24,7 @@ from holdfast.core.evidence.model import RECORDS_BYTES_MAX, SessionEnd
 from holdfast.core.lease.messages import FailLease
 from holdfast.core.proof.envelope import Envelope
 from holdfast.spool.files import record
+from holdfast.wire.retrovue_codec import why_not_record
 from holdfast.wire.signed_messages import to_sign_failure
 
 COMPLETED, FAILED = "LEASE_COMPLETED", "LEASE_FAILED"
@@ -166,7 +167,7 @@ def read_record(sender: RecordSender, sequence: int, line: bytes) -> RecordField
         if line[-10:] != b'%08x"}' % crc32c(line[: -record.CRC_FIELD_BYTES]):
             return MALFORMED, "its CRC is wrong"
     elif isinstance(parsed := record.parse(line, sender.channel, sender.session), str):
-        return MALFORMED, parsed
+        return MALFORMED, parsed if line[:1] == b"{" else why_not_record(line)
     try:
         fields = _decode(line)
         line.isascii() or line.decode()

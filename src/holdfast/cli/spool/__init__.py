@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.cli import make_app
-from holdfast.cli.spool import check, maintain, show
+from holdfast.cli.spool import adopt, check, maintain, ship, show
 
 app = make_app(no_args_is_help=True, help="Inspect and repair spools: the durable outboxes of evidence.")
 app.command("list")(show.list_)
@@ -14,3 +14,5 @@ app.command("replay")(show.replay)
 app.command("compact")(maintain.compact)
 app.command("seal")(maintain.seal)
 app.command("tail")(show.tail)
+app.command("ship")(ship.ship)
+app.command("adopt")(adopt.adopt_command)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -16,14 +17,18 @@ from holdfast.cli.spool.session import (
     is_open_elsewhere,
     open_locked,
     paths_of,
+    refuse_foreign,
     report_spool_errors,
 )
 from holdfast.cli.terminal.clock import now_ms
 from holdfast.cli.terminal.progress import ProgressLine
 from holdfast.core.base.errors import Refused
+from holdfast.spool.channel import read_status
 from holdfast.spool.files.atomic_files import as_unavailable
 from holdfast.spool.files.disk import RealDisk
-from holdfast.spool.files.names import SessionPaths
+from holdfast.spool.files.losses import Loss
+from holdfast.spool.files.names import SessionPaths, paths_of_file
+from holdfast.spool.files.ownership import Owner
 from holdfast.spool.files.recover import FileVerdict
 from holdfast.spool.files.segment_log import list_segments
 from holdfast.spool.files.session_markers import read_released, write_released
@@ -46,7 +51,11 @@ HINTS = {
         "else let replay skip the gap: holdfast spool repair --release {}"
     ),
 }
+FOREIGN_HINT = (
+    "it is another program's, so nothing here changes it; when that program has ended: holdfast spool adopt {}"
+)
 INVALID_RANGES_SHOWN = 20
+NOT_STRICT_SHOWN = 5
 
 
 def verify(
@@ -69,11 +78,23 @@ def _verify_one(file: Path) -> int:
         report = verify_file(file, on_progress=progress.show_bytes)
     except OSError as fault:
         progress.end()
+        if damage := _damage_without_file(file):
+            print(f"▲ {file}: {VERDICT_TEXT[FileVerdict.DAMAGED]}\n  {damage}")
+            return EXIT_NOT_INTACT
         print(f"▲ {file}: cannot be read: {as_unavailable(fault).message}")
         return EXIT_UNREADABLE
     progress.end()
     print("\n".join(describe_report(report)))
     return 0 if report.verdict is FileVerdict.WHOLE else EXIT_NOT_INTACT
+
+
+def _damage_without_file(file: Path) -> str:
+    """SP-LOSS-001: what the markers beside a file say that is gone, or that has a link in its place."""
+    paths = paths_of_file(file.absolute())
+    try:
+        return read_status(RealDisk(), paths).damage if paths is not None else ""
+    except OSError:
+        return ""
 
 
 def describe_report(report: FileReport) -> list[str]:
@@ -98,10 +119,17 @@ def describe_report(report: FileReport) -> list[str]:
             f"  {report.records_behind} valid records after them belong to the last commit, which was not confirmed:"
         )
         lines.append("  after a crash they were never spooled; after anything else make a copy of the file first")
+    if report.not_strict_count:
+        places = ", ".join(f"record {sequence} at byte {at}" for sequence, at in report.not_strict[:NOT_STRICT_SHOWN])
+        lines.append(f"  {report.not_strict_count} complete lines are not strict JSON: {places}")
+        lines.append("  their texts hold bytes that are not UTF-8 or not escaped; they are kept and sent as they are")
+    if report.is_growing:
+        lines.append("  growing: a program is writing it; what looks like a torn tail may be its next record")
     if report.is_superseded:
         lines.append("  what follows its last record was written again into the next segment and does not count")
-    if hint := HINTS[report.verdict].format(report.path):
-        lines.append(f"  → {hint}")
+    hint = FOREIGN_HINT if report.owner is Owner.FOREIGN and not is_intact else HINTS[report.verdict]
+    if hint:
+        lines.append(f"  → {hint.format(report.path)}")
     return lines
 
 
@@ -118,9 +146,14 @@ def repair(
     """
     with report_spool_errors():
         paths = paths_of(file)
+        refuse_foreign(paths)
         if is_open_elsewhere(paths):
             exit_with(Refused("SP-007", f"session {paths.session} is open", "close it first", "SessionLocked"))
-        gaps = _gaps(paths)
+        losses = read_status(RealDisk(), paths).losses
+        gaps = _gaps(paths, losses)
+        if losses and not gaps:
+            hint = "its records can be replayed; new evidence goes to a new session"
+            exit_with(Refused("SP-LOSS-001", "; ".join(map(str, losses)), hint, "SessionDamaged"))
         if gaps and not release:
             message = f"damaged: records {format_ranges(gaps)} are missing or invalid"
             hint = "restore a copy if there is one, else pass --release"
@@ -137,7 +170,7 @@ def repair(
         print(f"intact: records up to {last}; {outcome}")
 
 
-def _gaps(paths: SessionPaths) -> list[tuple[int, int]]:
+def _gaps(paths: SessionPaths, losses: Sequence[Loss]) -> list[tuple[int, int]]:
     """Records that are missing or invalid in the session's files, and invalid ranges between records."""
     gaps: list[tuple[int, int]] = []
     for segment in list_segments(RealDisk(), paths):
@@ -151,4 +184,9 @@ def _gaps(paths: SessionPaths) -> list[tuple[int, int]]:
                 for invalid in report.invalid_ranges
                 if invalid.missing is None and (after := (invalid.after or 0) + 1)
             ]
+    gaps += [loss.missing for loss in losses if loss.missing is not None and not _is_within(loss.missing, gaps)]
     return gaps
+
+
+def _is_within(missing: tuple[int, int], gaps: list[tuple[int, int]]) -> bool:
+    return any(first <= missing[0] and missing[1] <= last for first, last in gaps)

@@ -12,6 +12,7 @@ from holdfast.cli.spool.session import (
     format_size,
     open_locked,
     paths_of,
+    refuse_foreign,
     report_spool_errors,
     spool_value_or_exit,
 )
@@ -32,6 +33,7 @@ def compact(file: SpoolFile) -> None:
     """
     with report_spool_errors():
         paths, disk = paths_of(file), RealDisk()
+        refuse_foreign(paths)
         before = sum(entry.size for entry in disk.files(paths.folder))
         if not channel.read_status(disk, paths).is_reclaimable:
             spool = open_locked(file)
@@ -56,6 +58,7 @@ def seal(
     """
     with report_spool_errors():
         paths = paths_of(file)
+        refuse_foreign(paths)
         status = channel.read_status(RealDisk(), paths)
         if status.is_finished:
             exit_with(Refused("SP-RET-001", f"session {paths.session} is finished already", "", "SessionFinished"))

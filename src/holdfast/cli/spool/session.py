@@ -12,9 +12,11 @@ import typer
 
 from holdfast.core.base.errors import Corrupt, Refused, Unavailable
 from holdfast.spool import SpoolPolicy
+from holdfast.spool.channel import list_sessions
 from holdfast.spool.files.atomic_files import as_unavailable
 from holdfast.spool.files.disk import Disk, RealDisk
 from holdfast.spool.files.names import SessionPaths, paths_of_file
+from holdfast.spool.files.ownership import Owner, owner_of
 from holdfast.spool.spool import Spool
 
 T = TypeVar("T")
@@ -26,7 +28,7 @@ SpoolFile = Annotated[Path, typer.Argument(metavar="FILE", help="A session's *.s
 def paths_of(file: Path) -> SessionPaths:
     """The session of a spool file at its place: ROOT/CHANNEL/SESSION.spool.jsonl."""
     paths = paths_of_file(file.absolute())
-    if paths is None or not file.exists():
+    if paths is None or not _exists(file, paths):
         exit_with(
             Refused("SP-007", f"{file} is not a spool file", "ROOT/CHANNEL/SESSION.spool.jsonl", "NotFound"),
             EXIT_UNREADABLE,
@@ -34,9 +36,23 @@ def paths_of(file: Path) -> SessionPaths:
     return paths
 
 
+def _exists(file: Path, paths: SessionPaths) -> bool:
+    """Also a session of which only its markers are left: it is damaged (SP-LOSS-001)."""
+    return file.exists() or (paths.folder.is_dir() and paths.session in list_sessions(RealDisk(), paths.folder))
+
+
+def refuse_foreign(paths: SessionPaths) -> None:
+    """SP-OWN-001: what another program may be writing is not changed."""
+    if owner_of(RealDisk(), paths) is Owner.FOREIGN:
+        message = f"session {paths.session} is another program's, which may be writing it"
+        hint = f"end that program, then: holdfast spool adopt {paths.plain}"
+        exit_with(Refused("SP-OWN-001", message, hint, "SessionForeign"))
+
+
 def open_locked(file: Path, policy: SpoolPolicy | None = None) -> Spool:
     """The session, opened with its lock and without background threads."""
     paths = paths_of(file)
+    refuse_foreign(paths)
     return spool_value_or_exit(
         Spool.open(paths.channel, paths.session, root=paths.folder.parent, policy=policy, threads=False)
     )
@@ -54,8 +70,8 @@ def is_open_elsewhere(paths: SessionPaths) -> bool:
     return False
 
 
-def spool_value_or_exit(answer: T | Refused) -> T:
-    return exit_with(answer) if isinstance(answer, Refused) else answer
+def spool_value_or_exit(answer: T | Refused, code: int = EXIT_NOT_INTACT) -> T:
+    return exit_with(answer, code) if isinstance(answer, Refused) else answer
 
 
 def exit_with(error: Refused | Unavailable | Corrupt, code: int = EXIT_NOT_INTACT) -> NoReturn:

@@ -28,12 +28,13 @@ from holdfast.core.base.errors import Refused
 from holdfast.spool import channel
 from holdfast.spool.channel import SessionStatus
 from holdfast.spool.files.disk import RealDisk
+from holdfast.spool.files.losses import why_lost
 from holdfast.spool.files.names import SessionPaths
 from holdfast.spool.files.recover import FileVerdict
 from holdfast.spool.files.segment_log import ReadView, SegmentLog
 from holdfast.spool.files.session_markers import read_released
 from holdfast.spool.reader import SpoolReader
-from holdfast.spool.session import describe_damage
+from holdfast.spool.session import last_sequence
 
 POLL_S = 0.2
 COLUMNS = ("CHANNEL", "SESSION", "RECORDS", "ACKED", "LEFT", "SIZE", "STATE")
@@ -53,7 +54,7 @@ def list_(root: Annotated[Path, typer.Argument(help="The folder with the channel
             for session in channel.list_sessions(disk, root / name)
         ]
         print_table(COLUMNS, [_row(status) for status in statuses])
-        raise typer.Exit(EXIT_NOT_INTACT if any(_is_damaged(status) for status in statuses) else 0)
+        raise typer.Exit(EXIT_NOT_INTACT if any(status.losses for status in statuses) else 0)
 
 
 def _row(status: SessionStatus) -> tuple[object, ...]:
@@ -70,15 +71,13 @@ def _row(status: SessionStatus) -> tuple[object, ...]:
     )
 
 
-def _is_damaged(status: SessionStatus) -> bool:
-    return status.tail is not None and status.tail.verdict is FileVerdict.DAMAGED
-
-
 def _state(status: SessionStatus) -> str:
     if is_open_elsewhere(status.paths):
         return "open"
-    if _is_damaged(status):
-        return "DAMAGED: see `holdfast spool verify`"
+    if status.losses:
+        return f"DAMAGED: {status.damage}"
+    if status.is_foreign:
+        return "foreign: another program's, only read"
     if status.is_reclaimable:
         return "finished, reclaimable"
     torn = ", torn tail (recoverable)" if status.tail is not None and status.tail.verdict is FileVerdict.TORN else ""
@@ -99,8 +98,8 @@ def show(file: SpoolFile) -> None:
             print(f"last       {status.tail.last_record.payload_type} at {status.tail.last_record.emitted_utc}")
         if status.final is not None:
             print(f"final      record {status.final.sequence} ({status.final.reason})")
-        if status.tail is not None and status.tail.verdict is FileVerdict.DAMAGED:
-            print(f"damage     {describe_damage(status.tail)}")
+        for loss in status.losses:
+            print(f"damage     {loss}")
         if released := read_released(disk, paths):
             print(f"released   {format_ranges(released)}")
         if status.quarantined_bytes:
@@ -119,7 +118,9 @@ def replay(
     with report_spool_errors():
         paths = paths_of(file)
         status = channel.read_status(RealDisk(), paths)
-        start = max(status.acked, status.first - 1) if after is None else after
+        start = status.acked if after is None else after
+        if after is None and not why_lost(status.losses, 1, status.first - 1):
+            start = max(start, status.first - 1)
         for batch in _durable_reader(paths, status).batches(start):
             sys.stdout.buffer.write(b"\n".join(batch.lines) + b"\n")
         sys.stdout.buffer.flush()
@@ -130,15 +131,16 @@ def _durable_reader(paths: SessionPaths, status: SessionStatus) -> SpoolReader:
     tail = status.tail
     if tail is None:
         exit_with(Refused("SP-005", f"session {paths.session} has no records", "", "NotFound"))
-    last = tail.last_valid if tail.verdict is FileVerdict.DAMAGED else tail.last
+    last = last_sequence(tail)
     if is_open_elsewhere(paths):
         last = min(last, tail.durable_until)
-    return _reader(paths, ReadView(status.segments, last, tail.data_end))
+    return _reader(status, ReadView(status.segments, last, tail.data_end))
 
 
-def _reader(paths: SessionPaths, view: ReadView) -> SpoolReader:
-    disk = RealDisk()
-    return SpoolReader(SegmentLog(disk, paths, view, None, None), partial(read_released, disk, paths))
+def _reader(status: SessionStatus, view: ReadView) -> SpoolReader:
+    disk, paths = RealDisk(), status.paths
+    log = SegmentLog(disk, paths, view, None, None)
+    return SpoolReader(log, partial(read_released, disk, paths), status.losses)
 
 
 def tail(
@@ -167,7 +169,7 @@ def _print_after(paths: SessionPaths, last: int) -> int:
     if status.tail is None or status.tail.last <= last:
         return last
     view = ReadView(status.segments, status.tail.last, status.tail.data_end)
-    for batch in _reader(paths, view).batches(max(last, status.first - 1)):
+    for batch in _reader(status, view).batches(max(last, status.first - 1)):
         sys.stdout.buffer.write(b"\n".join(batch.lines) + b"\n")
         last = batch.first + len(batch.lines) - 1
     sys.stdout.buffer.flush()

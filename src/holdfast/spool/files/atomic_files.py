@@ -6,13 +6,15 @@ write a temporary file, sync it, rename it, sync its folder.
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 from holdfast.core.base.errors import Unavailable
-from holdfast.spool.files.disk import Disk
+from holdfast.spool.files.disk import Disk, Handle
 from holdfast.spool.files.names import temp_path
 
 _SMALL_FILE_BYTES_MAX = 1 << 16
+_NOT_A_FILE = (errno.ELOOP, errno.EISDIR)
 
 
 def replace_file(disk: Disk, path: Path, raw: bytes) -> None:
@@ -39,15 +41,27 @@ def remove_file(disk: Disk, path: Path) -> bool:
 
 
 def read_small_file(disk: Disk, path: Path) -> bytes | None:
-    """The content of a small file; None where it does not exist."""
+    """The content of a small file; None where it does not exist. A link or a folder in its place has none."""
     try:
         handle = disk.open(path)
     except FileNotFoundError:
         return None
+    except OSError as fault:
+        if fault.errno not in _NOT_A_FILE:
+            raise
+        return b""
     try:
         return disk.read(handle, 0, _SMALL_FILE_BYTES_MAX)
+    except IsADirectoryError:
+        return b""
     finally:
         disk.close(handle)
+
+
+def check_unchanged(disk: Disk, handle: Handle, path: Path, size: int) -> None:
+    """SP-OWN-001: just before a cut or a rename. Another program that writes the file takes no lock."""
+    if disk.size(handle) != size or not disk.has_name(handle, path):
+        raise OSError(errno.EBUSY, "another program has written to the file or replaced it", str(path))
 
 
 def as_unavailable(fault: OSError, rule: str = "SP-002") -> Unavailable:

@@ -32,10 +32,12 @@ _ZEROS: Final = bytes(1 << 20)
 
 
 class FileEntry(msgspec.Struct, frozen=True, gc=False):
-    """One file of a folder: its name and its length."""
+    """One entry of a folder: its name and its length."""
 
     name: str
     size: int
+    is_regular: bool = True
+    """False: a link, a folder or a device is in the place of a file. Its size is 0."""
 
 
 class Disk(Protocol):
@@ -46,7 +48,7 @@ class Disk(Protocol):
         ...
 
     def open(self, path: Path, *, write: bool = False) -> Handle:
-        """Open an existing file. FileNotFoundError where it does not exist."""
+        """Open an existing file. FileNotFoundError where it does not exist; a link is not followed."""
         ...
 
     def close(self, handle: Handle) -> None:
@@ -55,6 +57,10 @@ class Disk(Protocol):
 
     def size(self, handle: Handle) -> int:
         """The length in bytes."""
+        ...
+
+    def has_name(self, handle: Handle, path: Path) -> bool:
+        """Whether this name still means the open file: another program may have replaced it."""
         ...
 
     def read(self, handle: Handle, offset: int, length: int) -> bytes:
@@ -86,7 +92,7 @@ class Disk(Protocol):
         ...
 
     def files(self, folder: Path) -> list[FileEntry]:
-        """The files of a folder, by name. FileNotFoundError where there is no such folder."""
+        """What is in a folder, by name: files, and what is in the place of one. FileNotFoundError without a folder."""
         ...
 
     def folders(self, folder: Path) -> list[str]:
@@ -121,7 +127,7 @@ class RealDisk:
         return Handle(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
 
     def open(self, path: Path, *, write: bool = False) -> Handle:
-        return Handle(os.open(path, (os.O_RDWR if write else os.O_RDONLY) | os.O_CLOEXEC))
+        return Handle(os.open(path, (os.O_RDWR if write else os.O_RDONLY) | os.O_CLOEXEC | os.O_NOFOLLOW))
 
     def close(self, handle: Handle) -> None:
         try:
@@ -131,6 +137,13 @@ class RealDisk:
 
     def size(self, handle: Handle) -> int:
         return os.fstat(handle).st_size
+
+    def has_name(self, handle: Handle, path: Path) -> bool:
+        try:
+            named, opened = path.lstat(), os.fstat(handle)
+        except FileNotFoundError:
+            return False
+        return (named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino)
 
     def read(self, handle: Handle, offset: int, length: int) -> bytes:
         data = os.pread(handle, length, offset)
@@ -184,6 +197,8 @@ class RealDisk:
                 try:
                     if entry.is_file(follow_symlinks=False):
                         files.append(FileEntry(entry.name, entry.stat(follow_symlinks=False).st_size))
+                    else:
+                        files.append(FileEntry(entry.name, 0, is_regular=False))
                 except FileNotFoundError:  # it was removed meanwhile
                     continue
         return sorted(files, key=lambda entry: entry.name)

@@ -3,7 +3,7 @@
 ```
 {root}/{channel}/{session}.spool.jsonl                          the plain file
 {root}/{channel}/{session}@{first sequence}.spool.jsonl         a segment: it begins with that sequence
-{root}/{channel}/{session}.ack · .final · .released · .lock · .reserve
+{root}/{channel}/{session}.ack · .final · .released · .adopted · .lock · .reserve
 {root}/{channel}/{session}@{sequence}-{crc}.quarantine          bytes that recovery set aside
 {root}/{channel}/channel.full                                   the cap was reached; usage is above the low-water mark
 ```
@@ -24,6 +24,7 @@ SPOOL: Final = ".spool.jsonl"
 ACK: Final = ".ack"
 FINAL: Final = ".final"
 RELEASED: Final = ".released"
+ADOPTED: Final = ".adopted"
 LOCK: Final = ".lock"
 RESERVE: Final = ".reserve"
 QUARANTINE: Final = ".quarantine"
@@ -31,9 +32,11 @@ TEMP: Final = ".tmp"
 FULL: Final = "channel.full"
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _NAME: Final = re.compile(
-    r"(?P<session>[A-Za-z0-9][A-Za-z0-9._-]{0,127}?)(?:@(?P<number>\d{20})(?:-[0-9a-f]{8})?)?"
-    r"(?P<kind>\.spool\.jsonl|\.ack|\.final|\.released|\.lock|\.reserve|\.quarantine)(?P<temp>\.tmp)?"
+    r"(?P<session>.+?)(?:@(?P<number>[0-9]{20})(?:-[0-9a-f]{8})?)?"
+    r"(?P<kind>\.spool\.jsonl|\.ack|\.final|\.released|\.adopted|\.lock|\.reserve|\.quarantine)(?P<temp>\.tmp)?",
+    re.DOTALL,
 )
+"""Other programs may give a session any name that a file can have: it is listed and read, too."""
 
 
 def why_not_id(what: str, text: str) -> Refused | None:
@@ -103,6 +106,10 @@ class SessionPaths(msgspec.Struct, frozen=True, gc=False):
     @property
     def released(self) -> Path:
         return _join(self.folder, f"{self.session}{RELEASED}")
+
+    @property
+    def adopted(self) -> Path:
+        return _join(self.folder, f"{self.session}{ADOPTED}")
 
     @property
     def lock(self) -> Path:

@@ -6,6 +6,7 @@ was known to be durable when it was written. `crc32c` covers the bytes of the li
 
 from __future__ import annotations
 
+import json
 import struct
 import time
 from binascii import hexlify
@@ -74,6 +75,8 @@ class RecordSummary(msgspec.Struct, frozen=True, gc=False):
     has_crc: bool
     payload_type: str
     emitted_utc: str
+    is_strict: bool = True
+    """False: a complete line of v0.1 that is not strict JSON: a text has bytes that are not UTF-8 or not escaped."""
 
 
 _decode: Final = msgspec.json.Decoder(Record).decode
@@ -241,10 +244,14 @@ def parse(line: bytes, channel: str, session: str) -> RecordSummary | str:
         return "CRC mismatch"
     if not line.strip(b"\0"):
         return "NUL-filled"
+    is_strict = True
     try:
         record = _decode(line) if has_crc else _decode_without_crc(line, channel, session)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return "not a complete record"
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
+        is_text = isinstance(fault, msgspec.ValidationError)  # it is JSON: reading it less strictly changes nothing
+        record, is_strict = None if has_crc or is_text else _decode_leniently(line), False
+        if record is None:
+            return "not a complete record"
     if record is None:
         return "its CRC field is damaged"
     sequence, durable = _number(record.sequence), _number(record.durable)
@@ -252,7 +259,9 @@ def parse(line: bytes, channel: str, session: str) -> RecordSummary | str:
         return "its sequence is not a number"
     if (record.channel_id, record.playout_session_id) != (channel, session):
         return f"it belongs to session {record.playout_session_id[:140]!r} of channel {record.channel_id[:140]!r}"
-    return RecordSummary(sequence, durable if has_crc else None, has_crc, record.payload_type, record.emitted_utc)
+    return RecordSummary(
+        sequence, durable if has_crc else None, has_crc, record.payload_type, record.emitted_utc, is_strict
+    )
 
 
 def _decode_without_crc(line: bytes, channel: str, session: str) -> Record | None:
@@ -267,6 +276,20 @@ def _decode_without_crc(line: bytes, channel: str, session: str) -> Record | Non
     is_like_ours = line.startswith(line_head(channel, session))
     record = _decode_strict(line) if is_like_ours else _decode(line)
     return None if looks_sealed or record.crc32c is not UNSET or record.durable is not UNSET else record
+
+
+def _decode_leniently(line: bytes) -> Record | None:
+    """A v0.1 record whose texts hold raw bytes that JSON does not allow; None where it is none.
+
+    It may have no other keys than v0.1 has: a record of ours with a damaged CRC field must not pass for one.
+    """
+    if line[:1] != b"{" or line[-1:] != b"}":
+        return None
+    try:
+        record = msgspec.convert(json.loads(line.decode("utf-8", "replace"), strict=False), StrictRecord)
+    except (ValueError, msgspec.ValidationError, RecursionError):
+        return None
+    return record if record.crc32c is UNSET and record.durable is UNSET else None
 
 
 def _number(value: int | str | UnsetType) -> int | None:

@@ -29,6 +29,8 @@ class InvalidRange(msgspec.Struct, gc=False):
     before: int | None
     """The next valid record behind it, None where there is none."""
     why: str
+    has_lines: bool = False
+    """It holds complete lines: in a file of v0.1 these are not a torn tail."""
 
     @property
     def missing(self) -> tuple[int, int] | None:
@@ -54,6 +56,9 @@ class RecordScanner:
         self.records_before = 0
         """Valid records before the first invalid bytes, if there are any."""
         self.invalid_ranges: list[InvalidRange] = []
+        self.not_strict: list[tuple[int, int]] = []
+        """Sequence and offset of complete lines of v0.1 that are not strict JSON; the first of them."""
+        self.not_strict_count = 0
         self.has_valid_behind = False
         """Some valid record, also one out of sequence, comes after the first invalid bytes."""
 
@@ -111,6 +116,8 @@ class RecordScanner:
             return False
         self.records += behind.records
         self.records_v01 += behind.records_v01
+        self.not_strict += behind.not_strict
+        self.not_strict_count += behind.not_strict_count
         self.durable_until = max(self.durable_until, behind.durable_until)
         self.last, self.last_line, self.offset = behind.last, behind.last_line, behind.offset
         return True
@@ -156,6 +163,10 @@ class RecordScanner:
     def _count(self, seen: RecordSummary, line: bytes) -> None:
         self.records += 1
         self.records_v01 += not seen.has_crc
+        if not seen.is_strict:
+            self.not_strict_count += 1
+            if len(self.not_strict) < INVALID_RANGES_KEPT:
+                self.not_strict.append((seen.sequence, self.offset))
         self._next = seen.sequence + 1
         self.offset += len(line) + 1
 
@@ -171,6 +182,7 @@ class RecordScanner:
             why = "NUL-filled" if line and not line.strip(b"\0") else why
             self.invalid_ranges.append(InvalidRange(self.offset, self.offset + length, after, None, why))
             self._is_range_open = True
+        self.invalid_ranges[-1].has_lines |= length > len(line)
         self.offset += length
 
 

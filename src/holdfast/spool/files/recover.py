@@ -1,20 +1,22 @@
 """Recovery of a session's last file after a crash: its tail is read from the end, judged and repaired (SP-CRASH-002).
 
-Everything up to the highest `durable` field was synced. What lies above it may be torn: it is quarantined, and the file
-continues behind its last valid record. Invalid bytes below it are damage: nothing is changed. So it is enough to read
-back from the end until a `durable` field covers what comes before: the time to open does not grow with the file.
+Everything up to the highest `durable` field, and up to the markers, was synced. What lies above may be torn: it is
+quarantined, and the file continues behind its last valid record. Invalid bytes below are damage: nothing is changed. So
+it is enough to read back from the end until a `durable` field covers what comes before: the time to open does not grow
+with the file.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Final
 
 import msgspec
 from crc32c import crc32c
 
 from holdfast.spool.files import line_search, record
-from holdfast.spool.files.atomic_files import remove_file, replace_file
+from holdfast.spool.files.atomic_files import check_unchanged, remove_file, replace_file
 from holdfast.spool.files.disk import Disk, Handle
 from holdfast.spool.files.line_search import RecordFile
 from holdfast.spool.files.names import SessionPaths
@@ -46,7 +48,7 @@ class Tail(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The offset behind the last byte that is not padding."""
     size: int
     durable_until: int
-    """Everything up to here was synced: by the ack, by a `durable` field, or by the segment's name."""
+    """Everything up to here was synced: by a marker, by a `durable` field, or by the segment's name."""
     invalid: InvalidRange | None
     last_record: RecordSummary | None
     """The record `last`."""
@@ -54,8 +56,11 @@ class Tail(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The last valid record, also behind damage."""
 
 
-def inspect_tail(file: RecordFile, *, first: int | None, acked: int, window: int = WINDOW) -> Tail:
-    """Judge the end of a file. `first` is the sequence in a segment's name, None for a plain file."""
+def inspect_tail(file: RecordFile, *, first: int | None, marked: int, window: int = WINDOW) -> Tail:
+    """Judge the end of a file. `first` is the sequence in a segment's name, None for a plain file.
+
+    `marked` is the highest sequence of the session's markers, which are durable, too (SP-LOSS-001).
+    """
     data_end, size = line_search.end_of_data(file.disk, file.handle), file.disk.size(file.handle)
     before_first = 0 if first is None else first - 1
     while True:
@@ -66,7 +71,7 @@ def inspect_tail(file: RecordFile, *, first: int | None, acked: int, window: int
         scanner = scan_file(file, begin, data_end, first=first if begin == 0 else None, chunk_bytes=CHUNK)
         if first is None and size > data_end:
             _add_padding(scanner, size)
-        durable_until = max(acked, before_first, scanner.durable_until)
+        durable_until = max(marked, before_first, scanner.durable_until)
         if begin == 0 or _is_window_enough(scanner, durable_until):
             return _judge_tail(file, scanner, data_end, size, durable_until, before_first)
         window *= 4
@@ -91,11 +96,14 @@ def _is_window_enough(scanner: RecordScanner, durable_until: int) -> bool:
 def judge(scanner: RecordScanner, last: int, durable_until: int) -> FileVerdict:
     """The verdict over a scan with invalid bytes, `last` being the last record before them.
 
-    Records of v0.1 have no `durable` field: in a file of only these, invalid bytes at the end are a torn tail.
+    Records of v0.1 have no `durable` field: in a file of only these, a last line without its end is a torn tail.
+    Complete lines are not: two records may be merged in one.
     """
-    if scanner.records and scanner.records == scanner.records_v01:
-        return FileVerdict.DAMAGED if scanner.has_valid_behind else FileVerdict.TORN
-    return FileVerdict.TORN if last + 1 > durable_until else FileVerdict.DAMAGED
+    if last + 1 <= durable_until:
+        return FileVerdict.DAMAGED
+    is_v01 = bool(scanner.records) and scanner.records == scanner.records_v01
+    is_kept = scanner.has_valid_behind or scanner.invalid_ranges[0].has_lines
+    return FileVerdict.DAMAGED if is_v01 and is_kept else FileVerdict.TORN
 
 
 def _judge_tail(
@@ -121,17 +129,18 @@ def _judge_tail(
 # ------------------------------------------------------------------------------------------------ repair
 
 
-def quarantine(disk: Disk, handle: Handle, paths: SessionPaths, tail: Tail) -> int:
-    """Move the bytes behind the last valid record into a quarantine file; how many lines they were.
+def quarantine(disk: Disk, handle: Handle, path: Path, paths: SessionPaths, tail: Tail) -> int:
+    """Move the bytes behind the last valid record of `path` into a quarantine file; how many lines they were.
 
     The copy is durable before the file is truncated. After a crash in between both are done again, into a file of the
     same name; the first copy is removed before, since the cap has no room for three.
     """
     raw = disk.read(handle, tail.end, tail.data_end - tail.end)
     if raw.strip(b"\0"):
-        path = paths.quarantine(tail.last + 1, crc32c(raw))
-        remove_file(disk, path)
-        replace_file(disk, path, raw)
+        copy = paths.quarantine(tail.last + 1, crc32c(raw))
+        remove_file(disk, copy)
+        replace_file(disk, copy, raw)
+    check_unchanged(disk, handle, path, tail.size)
     disk.truncate(handle, tail.end)
     disk.sync(handle)
     return max(1, len(raw.split(b"\n")) - raw.endswith(b"\n"))

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from holdfast.spool.files import line_search
-from holdfast.spool.files.atomic_files import remove_file
+from holdfast.spool.files.atomic_files import check_unchanged, remove_file
 from holdfast.spool.files.disk import Disk, Handle
 from holdfast.spool.files.line_search import RecordFile
 from holdfast.spool.files.names import SPOOL, SessionPaths, parse_file_name
@@ -78,6 +78,7 @@ class SegmentLog:
         """Append lines and make them durable; readers see them only then (SP-005)."""
         active = self.active
         assert active is not None
+        check_unchanged(self.disk, active.handle, active.segment.path, active.size)
         self.disk.write(active.handle, active.data_end, data)
         if sync:
             self.disk.sync(active.handle)
@@ -85,6 +86,11 @@ class SegmentLog:
         active.size = max(active.size, active.data_end)
         with self._lock:
             self.view = ReadView(self.view.segments, last, active.data_end)
+
+    def show_more(self, last: int, end: int) -> None:
+        """Readers see the records up to `last`: another program has appended them."""
+        with self._lock:
+            self.view = ReadView(self.view.segments, last, end)
 
     def active_room(self) -> int | None:
         """Bytes that fit into the active file; None where it has no fixed size."""
@@ -190,7 +196,8 @@ def list_segments(disk: Disk, paths: SessionPaths) -> list[Segment]:
     plain, numbered = [], []
     for entry in disk.files(paths.folder):
         named = parse_file_name(entry.name)
-        if named is None or named.session != paths.session or named.kind != SPOOL or named.is_temp:
+        is_of_session = named is not None and named.session == paths.session and not named.is_temp
+        if named is None or not is_of_session or named.kind != SPOOL or not entry.is_regular:
             continue
         if named.number is None:
             plain.append(Segment(paths.plain, _first_sequence(disk, paths, paths.plain), is_plain=True))

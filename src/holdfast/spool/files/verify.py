@@ -5,6 +5,8 @@ The verdict is that of recovery (SP-CRASH-002), over all bytes. Nothing is chang
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from itertools import pairwise
@@ -15,14 +17,15 @@ from typing import Final
 import msgspec
 
 from holdfast.spool.files import line_search
-from holdfast.spool.files.disk import Disk, RealDisk
+from holdfast.spool.files.disk import Disk, Handle, RealDisk
 from holdfast.spool.files.line_search import RecordFile
 from holdfast.spool.files.names import SessionPaths, parse_file_name
+from holdfast.spool.files.ownership import Owner, owner_of
 from holdfast.spool.files.record import RECORD_BYTES_MAX
 from holdfast.spool.files.record_scanner import InvalidRange, RecordScanner, scan_file
 from holdfast.spool.files.recover import FileVerdict, judge
-from holdfast.spool.files.segment_log import list_segments
-from holdfast.spool.files.session_markers import read_ack
+from holdfast.spool.files.segment_log import Segment, list_segments
+from holdfast.spool.files.session_markers import Markers, read_markers
 
 CHUNK: Final = 1 << 18
 """Small enough to stay in the processor's cache while it is scanned."""
@@ -30,6 +33,9 @@ PARALLEL_BYTES: Final = 64 << 20
 """From this size on a second process saves more time than its start costs."""
 PIECE: Final = 16 << 20
 """What a process scans in one call: small enough that both end at about the same time, and progress shows."""
+FRESH_S: Final = 10.0
+WATCH_S: Final = 0.5
+"""A file of v0.1 that was written to within the last seconds is watched for this long."""
 OnProgress = Callable[[int, int], None]
 
 
@@ -54,8 +60,14 @@ class FileReport(msgspec.Struct, kw_only=True):
     missing: list[tuple[int, int]] = []
     records_behind: int = 0
     """Valid records behind the first invalid bytes."""
+    not_strict: list[tuple[int, int]] = []
+    """Sequence and offset of complete lines of v0.1 that are not strict JSON; the first of them."""
+    not_strict_count: int = 0
     is_superseded: bool = False
     """The next segment supersedes its last bytes, which do not count."""
+    is_growing: bool = False
+    """Somebody wrote to it while it was read, or in a moment after that."""
+    owner: Owner = Owner.OURS
 
     @property
     def first_invalid_byte(self) -> int | None:
@@ -69,9 +81,9 @@ def verify(
     disk = disk or RealDisk()
     handle = disk.open(path)
     try:
-        named = parse_file_name(path.name)
+        named, size = parse_file_name(path.name), disk.size(handle)
         file = _with_ids_of_first_record(
-            RecordFile(disk, handle, path.parent.name, named.session if named else ""), disk.size(handle)
+            RecordFile(disk, handle, path.parent.name, named.session if named else ""), size
         )
         end = line_search.end_of_data(disk, handle)
         first = named.number if named else None
@@ -80,9 +92,25 @@ def verify(
             scanner = _scan_in_parallel(path, file, end, first, on_progress, processes)
         if scanner is None:
             scanner = scan_file(file, 0, end, first=first, chunk_bytes=CHUNK, on_progress=on_progress)
-        return _report(path, file, scanner, end, disk.size(handle), first)
+        report = _report(path, file, scanner, end, disk.size(handle), first)
+        report.is_growing = _is_growing(disk, handle, size, is_v01=report.records == report.records_v01)
+        return report
     finally:
         disk.close(handle)
+
+
+def _is_growing(disk: Disk, handle: Handle, size: int, *, is_v01: bool) -> bool:
+    """SP-OWN-001: whether somebody writes to it. A file of v0.1 has no lock: a fresh one is watched for a moment."""
+    if disk.size(handle) != size:
+        return True
+    if not is_v01 or not isinstance(disk, RealDisk) or time.time() - os.fstat(handle).st_mtime > FRESH_S:
+        return False
+    until = time.monotonic() + WATCH_S
+    while time.monotonic() < until:
+        time.sleep(WATCH_S / 20)
+        if disk.size(handle) != size:
+            return True
+    return False
 
 
 class _RecordIds(msgspec.Struct):
@@ -150,7 +178,8 @@ def _scan_piece(job: tuple[Path, str, str, int, int, int | None]) -> RecordScann
 
 def _report(path: Path, file: RecordFile, scanner: RecordScanner, end: int, size: int, first: int | None) -> FileReport:
     paths = SessionPaths(path.parent, file.channel, file.session)
-    acked = read_ack(file.disk, paths)
+    markers = read_markers(file.disk, paths)
+    acked = markers.acked
     report = FileReport(
         path=path,
         channel=file.channel,
@@ -160,7 +189,7 @@ def _report(path: Path, file: RecordFile, scanner: RecordScanner, end: int, size
         records_v01=scanner.records_v01,
         first=scanner.first,
         last=scanner.last or 0,
-        durable_until=max(scanner.durable_until, acked, (first or 1) - 1),
+        durable_until=max(scanner.durable_until, markers.highest, (first or 1) - 1),
         acked=acked,
         size=size,
         data_end=end,
@@ -168,11 +197,15 @@ def _report(path: Path, file: RecordFile, scanner: RecordScanner, end: int, size
         invalid_ranges=scanner.invalid_ranges,
         invalid_count=scanner.invalid_count,
         missing=[missing for invalid in scanner.invalid_ranges if (missing := _missing(invalid, acked))],
+        not_strict=scanner.not_strict,
+        not_strict_count=scanner.not_strict_count,
+        owner=owner_of(file.disk, paths),
     )
     if first is None and size > end and not scanner.invalid_ranges:
         report.invalid_ranges.append(InvalidRange(end, size, scanner.last, None, "NUL-filled"))
         report.invalid_count = 1
-    _judge(report, scanner, _next_first(file.disk, paths, path))
+    segments = list_segments(file.disk, paths)
+    _judge(report, scanner, _next_first(segments, path), markers, is_first=bool(segments) and segments[0].path == path)
     return report
 
 
@@ -184,17 +217,22 @@ def _missing(invalid: InvalidRange, acked: int) -> tuple[int, int] | None:
     return missing
 
 
-def _next_first(disk: Disk, session_paths: SessionPaths, path: Path) -> int | None:
+def _next_first(segments: list[Segment], path: Path) -> int | None:
     """The first sequence of the session's next file, if there is one."""
-    segments = list_segments(disk, session_paths)
     later = [after.first for before, after in pairwise(segments) if before.path == path]
     return later[0] if later else None
 
 
-def _judge(report: FileReport, scanner: RecordScanner, next_first: int | None) -> None:
-    first, is_start_invalid = report.first or 1, bool(report.invalid_ranges) and report.invalid_ranges[0].after is None
-    if first - 1 > report.acked and not is_start_invalid and "@" not in report.path.name:
-        report.missing.insert(0, (1, first - 1))
+def _judge(
+    report: FileReport, scanner: RecordScanner, next_first: int | None, markers: Markers, *, is_first: bool
+) -> None:
+    """SP-CRASH-002, SP-LOSS-001: damage at the beginning, then what the next file or the markers say about the end."""
+    number = parse_file_name(report.path.name)
+    first = (number.number if number is not None else None) or report.first or 1
+    is_start_invalid = bool(report.invalid_ranges) and report.invalid_ranges[0].after is None
+    is_begin = is_first or "@" not in report.path.name
+    if is_begin and first - 1 > report.acked and not is_start_invalid and not markers.unreadable:
+        report.missing.insert(0, (report.acked + 1, first - 1))
         report.verdict = FileVerdict.DAMAGED
         return
     unbroken = (report.invalid_ranges[0].after if report.invalid_ranges else scanner.last) or 0
@@ -204,8 +242,9 @@ def _judge(report: FileReport, scanner: RecordScanner, next_first: int | None) -
             report.verdict = FileVerdict.DAMAGED
             report.missing = report.missing or [(unbroken + 1, next_first - 1)]
         return
-    if not report.invalid_ranges:
-        return
-    report.verdict = judge(scanner, unbroken, report.durable_until)
+    if report.invalid_ranges:
+        report.verdict = judge(scanner, unbroken, report.durable_until)
+    elif unbroken < markers.highest:
+        report.verdict = FileVerdict.DAMAGED
     if report.verdict is FileVerdict.DAMAGED and not report.missing and unbroken < report.durable_until:
         report.missing = [(unbroken + 1, report.durable_until)]

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import ExitStack
-from typing import Final
+from typing import Any, Final
+
+import grpc
 
 from holdfast.api.evidence.buffer import EvidenceBuffer, LineRun, join_consecutive
 from holdfast.api.evidence.ingest import EvidenceIngest
@@ -27,9 +29,10 @@ from holdfast.engine.queries.evidence import GetChannelOwner
 from holdfast.spool.files.names import why_not_id
 from holdfast.wire.gen.retrovue.evidence.v1 import evidence_pb2 as pb
 from holdfast.wire.gen.retrovue.evidence.v1 import evidence_pb2_grpc
-from holdfast.wire.retrovue_codec import HELLO, line_of
+from holdfast.wire.retrovue_codec import HELLO, UnreadableMessage, line_of, read_message
 
 NAME: Final = "retrovue.evidence.v1.ExecutionEvidenceService"
+METHOD: Final = "EvidenceStream"
 SESSIONS_MAX: Final = 16
 """Sessions that one stream may carry: a sender may begin a new session without a new connection."""
 _DISABLED: Final = Refused(
@@ -37,6 +40,7 @@ _DISABLED: Final = Refused(
 )
 SessionKey = tuple[str, str]
 """Channel and session."""
+Message = pb.EvidenceFromAir | UnreadableMessage
 
 
 class RetrovueService(evidence_pb2_grpc.ExecutionEvidenceServiceServicer):
@@ -86,32 +90,32 @@ class _RetrovueStream:
             refusal = await self._handle_group(group)
         return refusal
 
-    async def _handle_group(self, group: list[pb.EvidenceFromAir]) -> Refused | None:
+    async def _handle_group(self, group: list[Message]) -> Refused | None:
         """Consecutive records of one session are stored together; a hello is answered in its turn."""
         position = 0
         while position < len(group):
             key, begin = _session_of(group[position]), position
-            is_hello = _is_hello(group[position])
+            hello = _hello_of(group[position])
             position += 1
-            while not is_hello and position < len(group) and _is_record_of(key, group[position]):
+            while hello is None and position < len(group) and _is_record_of(key, group[position]):
                 position += 1
             session = await self._session(key)
             if isinstance(session, Refused):
                 return await self._refuse(key, 0, session)
-            if is_hello:
-                self._on_hello(session, group[begin])
+            if hello is not None:
+                self._on_hello(session, hello)
             elif (refusal := await self._store(session, group[begin:position])) is not None:
                 return await self._refuse(key, session.ingest.acked, refusal)
             if (too_slow := await self._ack(key, session)) is not None:
                 return too_slow
         return None
 
-    def _on_hello(self, session: _StreamSession, message: pb.EvidenceFromAir) -> None:
+    def _on_hello(self, session: _StreamSession, hello: pb.Hello) -> None:
         """EVD-001: the answer is the node's watermark, whatever the sender believes."""
-        session.progress.emitted = max(session.progress.emitted, message.hello.last_sequence_emitted)
+        session.progress.emitted = max(session.progress.emitted, hello.last_sequence_emitted)
         self._metrics.replays += session.ingest.is_behind
 
-    async def _store(self, session: _StreamSession, messages: list[pb.EvidenceFromAir]) -> Refused | None:
+    async def _store(self, session: _StreamSession, messages: list[Message]) -> Refused | None:
         for first, lines in join_consecutive(map(_line_run, messages)):
             if (refusal := await session.ingest.ingest(first, lines)) is not None:
                 return refusal
@@ -160,25 +164,38 @@ def _ack_of(key: SessionKey, acked: int, error: str = "") -> pb.EvidenceAckFromC
     return pb.EvidenceAckFromCore(channel_id=key[0], playout_session_id=key[1], acked_sequence=acked, error=error)
 
 
-def _session_of(message: pb.EvidenceFromAir) -> SessionKey:
+def _session_of(message: Message) -> SessionKey:
     return message.channel_id, message.playout_session_id
 
 
-def _is_hello(message: pb.EvidenceFromAir) -> bool:
-    return bool(message.WhichOneof("payload") == HELLO)
+def _hello_of(message: Message) -> pb.Hello | None:
+    if isinstance(message, UnreadableMessage) or message.WhichOneof("payload") != HELLO:
+        return None
+    return message.hello
 
 
-def _is_record_of(key: SessionKey, message: pb.EvidenceFromAir) -> bool:
-    return _session_of(message) == key and not _is_hello(message)
+def _is_record_of(key: SessionKey, message: Message) -> bool:
+    return _session_of(message) == key and _hello_of(message) is None
 
 
-def _line_run(message: pb.EvidenceFromAir) -> LineRun:
+def _line_run(message: Message) -> LineRun:
     """A message that is not a record is kept as received: a dead letter (EVD-007)."""
+    if isinstance(message, UnreadableMessage):
+        return message.sequence, [message.raw]
     line = line_of(message)
     return message.sequence, [line if isinstance(line, bytes) else message.SerializeToString()]
 
 
 def retrovue_service(agents: AgentContext, metrics: EvidenceMetrics, mode: LegacyEvidence) -> GrpcService:
     """The service, for `GrpcServer`."""
-    add = evidence_pb2_grpc.add_ExecutionEvidenceServiceServicer_to_server
-    return GrpcService(NAME, RetrovueService(agents, metrics, mode), add)
+    return GrpcService(NAME, RetrovueService(agents, metrics, mode), _register)
+
+
+def _register(servicer: Any, server: Any) -> None:
+    """As the generated code does it, but for how a message is decoded: one bad text must not end the stream."""
+    handler = grpc.stream_stream_rpc_method_handler(
+        servicer.EvidenceStream, read_message, pb.EvidenceAckFromCore.SerializeToString
+    )
+    handlers = {METHOD: handler}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(NAME, handlers),))
+    server.add_registered_method_handlers(NAME, handlers)

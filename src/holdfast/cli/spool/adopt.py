@@ -1,0 +1,66 @@
+"""`holdfast spool adopt`: make sessions of another program ours, when no program writes them any more (SP-OWN-001)."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from holdfast.cli.spool.session import EXIT_NOT_INTACT, exit_with, format_size, paths_of, report_spool_errors
+from holdfast.cli.terminal.clock import now_ms
+from holdfast.core.base.errors import Refused
+from holdfast.spool.adoption import Fingerprint, adopt, fingerprint, foreign_sessions
+from holdfast.spool.files.disk import RealDisk
+from holdfast.spool.files.names import SessionPaths
+from holdfast.spool.files.ownership import Owner, owner_of
+
+WATCH_S: Final = 5.0
+POLL_S: Final = 0.1
+
+
+def adopt_command(
+    path: Annotated[Path, typer.Argument(help="A root with channels' folders, or one session's *.spool.jsonl file.")],
+    watch_s: Annotated[float, typer.Option(help="For how long the files are watched, in seconds.", min=0.0)] = WATCH_S,
+) -> None:
+    """Make sessions of another program ours: from then on they can be repaired, compacted, sealed and shipped.
+
+    A program of v0.1 takes no lock, so its files are watched first: one that grows, changes, or is open for writing in
+    another process is left alone. End the program before.
+
+    Exit code 0: all adopted. 1: some were not. 2: cannot be read.
+    """
+    with report_spool_errors():
+        sessions = foreign_sessions(path) if path.is_dir() else _one(path)
+        if not sessions:
+            print(f"{path}: there is no session of another program")
+            return
+        print(f"watching {len(sessions)} files for {watch_s:g} s")
+        before = [(paths, fingerprint(paths.plain)) for paths in sessions]
+        _watch([(paths.plain, seen) for paths, seen in before], watch_s)
+        adopted = [_adopt_one(paths, seen) for paths, seen in before]
+        raise typer.Exit(0 if all(adopted) else EXIT_NOT_INTACT)
+
+
+def _one(path: Path) -> list[SessionPaths]:
+    paths = paths_of(path)
+    if owner_of(RealDisk(), paths) is not Owner.FOREIGN:
+        exit_with(Refused("SP-OWN-001", f"session {paths.session} is ours already", "", "SessionOurs"))
+    return [paths]
+
+
+def _watch(files: list[tuple[Path, Fingerprint]], watch_s: float) -> None:
+    """Let the time pass; it ends early when every file has changed."""
+    until = time.monotonic() + watch_s
+    while time.monotonic() < until and any(fingerprint(path) == seen for path, seen in files):
+        time.sleep(min(POLL_S, watch_s))
+
+
+def _adopt_one(paths: SessionPaths, seen: Fingerprint) -> bool:
+    adoption = adopt(paths, seen, now_ms())
+    if isinstance(adoption, Refused):
+        print(f"▲ {paths.plain}: {adoption}")
+        return False
+    print(f"✔ {paths.plain}: adopted, {format_size(adoption.size)}, records up to {adoption.sequence}")
+    return True
