@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -73,7 +74,7 @@ async def test_work_of_microseconds_takes_no_thread() -> None:
 
 def test_threads_are_used_again_and_one_that_never_ends_blocks_no_other() -> None:
     pool, hang = ThreadPool(idle_s=60), threading.Event()
-    pool.run(lambda: [hang.wait(60)].clear())
+    pool.run(partial(wait_for, hang))
     seen = SimpleQueue[int]()
     first = pool_ident(pool, seen)
     for _ in range(5):
@@ -81,6 +82,10 @@ def test_threads_are_used_again_and_one_that_never_ends_blocks_no_other() -> Non
             time.sleep(0.001)
         assert pool_ident(pool, seen) == first
     hang.set()
+
+
+def wait_for(event: threading.Event) -> None:
+    event.wait(60)
 
 
 def pool_ident(pool: ThreadPool, seen: SimpleQueue[int]) -> int:

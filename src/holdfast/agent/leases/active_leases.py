@@ -137,13 +137,23 @@ class ActiveLeases:
         return sum(lease.is_working for lease in self.leases.values())
 
     def _accept(self, leases: list[LeaseRun]) -> None:
-        """Spool the offers, each with its acceptance; delivered, that is the ACK. The work begins meanwhile."""
-        signatures = self._signer.sign_all([to_sign_acceptance(lease.id) for lease in leases])
-        for lease, signature in zip(leases, signatures, strict=True):
+        """Spool the offers, each with its acceptance; delivered, that is the ACK. The work begins meanwhile.
+
+        What takes no time is done first: acceptances and outcomes have one signature, and are spooled together.
+        """
+        drafts = [self._executor.execute_at_once(lease) for lease in leases]
+        messages = [to_sign_acceptance(lease.id) for lease in leases]
+        signatures = self._signer.sign_all([*messages, *(draft.to_sign for draft in drafts if draft is not None)])
+        outcome_signatures = iter(signatures[len(leases) :])
+        for lease, draft, signature in zip(leases, drafts, signatures, strict=False):
+            outcome = None if draft is None else draft.signed(next(outcome_signatures))
             self._add(lease)
             if lease.offer.is_small and self._emit_acceptance(lease, signature):
+                if outcome is not None:
+                    self._executor.report_at_once(lease, outcome)
                 self._spawn(lease, self._executor.run(lease))
             else:
+                lease.outcome = outcome
                 self._spawn(lease, self._accept_later(lease, signature))
 
     def _emit_acceptance(self, lease: LeaseRun, signature: bytes) -> bool:

@@ -12,24 +12,24 @@ from typing import Any, Final
 import structlog
 
 from holdfast.agent.executors.contract import ExecutorIsolation
-from holdfast.agent.executors.execute import REASON_MAX, Failed, execute, execute_inline
+from holdfast.agent.executors.execute import Failed, execute, execute_inline
 from holdfast.agent.executors.registry import ExecutorRegistry
 from holdfast.agent.leases.group_signer import GroupSigner
 from holdfast.agent.leases.lease_run import LeaseRun, NodeView
-from holdfast.agent.leases.records import COMPLETED, FAILED, READY, STARTED, Outcome
+from holdfast.agent.leases.outcomes import OutcomeDraft, ProvedOutput, draft_completion, draft_failure
+from holdfast.agent.leases.records import FAILED, READY, STARTED, Outcome
 from holdfast.agent.leases.spooled_leases import SpooledLeases
 from holdfast.agent.leases.work_dir import WorkDir
 from holdfast.agent.settings import AgentSettings
-from holdfast.agent.transport.evidence_emitter import EvidenceEmitter, LeaseRecord, SpooledAt
+from holdfast.agent.transport.evidence_emitter import EmittedRecord, EvidenceEmitter, LeaseRecord, SpooledAt
 from holdfast.agent.transport.node_client import NodeClient
 from holdfast.core.base.errors import Refused, Unavailable
-from holdfast.core.proof.envelope import ProofType, body_of, signed_bytes
 from holdfast.core.result.ids import result_digest
 from holdfast.ports import Clock
 from holdfast.shipping.backoff import Backoff, Draw
 from holdfast.shipping.node_connection import RpcFault, describe_fault, refusal_of
 from holdfast.spool.files.record import BLOCK_FENCE
-from holdfast.wire.signed_messages import OUTPUT_INLINE_BYTES_MAX, to_sign_failure
+from holdfast.wire.signed_messages import OUTPUT_INLINE_BYTES_MAX
 
 LEASE_OVER_NAMES: Final = frozenset({"LeaseLost", "NotFound"})
 """Refusals by which the node says that a lease is over."""
@@ -71,7 +71,7 @@ class LeaseExecutor:
                 await backoff.pause(self._clock)
             except Exception as fault:
                 _log.exception("lease_failed_by_agent_error", lease=lease.id.hex())
-                lease.outcome = await self._make_failure(lease, f"AGENT_ERROR: {type(fault).__name__}")
+                lease.outcome = await self._sign(draft_failure(lease.offer, f"AGENT_ERROR: {type(fault).__name__}"))
         if lease.outcome is not None and lease.outcome.payload_type == FAILED:
             await self._emitter.wait_delivered(lease.outcome_spooled_at)
             lease.end(FAILED, str(lease.outcome.payload["reason"]))
@@ -91,31 +91,48 @@ class LeaseExecutor:
 
     # -------------------------------------------------------------------------------------------- steps
 
+    def execute_at_once(self, lease: LeaseRun) -> OutcomeDraft | None:
+        """The outcome of work that takes no time; None where it has to wait for anything."""
+        if lease.work is None or lease.work[0].isolation is not ExecutorIsolation.INLINE:
+            return None
+        lease.started_ms = self._clock.monotonic_ms()
+        lease.output = execute_inline(*lease.work)
+        return self._draft(lease, lease.output)
+
     async def _execute(self, lease: LeaseRun) -> Outcome:
         if lease.is_resumed and lease.offer.t_deadline_ms <= self._clock.wall_ms() + self._client.offset_ms:
             await asyncio.shield(lease.node_view)  # its deadline seems to be over: the node decides
-        match = lease.work or self._registry.find(lease.offer.kind, lease.offer.payload)
-        if isinstance(match, Refused):
-            return await self._make_failure(lease, f"NOT_OFFERED: {match.message}")
-        executor, payload = match
-        lease.started_ms = self._clock.monotonic_ms()
-        if executor.isolation is ExecutorIsolation.INLINE:
-            output = execute_inline(executor, payload)
-        else:
-            long_run = asyncio.get_running_loop().call_later(LONG_MS / 1_000, self._on_long_run, lease)
-            try:
-                output = await execute(executor, payload, self._settings.execution_ms_max)
-            finally:
-                long_run.cancel()
-        if isinstance(output, Failed):
-            return await self._make_failure(lease, output.reason)
-        if len(output) <= OUTPUT_INLINE_BYTES_MAX:
-            return await self._make_completion(lease, result_digest(output), len(output), output)
+        if lease.output is None:
+            lease.output = await self._run_executor(lease)
+        output = lease.output
+        draft = self._draft(lease, output)
+        if draft is not None:
+            return await self._sign(draft)
+        assert isinstance(output, bytes)
         if not lease.has_files:
             await self.store_offer(lease)
         await self._work_dir.store_output(lease.id, output)
-        lease.has_output = True
+        lease.has_output, lease.output = True, None
         return await self._upload_output(lease)
+
+    def _draft(self, lease: LeaseRun, output: bytes | Failed) -> OutcomeDraft | None:
+        """The outcome; None where the output is too large to travel with it."""
+        if isinstance(output, Failed):
+            return draft_failure(lease.offer, output.reason)
+        if len(output) > OUTPUT_INLINE_BYTES_MAX:
+            return None
+        return self._draft_completion(lease, result_digest(output), len(output), output)
+
+    async def _run_executor(self, lease: LeaseRun) -> bytes | Failed:
+        match = lease.work or self._registry.find(lease.offer.kind, lease.offer.payload)
+        if isinstance(match, Refused):
+            return Failed(f"NOT_OFFERED: {match.message}")
+        lease.started_ms = self._clock.monotonic_ms()
+        long_run = asyncio.get_running_loop().call_later(LONG_MS / 1_000, self._on_long_run, lease)
+        try:
+            return await execute(*match, self._settings.execution_ms_max)
+        finally:
+            long_run.cancel()
 
     def _on_long_run(self, lease: LeaseRun) -> None:
         """The lease's own task waits for the executor: another one reports that it has started."""
@@ -139,8 +156,8 @@ class LeaseExecutor:
             await self._emitter.emit(READY, {"lease_id": lease.id.hex(), "digest": digest.hex(), "size": size})
         refusal = await self._upload_with_retries(lease, digest, output)
         if refusal is not None:
-            return await self._make_failure(lease, f"OUTPUT_REFUSED: {refusal.name}: {refusal.message}")
-        return await self._make_completion(lease, digest, size)
+            return await self._sign(draft_failure(lease.offer, f"OUTPUT_REFUSED: {refusal.name}: {refusal.message}"))
+        return await self._sign(self._draft_completion(lease, digest, size, None))
 
     async def _upload_with_retries(self, lease: LeaseRun, digest: bytes, output: bytes) -> Refused | None:
         """Until the node has the bytes or refuses them for good."""
@@ -164,11 +181,27 @@ class LeaseExecutor:
 
     async def _report(self, lease: LeaseRun, outcome: Outcome) -> None:
         """Spool the outcome, and the fence behind it. What is spooled is sent, and nothing is sent before (SP-005)."""
-        records = [(outcome.payload_type, outcome.payload), self.fence(lease, outcome.payload_type, "")]
-        emitted = await self._emitter.emit_all(records)
-        lease.is_reported = True
-        self.hold(lease, emitted[0].at)
+        records = self._outcome_records(lease, outcome)
+        emitted = [*lease.emitted, *await self._emitter.emit_all(records[len(lease.emitted) :])]
+        self._on_reported(lease, emitted)
         lease.outcome_spooled_at = await self._emitter.wait_spooled(records, emitted)
+
+    def report_at_once(self, lease: LeaseRun, outcome: Outcome) -> None:
+        """The same without waiting: `run` waits until it is spooled, and emits what the spool refuses now."""
+        lease.outcome = outcome
+        for record in self._outcome_records(lease, outcome):
+            emitted = self._emitter.try_emit(*record)
+            if emitted is None:
+                return
+            self._on_reported(lease, [*lease.emitted, emitted])
+
+    def _on_reported(self, lease: LeaseRun, emitted: list[EmittedRecord]) -> None:
+        lease.is_reported, lease.emitted = True, emitted
+        if lease.held_at != emitted[0].at:
+            self.hold(lease, emitted[0].at)
+
+    def _outcome_records(self, lease: LeaseRun, outcome: Outcome) -> list[LeaseRecord]:
+        return [(outcome.payload_type, outcome.payload), self.fence(lease, outcome.payload_type, "")]
 
     def hold(self, lease: LeaseRun, at: SpooledAt | None) -> None:
         """EVD-006: the spool keeps the record that carries what the lease needs, instead of the one before."""
@@ -182,21 +215,9 @@ class LeaseExecutor:
         payload: dict[str, Any] = {"block_id": lease.id.hex(), "actual_end_utc_ms": self._clock.wall_ms()}
         return BLOCK_FENCE, payload | {"status": status, "reason": reason}
 
-    # -------------------------------------------------------------------------------------------- outcomes
+    async def _sign(self, draft: OutcomeDraft) -> Outcome:
+        return draft.signed(await self._signer.sign(draft.to_sign))
 
-    async def _make_completion(self, lease: LeaseRun, digest: bytes, size: int, output: bytes | None = None) -> Outcome:
-        """With its output, or for one that was uploaded."""
-        offer, kind = lease.offer, ProofType[lease.offer.kind]
+    def _draft_completion(self, lease: LeaseRun, digest: bytes, size: int, inline: bytes | None) -> OutcomeDraft:
         took_ms = self._clock.monotonic_ms() - lease.started_ms if lease.started_ms else 0
-        body = body_of(offer.task_id, lease.id, self._client.id, digest, size, {"took_ms": took_ms})
-        signature = await self._signer.sign(signed_bytes(kind, offer.proof, body))
-        payload: dict[str, Any] = {"lease_id": lease.id.hex(), "type": int(kind), "method": offer.proof}
-        payload |= {"body": body.hex(), "signature": signature.hex()}
-        if output is not None:
-            payload["output"] = output
-        return Outcome(COMPLETED, payload)
-
-    async def _make_failure(self, lease: LeaseRun, reason: str) -> Outcome:
-        reason = reason.encode("utf-8", "replace").decode()[:REASON_MAX]
-        signature = await self._signer.sign(to_sign_failure(lease.id, reason))
-        return Outcome(FAILED, {"lease_id": lease.id.hex(), "reason": reason, "signature": signature.hex()})
+        return draft_completion(lease.offer, self._client.id, ProvedOutput(digest, size, took_ms, inline))

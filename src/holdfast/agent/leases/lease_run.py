@@ -8,8 +8,9 @@ from enum import StrEnum
 import msgspec
 
 from holdfast.agent.executors.contract import Executor
+from holdfast.agent.executors.execute import Failed
 from holdfast.agent.leases.records import AcceptedOffer, Outcome
-from holdfast.agent.transport.evidence_emitter import SpooledAt
+from holdfast.agent.transport.evidence_emitter import EmittedRecord, SpooledAt
 from holdfast.core.job.spec import WorkPayload
 from holdfast.spool import Ticket
 
@@ -55,10 +56,14 @@ class LeaseRun:
         """Its output is in that folder."""
         self.is_resumed = False
         """An earlier process has left it on disk."""
+        self.output: bytes | Failed | None = None
+        """What the executor returned, while its outcome is not decided."""
         self.outcome: Outcome | None = None
         """From here on the outcome of the lease is decided."""
         self.is_reported = False
         """The record of its outcome, and the fence behind it, were emitted."""
+        self.emitted: list[EmittedRecord] = []
+        """These records."""
         self.outcome_spooled_at: SpooledAt | None = None
         """The record of its outcome, once it is spooled."""
         self.held_at: SpooledAt | None = None
