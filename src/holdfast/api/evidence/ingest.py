@@ -6,6 +6,8 @@ once; a record that is received again is compared with the stored one.
 
 from __future__ import annotations
 
+import asyncio
+
 import structlog
 
 from holdfast.api.evidence.commands import CommandPlan, IngestContext, plan_commands
@@ -38,6 +40,8 @@ class EvidenceIngest:
         self._stored = SessionReader(node.engine, sender.channel, sender.session)
         self._pruned = 0
         self.acked = 0
+        self._ahead: tuple[int, list[bytes], asyncio.Future[ValidatedLines]] | None = None
+        """Lines that are being validated before it is their turn."""
 
     async def load_watermark(self) -> None:
         """The durable watermark: what a restarted node would load."""
@@ -74,7 +78,7 @@ class EvidenceIngest:
             known = min(self.acked + 1 - first, len(lines))
             if known and (refusal := await self._check_duplicates(first, lines[:known])):
                 return refusal
-            lines, first = lines[known:], first + known
+            lines, first = lines[known:] if known else lines, first + known
             if lines:
                 stored = await self._store(first, lines)
                 if isinstance(stored, Refused):
@@ -110,9 +114,25 @@ class EvidenceIngest:
         self._metrics.duplicates += len(lines)
         return None
 
+    def validate_ahead(self, first: int, lines: list[bytes]) -> None:
+        """Begin to validate these lines while others are being stored: `ingest` of the same list goes on from there."""
+        if self._ahead is None:
+            self._ahead = first, lines, asyncio.ensure_future(self._validate(first, lines))
+
+    async def _validate(self, first: int, lines: list[bytes]) -> ValidatedLines:
+        return await self._node.in_pool(validate, self._sender, self._node.verify, first, lines)
+
+    async def _validated(self, first: int, lines: list[bytes]) -> ValidatedLines:
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and ahead[0] == first and ahead[1] is lines:
+            return await ahead[2]
+        if ahead is not None:  # others are stored now: what was validated is validated again when it is its turn
+            ahead[2].cancel()
+        return await self._validate(first, lines)
+
     async def _store(self, first: int, lines: list[bytes]) -> int | Refused:
         """Store some of the lines that follow the watermark and return how many: 0 where another stream was faster."""
-        validated = await self._node.in_pool(validate, self._sender, self._node.verify, first, lines)
+        validated = await self._validated(first, lines)
         plan = await self._plan(validated)
         if (fitting := self._count_within_quota(first, validated)) < len(validated.lines):
             return await self._store(first, lines[:fitting])
