@@ -260,6 +260,10 @@ class Blobs(Protocol):
         """Begin an upload; if digest and size are announced, bytes that differ are never kept."""
         ...
 
+    async def put_many(self, blobs: Mapping[Digest, bytes]) -> None:
+        """Hold small outputs, all durable when this returns, at the cost of one sync; the caller has hashed them."""
+        ...
+
     async def size(self, digest: Digest) -> int | None:
         """How many bytes are held under this digest; None if there are none."""
         ...

@@ -7,11 +7,13 @@ signature is checked, so that an agent which passes here has signed what the wir
 from __future__ import annotations
 
 import asyncio
+import base64
 import hashlib
 import json
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import grpc
@@ -28,6 +30,7 @@ from holdfast.wire.gen.holdfast.evidence.v1 import evidence_pb2 as ev
 from holdfast.wire.gen.holdfast.evidence.v1 import evidence_pb2_grpc
 from holdfast.wire.gen.holdfast.provider.v1 import provider_pb2 as pb
 from holdfast.wire.gen.holdfast.provider.v1 import provider_pb2_grpc
+from holdfast.wire.group_signatures import verify_signature
 
 NONCE = b"n" * 32
 EOF: Any = grpc.aio.EOF  # type: ignore[attr-defined]
@@ -60,6 +63,8 @@ class FakeNode:
         """Durable lines by session."""
         self.outputs: dict[bytes, bytes] = {}
         self.submissions: Counter[bytes] = Counter()
+        self.signatures: set[bytes] = set()
+        """All different signatures of requests."""
         self.hellos: list[ev.Hello] = []
         self.records_in = self.duplicates = 0
         self.open_streams: set[str] = set()
@@ -84,6 +89,7 @@ class FakeNode:
         self.may_ack.set()
         self._streams: dict[bytes, asyncio.Queue[pb.WorkResponse]] = {}
         self._server: Any = None
+        self._collecting: pb.Updates | None = None
 
     # ------------------------------------------------------------------------------------ up and down
 
@@ -110,20 +116,38 @@ class FakeNode:
         lease_id = hashlib.sha256(prompt.encode()).digest()
         payload = {"kind": "AI", "spec": {"model": model, "prompt": prompt, "params": params}}
         self.leases[lease_id] = FakeLease(lease_id, payload, now_ms(), t_ms)
-        self.send_to_agents(pb.WorkResponse(offer=self.offer_of(self.leases[lease_id])))
+        self.send_to_agents(pb.Updates(offers=[self.offer_of(self.leases[lease_id])]))
         return lease_id
 
     def lose(self, lease_id: bytes, reason: str = "LEASE_EXPIRED") -> None:
         self.leases[lease_id].ended_reason = reason
-        self.send_to_agents(pb.WorkResponse(lost=pb.Lost(lease_id=lease_id, reason=reason)))
+        self.send_to_agents(pb.Updates(lost=[pb.Lost(lease_id=lease_id, reason=reason)]))
 
     def send_verdict(self, lease_id: bytes, *, is_accepted: bool = True) -> None:
         self.leases[lease_id].ended_reason = "JUDGED"
-        self.send_to_agents(pb.WorkResponse(verdict=pb.Verdict(lease_id=lease_id, is_accepted=is_accepted, reason="x")))
+        self.send_to_agents(pb.Updates(verdicts=[pb.Verdict(lease_id=lease_id, is_accepted=is_accepted, reason="x")]))
 
-    def send_to_agents(self, message: pb.WorkResponse) -> None:
+    def offer_many(self, prompts: list[str], model: str = "echo") -> list[bytes]:
+        """Give leases in one message."""
+        with self.collected():
+            return [self.offer(prompt, model) for prompt in prompts]
+
+    @contextmanager
+    def collected(self) -> Iterator[None]:
+        """Inside, what is sent to agents piles up and becomes one message."""
+        self._collecting = pb.Updates()
+        try:
+            yield
+        finally:
+            told, self._collecting = self._collecting, None
+            self.send_to_agents(told)
+
+    def send_to_agents(self, updates: pb.Updates) -> None:
+        if self._collecting is not None:
+            self._collecting.MergeFrom(updates)
+            return
         for stream in self._streams.values():
-            stream.put_nowait(message)
+            stream.put_nowait(pb.WorkResponse(updates=updates))
 
     @property
     def connected(self) -> int:
@@ -197,21 +221,33 @@ class FakeNode:
         """A record that is durable now; some change state."""
         record = json.loads(line)
         payload = record["payload"]
+        if record["payload_type"] == "LEASE_ACCEPTED":
+            lease_id = bytes.fromhex(payload["lease_id"])
+            self._check_signed(public, signed_messages.to_sign_acceptance(lease_id), payload)
+            self.leases[lease_id].is_acked = True
         if record["payload_type"] == "LEASE_COMPLETED":
             self._complete(payload, public)
         if record["payload_type"] == "LEASE_FAILED":
             lease_id = bytes.fromhex(payload["lease_id"])
-            signed = signed_messages.to_sign_failure(lease_id, payload["reason"])
-            assert verify(public, signed, bytes.fromhex(payload["signature"]))
+            self._check_signed(public, signed_messages.to_sign_failure(lease_id, payload["reason"]), payload)
             self.leases[lease_id].ended_reason = "PROVIDER_FAIL"
+
+    def _check_signed(self, public: bytes, message: bytes, payload: dict[str, Any]) -> None:
+        signature = bytes.fromhex(payload["signature"])
+        assert verify_signature(verify, public, message, signature)
+        self.signatures.add(signature[:64])
 
     def _complete(self, payload: dict[str, Any], public: bytes) -> None:
         raw = bytes.fromhex(payload["body"])
-        signed = signed_bytes(payload["type"], payload["method"], raw)
-        assert verify(public, signed, bytes.fromhex(payload["signature"]))
+        self._check_signed(public, signed_bytes(payload["type"], payload["method"], raw), payload)
         body = read_body(raw)
         assert isinstance(body, ProofBody)
         assert body.provider == provider_id(public)
+        if (inline := payload.get("output")) is not None:
+            output = base64.b64decode(inline, validate=True)
+            assert (result_digest(output), len(output)) == (body.output_digest, body.output_size)
+            assert len(output) <= signed_messages.OUTPUT_INLINE_BYTES_MAX
+            self.outputs[body.output_digest] = output
         lease = self.leases[body.lease_id]
         if lease.ended_reason or lease.submitted:
             return
@@ -251,7 +287,7 @@ class _Provider(provider_pb2_grpc.ProviderServiceServicer):
         out.put_nowait(pb.WorkResponse(welcome=welcome))
         for lease in node.leases.values():
             if not lease.ended_reason:
-                out.put_nowait(pb.WorkResponse(offer=node.offer_of(lease)))
+                out.put_nowait(pb.WorkResponse(updates=pb.Updates(offers=[node.offer_of(lease)])))
         hearing = asyncio.create_task(self._read_acts(context, nonce, opened.public, out))
         try:
             while (message := await out.get()).WhichOneof("message"):
@@ -271,7 +307,8 @@ class _Provider(provider_pb2_grpc.ProviderServiceServicer):
             assert (told.nonce, told.count) == (nonce, count + 1)
             count = told.count
             outcomes = [self._node.act(act) for act in told.acts]
-            out.put_nowait(pb.WorkResponse(acts_done=pb.ActsDone(count=count, outcomes=outcomes)))
+            done = pb.ActsDone(count=count, outcomes=outcomes)
+            out.put_nowait(pb.WorkResponse(updates=pb.Updates(acts_done=[done])))
         out.put_nowait(pb.WorkResponse())
 
     async def PutOutput(self, requests: AsyncIterator[pb.PutOutputRequest], context: Any) -> Any:  # noqa: N802

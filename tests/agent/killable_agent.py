@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,8 @@ from tests.agent.in_process_agent import make_agent
 from holdfast.agent.executors.built_in import Echo
 from holdfast.agent.executors.contract import CancelSignal, ExecutorIsolation
 from holdfast.agent.leases import work_dir
-from holdfast.agent.leases.lease_executor import COMPLETED
+from holdfast.agent.leases.active_leases import ActiveLeases
+from holdfast.agent.leases.records import ACCEPTED, COMPLETED
 from holdfast.agent.leases.work_dir import WorkDir
 from holdfast.agent.transport.evidence_emitter import EvidenceEmitter
 from holdfast.agent.transport.node_client import NodeClient
@@ -66,14 +68,15 @@ def kill_after(kind: type, name: str, data: Path, is_matching: Callable[..., boo
     setattr(kind, name, then)
 
 
-def kill_before(kind: type, name: str, data: Path) -> None:
-    real = getattr(kind, name)
+def kill_before_offers(data: Path) -> None:
+    """Die when an offer comes, before anything is done about it."""
+    real = ActiveLeases.on_offers
 
-    async def first(self: Any, *args: Any) -> Any:
+    def first(self: ActiveLeases, offers: Any) -> None:
         kill_once(data)
-        return await real(self, *args)
+        real(self, offers)
 
-    setattr(kind, name, first)
+    ActiveLeases.on_offers = first  # type: ignore[method-assign]
 
 
 def kill_after_ack(data: Path) -> None:
@@ -104,29 +107,57 @@ def kill_half_removed(data: Path) -> None:
     Path.unlink = then  # type: ignore[method-assign]
 
 
-def is_completion(payload_type: str, _: object) -> bool:
-    return payload_type == COMPLETED
+def kill_after_emit(payload_type: str, data: Path) -> None:
+    """Die as soon as this record is queued: it is in memory, and on its way to the disk."""
+    real = EvidenceEmitter.try_emit
+
+    def then(self: EvidenceEmitter, emitted_type: str, payload: dict[str, Any]) -> Any:
+        emitted = real(self, emitted_type, payload)
+        if emitted_type == payload_type:
+            kill_once(data)
+        return emitted
+
+    EvidenceEmitter.try_emit = then  # type: ignore[assignment, method-assign]
+
+
+def kill_after_spooled(payload_type: str, data: Path) -> None:
+    """Die as soon as this record is durable."""
+    real = EvidenceEmitter.try_emit
+
+    def then(self: EvidenceEmitter, emitted_type: str, payload: dict[str, Any]) -> Any:
+        emitted = real(self, emitted_type, payload)
+        if emitted_type == payload_type and emitted is not None:
+            emitted.ticket.wait(60)
+            kill_once(data)
+        return emitted
+
+    EvidenceEmitter.try_emit = then  # type: ignore[assignment, method-assign]
 
 
 KILL_POINTS: dict[str, Callable[[Path], None]] = {
-    "offered": lambda data: kill_before(WorkDir, "store_offer", data),
-    "kept, not acknowledged": lambda data: kill_after(WorkDir, "store_offer", data),
+    "offered": kill_before_offers,
+    "accepted": partial(kill_after_emit, ACCEPTED),
+    "acceptance spooled": partial(kill_after_spooled, ACCEPTED),
     "executing": lambda data: None,
-    "output written": lambda data: kill_after(WorkDir, "store_output", data),
-    "uploaded": lambda data: kill_after(NodeClient, "put_output", data),
-    "outcome decided": lambda data: kill_after(WorkDir, "store_outcome", data),
-    "completion emitted": lambda data: kill_after(EvidenceEmitter, "_emit", data, is_completion),
-    "completion spooled": lambda data: kill_after(EvidenceEmitter, "emit_spooled", data, is_completion),
+    "completion emitted": partial(kill_after_emit, COMPLETED),
+    "completion spooled": partial(kill_after_spooled, COMPLETED),
     "completion acked": kill_after_ack,
-    "being removed": kill_half_removed,
     "never": lambda data: None,
 }
+"""Of every lease, and …"""
+LARGE_KILL_POINTS: dict[str, Callable[[Path], None]] = {
+    "kept, not acknowledged": lambda data: kill_after(WorkDir, "store_offer", data),
+    "output written": lambda data: kill_after(WorkDir, "store_output", data),
+    "uploaded": lambda data: kill_after(NodeClient, "put_output", data),
+    "being removed": kill_half_removed,
+}
+"""… of one that is too large for the spool."""
 
 
 async def run(port: int, data: Path, point: str) -> None:
     node = FakeNode()
     node.port = port
-    KILL_POINTS[point](data)
+    (KILL_POINTS | LARGE_KILL_POINTS)[point](data)
     deadly = {(Kind.AI, "echo"): KillingExecutor(str(data))} if point == "executing" else {}
     agent = make_agent(node, data, executors=deadly)
     stop = asyncio.Event()

@@ -77,7 +77,7 @@ async def test_an_agent_that_is_asked_to_stop_finishes_its_work(
 ) -> None:
     agent = start(node.port, model="sleep")
     lease = node.offer("hello", "sleep", ms=300)
-    await wait_until(lambda: "EXECUTION_STARTED" in node.record_types(lease))
+    await wait_until(lambda: node.leases[lease].is_acked)
     agent.send_signal(number)
     assert await wait_ended(agent) == 0
     assert node.submissions[lease] == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -10,7 +11,8 @@ from random import Random
 import pytest
 from tests.agent.fake_node import FakeNode
 from tests.agent.in_process_agent import lease_dirs, wait_until
-from tests.agent.killable_agent import KILL_POINTS, KillableAgent
+from tests.agent.killable_agent import KILL_POINTS, LARGE_KILL_POINTS, KillableAgent
+from tests.agent.test_lease_executor import LARGE
 from tests.counts import counts
 from tests.shipping.test_session_sender import check_complete
 
@@ -18,14 +20,10 @@ from holdfast.core.base.canonical import canonical
 from holdfast.core.result.ids import result_digest
 
 SEED = 20261116
-SUBMITTED_POINTS = [
-    "outcome decided",
-    "completion emitted",
-    "completion spooled",
-    "completion acked",
-    "being removed",
-]
+SUBMITTED_POINTS = ["completion emitted", "completion spooled", "completion acked"]
 """Points after which a verdict that comes later, or was missed, makes a difference."""
+SMALL_POINTS = [point for point in KILL_POINTS if point != "never"]
+LARGE_POINTS = [*SMALL_POINTS, *LARGE_KILL_POINTS]
 Start = Callable[[str], KillableAgent]
 
 
@@ -45,14 +43,35 @@ def start(node: FakeNode, tmp_path: Path) -> Iterator[Start]:
 
 @pytest.mark.rule("EVD-005", "EVD-006")
 @pytest.mark.parametrize(
-    ("point", "judges"),
-    [(point, True) for point in KILL_POINTS if point != "never"] + [(point, False) for point in SUBMITTED_POINTS],
+    ("point", "judges"), [(point, True) for point in SMALL_POINTS] + [(point, False) for point in SUBMITTED_POINTS]
 )
 async def test_an_agent_killed_at_any_stage_delivers_its_work_once(
     node: FakeNode, tmp_path: Path, start: Start, point: str, judges: bool
 ) -> None:
+    """The spool is all that the next process has: there are no other files, and the output is in it."""
     node.is_judging = judges
     lease = node.offer("hello")
+    assert await start(point).ended() == -9
+    assert lease_dirs(tmp_path / "agent") == []
+    start("never")
+    await wait_until(lambda: node.submissions[lease] == 1)
+    if not judges and not node.leases[lease].ended_reason:
+        assert base64.b64encode(canonical("hello")) in spooled_bytes(tmp_path / "agent")
+        await wait_until(lambda: node.connected)
+        node.send_verdict(lease)
+    await check_delivered_once(node, tmp_path, lease, "hello")
+
+
+@pytest.mark.rule("EVD-005", "EVD-006")
+@pytest.mark.parametrize(
+    ("point", "judges"),
+    [(point, True) for point in LARGE_POINTS] + [(point, False) for point in [*SUBMITTED_POINTS, "being removed"]],
+)
+async def test_an_agent_killed_at_any_stage_of_a_large_lease_delivers_its_work_once(
+    node: FakeNode, tmp_path: Path, start: Start, point: str, judges: bool
+) -> None:
+    node.is_judging = judges
+    lease = node.offer(LARGE)
     first = start(point)
     if point == "being removed" and not judges:
         await wait_until(lambda: node.submissions[lease])
@@ -64,19 +83,41 @@ async def test_an_agent_killed_at_any_stage_delivers_its_work_once(
         assert lease_dirs(tmp_path / "agent") == [lease.hex()]
         await wait_until(lambda: node.connected)
         node.send_verdict(lease)
+    await check_delivered_once(node, tmp_path, lease, LARGE)
+
+
+async def check_delivered_once(node: FakeNode, tmp_path: Path, lease: bytes, prompt: str) -> None:
     await wait_until(lambda: not lease_dirs(tmp_path / "agent"), "nothing is left of it")
     await wait_until(lambda: node.record_types(lease).count("LEASE_COMPLETED") == 1)
     assert node.delivered() == {lease: 1}
-    assert node.outputs == {result_digest(canonical("hello")): canonical("hello")}
+    assert node.outputs == {result_digest(canonical(prompt)): canonical(prompt)}
     assert node.leases[lease].ended_reason == "JUDGED"
     check_complete(node)
+
+
+def spooled_bytes(data: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in (data / "spool").rglob("*.jsonl"))
+
+
+@pytest.mark.rule("EVD-005", "EVD-006")
+async def test_a_lease_whose_acceptance_was_acked_is_resumed_without_the_node(
+    node: FakeNode, tmp_path: Path, start: Start
+) -> None:
+    """The node has everything that was spooled, and is gone: the offer in the spool is enough to do the work."""
+    lease = node.offer("hello", "sleep", ms=60_000)
+    agent = start("never")
+    await wait_until(lambda: node.leases[lease].is_acked)
+    agent.kill()
+    await node.stop()
+    start("never")
+    await wait_until(lambda: lease_dirs(tmp_path / "agent") == [lease.hex()], "it is resumed, and a file by now")
 
 
 @pytest.mark.rule("EVD-005", "EVD-006")
 async def test_a_lease_that_was_lost_while_the_agent_was_dead_is_dropped(
     node: FakeNode, tmp_path: Path, start: Start
 ) -> None:
-    lease = node.offer("hello")
+    lease = node.offer(LARGE)
     assert await start("output written").ended() == -9
     node.leases[lease].ended_reason = "LEASE_EXPIRED"
     start("never")

@@ -54,7 +54,7 @@ async def test_work_that_does_not_end_in_time_is_given_back(
     assert node.leases[lease].ended_reason == "STOPPING"
     assert busy.cancelled.wait(60)
     assert lease_dirs(tmp_path) == []
-    assert node.record_types(lease) == ["LEASE_ACCEPTED", "EXECUTION_STARTED", "BLOCK_FENCE"]
+    assert node.record_types(lease) == ["LEASE_ACCEPTED", "BLOCK_FENCE"]
     assert last_type(node) == "CHANNEL_TERMINATED"
 
 

@@ -7,7 +7,9 @@ import os
 import signal
 import threading
 import time
+from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import msgspec
@@ -18,6 +20,7 @@ from holdfast.agent.executors.built_in import BUILT_IN, Echo, Sleep, built_in_ex
 from holdfast.agent.executors.contract import CancelSignal, ExecutorIsolation
 from holdfast.agent.executors.execute import Failed, execute
 from holdfast.agent.executors.registry import ExecutorRegistry
+from holdfast.agent.executors.thread_pool import ThreadPool
 from holdfast.core.base.canonical import canonical
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.values import Kind
@@ -25,6 +28,7 @@ from holdfast.core.job.spec import Payload, WorkPayload
 
 PROMPT = {"kind": "AI", "spec": {"model": "echo", "prompt": "hello"}}
 LONG_MS = 60_000
+CANCELLABLE = [ExecutorIsolation.THREAD, ExecutorIsolation.PROCESS]
 
 
 def payload(**spec: Any) -> WorkPayload:
@@ -59,6 +63,34 @@ class PromptedExecutor(msgspec.Struct, frozen=True):
 async def test_echo_gives_back_the_canonical_bytes_of_what_it_was_given() -> None:
     assert await execute(Echo(), payload(prompt="hé"), LONG_MS) == canonical("hé")
     assert await execute(Echo(), payload(input="blob:1"), LONG_MS) == canonical("blob:1")
+
+
+async def test_work_of_microseconds_takes_no_thread() -> None:
+    threads = threading.active_count()
+    output = await execute(PromptedExecutor(ExecutorIsolation.INLINE), payload(prompt="work"), LONG_MS)
+    assert output == str(os.getpid()).encode()
+    assert threading.active_count() == threads
+
+
+def test_threads_are_used_again_and_one_that_never_ends_blocks_no_other() -> None:
+    pool, hang = ThreadPool(idle_s=60), threading.Event()
+    pool.run(partial(wait_for, hang))
+    seen = SimpleQueue[int]()
+    first = pool_ident(pool, seen)
+    for _ in range(5):
+        while not pool._idle:
+            time.sleep(0.001)
+        assert pool_ident(pool, seen) == first
+    hang.set()
+
+
+def wait_for(event: threading.Event) -> None:
+    event.wait(60)
+
+
+def pool_ident(pool: ThreadPool, seen: SimpleQueue[int]) -> int:
+    pool.run(lambda: seen.put(threading.get_ident()))
+    return seen.get(timeout=60)
 
 
 async def test_sleep_takes_its_time_and_returns_the_same() -> None:
@@ -98,17 +130,17 @@ async def test_a_crash_takes_only_its_own_process_with_it(prompt: str, code: int
     assert failed == Failed(f"EXECUTOR_CRASHED: exit code {code}")
 
 
-@pytest.mark.parametrize("where", list(ExecutorIsolation))
+@pytest.mark.parametrize("where", CANCELLABLE)
 async def test_work_that_takes_too_long_is_ended(where: ExecutorIsolation, tmp_path: Path) -> None:
     file, threads = tmp_path / "pid", threading.active_count()
     failed = await execute(PromptedExecutor(where), payload(prompt="hang", file=str(file)), 1_000)
     assert failed == Failed("TIME_OUT: not done after 1000 ms")
     await wait_until(lambda: threading.active_count() <= threads, "its thread has ended")
     if where is ExecutorIsolation.PROCESS and file.exists():
-        assert not Path(f"/proc/{file.read_text()}").exists()
+        await wait_until(lambda: not Path(f"/proc/{file.read_text()}").exists(), "its process has ended")
 
 
-@pytest.mark.parametrize("where", list(ExecutorIsolation))
+@pytest.mark.parametrize("where", CANCELLABLE)
 async def test_work_that_is_cancelled_is_ended(where: ExecutorIsolation, tmp_path: Path) -> None:
     file, threads = tmp_path / "pid", threading.active_count()
     running = asyncio.create_task(execute(PromptedExecutor(where), payload(prompt="hang", file=str(file)), LONG_MS))
@@ -118,7 +150,7 @@ async def test_work_that_is_cancelled_is_ended(where: ExecutorIsolation, tmp_pat
         await running
     await wait_until(lambda: threading.active_count() <= threads, "its thread has ended")
     if where is ExecutorIsolation.PROCESS:
-        assert not Path(f"/proc/{file.read_text()}").exists()
+        await wait_until(lambda: not Path(f"/proc/{file.read_text()}").exists(), "its process has ended")
 
 
 async def test_work_that_is_cancelled_before_it_began_never_begins(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from tests.agent.fake_node import FakeNode
 from tests.agent.in_process_agent import lease_dirs, make_agent, running_agent, wait_until
 
 from holdfast.agent.executors.contract import CancelSignal, ExecutorIsolation
+from holdfast.agent.leases import lease_executor
 from holdfast.agent.leases.work_dir import WorkDir
 from holdfast.agent.transport.evidence_emitter import EvidenceEmitter, SpooledAt
 from holdfast.core.base.canonical import canonical
@@ -21,9 +23,13 @@ from holdfast.core.base.values import Kind
 from holdfast.core.job.spec import Payload
 from holdfast.core.provider.model import provider_id
 from holdfast.core.result.ids import result_digest
+from holdfast.wire.signed_messages import OUTPUT_INLINE_BYTES_MAX
 
-LEASE_RECORDS = ["LEASE_ACCEPTED", "EXECUTION_STARTED", "OUTPUT_READY", "LEASE_COMPLETED", "BLOCK_FENCE"]
-FAILURE = ["LEASE_ACCEPTED", "EXECUTION_STARTED", "LEASE_FAILED", "BLOCK_FENCE"]
+LEASE_RECORDS = ["LEASE_ACCEPTED", "LEASE_COMPLETED", "BLOCK_FENCE"]
+LARGE_RECORDS = ["LEASE_ACCEPTED", "OUTPUT_READY", "LEASE_COMPLETED", "BLOCK_FENCE"]
+FAILURE = ["LEASE_ACCEPTED", "LEASE_FAILED", "BLOCK_FENCE"]
+LARGE = "x" * (OUTPUT_INLINE_BYTES_MAX + 1)
+"""A prompt whose echo does not fit into a record."""
 
 
 class GatedExecutor(msgspec.Struct, frozen=True):
@@ -47,23 +53,77 @@ def make_gate() -> GatedExecutor:
     return GatedExecutor(threading.Event(), threading.Event(), threading.Event())
 
 
-@pytest.mark.rule("EVD-005")
+@pytest.mark.rule("EVD-005", "LEA-003")
 async def test_a_leases_life_is_reported_as_evidence_in_order(node: FakeNode, tmp_path: Path) -> None:
     async with running_agent(node, tmp_path) as agent:
         lease = node.offer("hello")
         await wait_until(lambda: node.record_types(lease) == LEASE_RECORDS, "all records")
-        await wait_until(lambda: node.acts_of(lease), "what it does, on the other stream")
+        await wait_until(lambda: not agent.leases.leases)
         assert agent.id == provider_id(node.registrations[0].public)
     output = canonical("hello")
     assert node.outputs == {result_digest(output): output}
     assert node.submissions[lease] == 1
-    assert node.acts_of(lease)[0] == "ack"
+    assert node.leases[lease].is_acked
+    assert node.acts_of(lease) == [], "the delivered acceptance is the ACK"
+    assert lease_dirs(tmp_path) == []
+
+
+@pytest.mark.rule("EVD-005", "EVD-006")
+async def test_a_large_output_is_announced_and_uploaded_before_it_is_completed(node: FakeNode, tmp_path: Path) -> None:
+    async with running_agent(node, tmp_path):
+        lease = node.offer(LARGE)
+        await wait_until(lambda: node.record_types(lease) == LARGE_RECORDS, "all records")
+        await wait_until(lambda: not lease_dirs(tmp_path))
+    output = canonical(LARGE)
     ready = next(each for each in node.records() if each["payload_type"] == "OUTPUT_READY")
-    assert ready["payload"] == {
-        "lease_id": lease.hex(),
-        "digest": result_digest(output).hex(),
-        "size": len(output),
-    }
+    assert ready["payload"] == {"lease_id": lease.hex(), "digest": result_digest(output).hex(), "size": len(output)}
+    assert node.outputs == {result_digest(output): output}
+
+
+@pytest.mark.rule("PRV-003", "EVD-005")
+@pytest.mark.parametrize(("model", "signatures"), [("echo", 1), ("sleep", 2)])
+async def test_one_signature_covers_what_is_accepted_or_completed_together(
+    node: FakeNode, tmp_path: Path, model: str, signatures: int
+) -> None:
+    """Work that takes no time is completed with its acceptance."""
+    async with running_agent(node, tmp_path, slots=20):
+        await wait_until(lambda: node.connected)
+        leases = node.offer_many([f"job {n}" for n in range(20)], model)
+        await wait_until(lambda: all(node.record_types(lease) == LEASE_RECORDS for lease in leases))
+    assert signatures <= len(node.signatures) < (2 if model == "echo" else 41)
+
+
+@pytest.mark.rule("EVD-005")
+async def test_work_that_takes_long_is_reported_as_started_and_its_offer_leaves_the_spool(
+    node: FakeNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease_executor, "LONG_MS", 10)
+    busy = make_gate()
+    async with running_agent(node, tmp_path, executors={(Kind.AI, "gate"): busy}) as agent:
+        lease = node.offer("hello", "gate")
+        await wait_until(lambda: node.record_types(lease) == ["LEASE_ACCEPTED", "EXECUTION_STARTED"])
+        await wait_until(lambda: lease_dirs(tmp_path) == [lease.hex()])
+        await wait_until(lambda: not agent.emitter._held, "the spool may drop the record")
+        busy.open.set()
+        await wait_until(lambda: not lease_dirs(tmp_path))
+    assert node.record_types(lease) == ["LEASE_ACCEPTED", "EXECUTION_STARTED", "LEASE_COMPLETED", "BLOCK_FENCE"]
+
+
+@pytest.mark.rule("EVD-006")
+async def test_the_spool_keeps_offer_and_output_until_the_verdict(node: FakeNode, tmp_path: Path) -> None:
+    node.is_judging = False
+    busy = make_gate()
+    async with running_agent(node, tmp_path, executors={(Kind.AI, "gate"): busy}) as agent:
+        lease = node.offer("hello", "gate")
+        await wait_until(lambda: node.leases[lease].is_acked)
+        [(_, spool)] = agent.emitter.open_sessions()
+        assert spool.maintainer.keep_from == 1, "the offer"
+        busy.open.set()
+        await wait_until(lambda: "BLOCK_FENCE" in node.record_types(lease))
+        assert spool.maintainer.keep_from == 2, "the output"
+        node.send_verdict(lease)
+        await wait_until(lambda: not agent.leases.leases)
+        assert spool.maintainer.keep_from is None
 
 
 @pytest.mark.rule("EVD-005")
@@ -71,19 +131,20 @@ async def test_a_verdict_before_the_record_is_spooled_costs_no_fence(
     node: FakeNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The record is read back and sent as soon as it is spooled; who has emitted it may hear of that much later."""
-    spool = EvidenceEmitter.emit_spooled
+    wait_spooled = EvidenceEmitter.wait_spooled
 
-    async def late(self: EvidenceEmitter, payload_type: str, payload: dict[str, Any]) -> SpooledAt:
-        told = await spool(self, payload_type, payload)
-        if payload_type == "LEASE_COMPLETED":
+    async def late(self: EvidenceEmitter, records: Any, emitted: Any) -> SpooledAt:
+        told = await wait_spooled(self, records, emitted)
+        if records[0][0] == "LEASE_COMPLETED":
             await asyncio.Event().wait()
         return told
 
-    monkeypatch.setattr(EvidenceEmitter, "emit_spooled", late)
-    async with running_agent(node, tmp_path):
+    monkeypatch.setattr(EvidenceEmitter, "wait_spooled", late)
+    async with running_agent(node, tmp_path) as agent:
         lease = node.offer("hello")
         await wait_until(lambda: node.record_types(lease) == LEASE_RECORDS, "all records")
-        await wait_until(lambda: not lease_dirs(tmp_path))
+        await wait_until(lambda: not agent.leases.leases)
+    assert node.record_types(lease) == LEASE_RECORDS
 
 
 async def test_an_agent_registers_what_it_offers(node: FakeNode, tmp_path: Path) -> None:
@@ -95,8 +156,33 @@ async def test_an_agent_registers_what_it_offers(node: FakeNode, tmp_path: Path)
     assert (node.acts[0].act, node.acts[0].slots) == ("beat", 3)
 
 
-@pytest.mark.rule("EVD-006")
+@pytest.mark.rule("EVD-006", "SP-005")
 async def test_a_lease_is_acknowledged_only_when_it_is_on_disk(
+    node: FakeNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the spool's disk hangs nothing is sent about the lease, also not when the node asks again."""
+    may_sync, real_sync = threading.Event(), os.fdatasync
+
+    def hang(file: int) -> None:
+        may_sync.wait(60)
+        real_sync(file)
+
+    async with running_agent(node, tmp_path) as agent:
+        await wait_until(lambda: node.acts, "its first heartbeat")
+        monkeypatch.setattr(os, "fdatasync", hang)
+        lease = node.offer("hello")
+        await wait_until(lambda: lease in agent.leases.leases)
+        node.end_work_streams()
+        try:
+            await wait_until(lambda: sum(act.act == "beat" for act in node.acts) >= 2, "another stream")
+            assert (node.acts_of(lease), node.record_types(lease)) == ([], [])
+        finally:
+            may_sync.set()
+        await wait_until(lambda: node.submissions[lease])
+
+
+@pytest.mark.rule("EVD-006")
+async def test_a_large_offer_is_a_file_before_it_is_acknowledged(
     node: FakeNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[list[str]] = []
@@ -104,14 +190,16 @@ async def test_a_lease_is_acknowledged_only_when_it_is_on_disk(
 
     async def slow(self: WorkDir, taken: Any) -> None:
         await asyncio.sleep(0.05)
-        seen.append(node.acts_of(taken.lease_id))
+        seen.append(node.record_types(taken.lease_id))
         await keep(self, taken)
 
     monkeypatch.setattr(WorkDir, "store_offer", slow)
     async with running_agent(node, tmp_path):
-        lease = node.offer("hello")
+        lease = node.offer(LARGE)
         await wait_until(lambda: node.submissions[lease])
     assert seen == [[]]
+    accepted = next(each for each in node.records() if each["payload_type"] == "LEASE_ACCEPTED")
+    assert "payload" not in accepted["payload"]
 
 
 async def test_a_lease_that_cannot_be_kept_is_declined(
@@ -121,39 +209,48 @@ async def test_a_lease_that_cannot_be_kept_is_declined(
         raise Unavailable("EVD-006", "no space left", "")
 
     monkeypatch.setattr(WorkDir, "store_offer", fails)
-    async with running_agent(node, tmp_path):
-        lease = node.offer("hello")
+    async with running_agent(node, tmp_path) as agent:
+        lease = node.offer(LARGE)
         await wait_until(lambda: node.acts_of(lease))
-    assert node.acts_of(lease) == ["decline"]
+        await wait_until(lambda: not agent.leases.leases)
+        monkeypatch.setattr(EvidenceEmitter, "try_emit", lambda *_: None)
+        small = node.offer("small")
+        await wait_until(lambda: node.acts_of(small))
+        await wait_until(lambda: not agent.leases.leases)
+        monkeypatch.undo()
+    assert node.acts_of(lease) == node.acts_of(small) == ["decline"]
+    assert (node.leases[lease].ended_reason, node.leases[small].ended_reason) == ("NO_DISK", "NO_ROOM_FOR_EVIDENCE")
 
 
 @pytest.mark.rule("EVD-006")
-async def test_the_output_is_kept_until_the_verdict(node: FakeNode, tmp_path: Path) -> None:
+async def test_a_large_output_is_kept_until_the_verdict(node: FakeNode, tmp_path: Path) -> None:
     node.is_judging = False
     async with running_agent(node, tmp_path):
-        lease = node.offer("hello")
+        lease = node.offer(LARGE)
         await wait_until(lambda: node.submissions[lease])
         await wait_until(lambda: "BLOCK_FENCE" in node.record_types(lease))
         output = tmp_path / "work" / lease.hex() / "output"
-        assert output.read_bytes() == canonical("hello")
+        assert output.read_bytes() == canonical(LARGE)
         node.send_verdict(lease)
         await wait_until(lambda: not lease_dirs(tmp_path), "the folder is gone")
 
 
 @pytest.mark.rule("EVD-006")
-async def test_a_refused_result_is_final_too(node: FakeNode, tmp_path: Path) -> None:
+@pytest.mark.parametrize("prompt", ["hello", LARGE])
+async def test_a_refused_result_is_final_too(node: FakeNode, tmp_path: Path, prompt: str) -> None:
     node.accepts = False
-    async with running_agent(node, tmp_path):
-        lease = node.offer("hello")
+    async with running_agent(node, tmp_path) as agent:
+        lease = node.offer(prompt)
         await wait_until(lambda: node.submissions[lease])
-        await wait_until(lambda: not lease_dirs(tmp_path))
+        await wait_until(lambda: not agent.leases.leases)
+        assert lease_dirs(tmp_path) == []
     assert node.delivered() == {lease: 1}
 
 
 async def test_an_upload_is_tried_until_the_node_has_the_bytes(node: FakeNode, tmp_path: Path) -> None:
     node.refuse_uploads = 3
     async with running_agent(node, tmp_path):
-        lease = node.offer("hello")
+        lease = node.offer(LARGE)
         await wait_until(lambda: node.submissions[lease])
     assert node.refuse_uploads == 0
     assert node.record_types(lease).count("OUTPUT_READY") == 1
@@ -170,7 +267,7 @@ async def test_a_large_output_arrives_whole(node: FakeNode, tmp_path: Path) -> N
 async def test_an_output_that_the_node_never_accepts_is_a_failure(node: FakeNode, tmp_path: Path) -> None:
     node.refuse_output = ("TooLarge", "TIER-001")
     async with running_agent(node, tmp_path):
-        lease = node.offer("hello")
+        lease = node.offer(LARGE)
         await wait_until(lambda: node.leases[lease].ended_reason == "PROVIDER_FAIL")
         await wait_until(lambda: not lease_dirs(tmp_path))
     failed = next(each for each in node.records() if each["payload_type"] == "LEASE_FAILED")
@@ -180,7 +277,7 @@ async def test_an_output_that_the_node_never_accepts_is_a_failure(node: FakeNode
 async def test_an_upload_for_a_lost_lease_ends_it(node: FakeNode, tmp_path: Path) -> None:
     node.refuse_output = ("LeaseLost", "LEA-005")
     async with running_agent(node, tmp_path):
-        lease = node.offer("hello")
+        lease = node.offer(LARGE)
         await wait_until(lambda: "BLOCK_FENCE" in node.record_types(lease))
         await wait_until(lambda: not lease_dirs(tmp_path))
     assert node.delivered() == {}
@@ -198,10 +295,10 @@ class FailingExecutor(msgspec.Struct, frozen=True):
 
 @pytest.mark.rule("EVD-005")
 async def test_a_fault_of_the_executor_is_a_failed_lease_with_its_reason(node: FakeNode, tmp_path: Path) -> None:
-    async with running_agent(node, tmp_path, executors={(Kind.AI, "faulty"): FailingExecutor()}):
+    async with running_agent(node, tmp_path, executors={(Kind.AI, "faulty"): FailingExecutor()}) as agent:
         lease = node.offer("hello", "faulty")
         await wait_until(lambda: node.record_types(lease) == FAILURE)
-        await wait_until(lambda: not lease_dirs(tmp_path))
+        await wait_until(lambda: not agent.leases.leases)
     failed = next(each for each in node.records() if each["payload_type"] == "LEASE_FAILED")
     assert failed["payload"]["reason"] == "EXECUTOR_ERROR: ArithmeticError: it does not add up"
     assert node.leases[lease].ended_reason == "PROVIDER_FAIL"
@@ -217,12 +314,12 @@ async def test_an_execution_that_takes_too_long_is_a_failed_lease(node: FakeNode
 
 async def test_work_on_a_lost_lease_is_stopped(node: FakeNode, tmp_path: Path) -> None:
     busy = make_gate()
-    async with running_agent(node, tmp_path, executors={(Kind.AI, "gate"): busy}):
+    async with running_agent(node, tmp_path, executors={(Kind.AI, "gate"): busy}) as agent:
         lease = node.offer("hello", "gate")
         await wait_until(busy.started.is_set)
         node.lose(lease)
         await wait_until(busy.cancelled.is_set)
-        await wait_until(lambda: not lease_dirs(tmp_path))
+        await wait_until(lambda: not agent.leases.leases)
         other = node.offer("other")
         await wait_until(lambda: node.submissions[other], "the agent works on")
     assert node.delivered() == {other: 1}
@@ -234,7 +331,7 @@ async def test_work_on_a_lost_lease_is_stopped(node: FakeNode, tmp_path: Path) -
 async def test_a_completion_that_came_too_late_blocks_nothing(node: FakeNode, tmp_path: Path) -> None:
     """The lease is lost while the node does not answer: its completion is stored as evidence and means nothing."""
     busy = make_gate()
-    async with running_agent(node, tmp_path, executors={(Kind.AI, "gate"): busy}):
+    async with running_agent(node, tmp_path, executors={(Kind.AI, "gate"): busy}) as agent:
         lease = node.offer("late", "gate")
         await wait_until(busy.started.is_set)
         await wait_until(lambda: node.leases[lease].is_acked)
@@ -244,7 +341,7 @@ async def test_a_completion_that_came_too_late_blocks_nothing(node: FakeNode, tm
         other = node.offer("other")
         await wait_until(lambda: node.submissions[other])
         node.end_work_streams()
-        await wait_until(lambda: not lease_dirs(tmp_path), "asked on the next stream, the node says that it is over")
+        await wait_until(lambda: not agent.leases.leases, "asked on the next stream, the node says that it is over")
     assert node.submissions[lease] == 0
 
 
@@ -287,11 +384,11 @@ async def test_heartbeats_come_as_often_as_the_node_wants_them(node: FakeNode, t
 
 async def test_a_verdict_that_was_missed_is_asked_for_with_the_heartbeat(node: FakeNode, tmp_path: Path) -> None:
     node.heartbeat_ms, node.is_judging = 20, False
-    async with running_agent(node, tmp_path):
+    async with running_agent(node, tmp_path) as agent:
         lease = node.offer("hello")
         await wait_until(lambda: node.submissions[lease])
         node.leases[lease].ended_reason = "COMPLETED"  # without a message to the agent
-        await wait_until(lambda: not lease_dirs(tmp_path))
+        await wait_until(lambda: not agent.leases.leases)
 
 
 async def test_two_agents_cannot_share_a_folder(node: FakeNode, tmp_path: Path) -> None:

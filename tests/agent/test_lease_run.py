@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from holdfast.agent.leases.lease_run import LeaseEnd, LeaseRun, LeaseTimes, NodeView
-from holdfast.agent.leases.work_dir import AcceptedOffer, Outcome, ResumedLease
+from holdfast.agent.leases.records import AcceptedOffer, Outcome
+from holdfast.agent.transport.evidence_emitter import SpooledAt
+from holdfast.spool import Ticket
+from holdfast.spool.ticket import SequenceProgress
 
 OFFER = AcceptedOffer(bytes(32), bytes(32), "AI", 0, b"", "attested", 600_000)
 T_MS = 600_000
@@ -50,11 +53,28 @@ async def test_the_first_end_counts() -> None:
     assert not held.is_unreported
 
 
-async def test_only_an_outcome_from_an_earlier_process_is_in_doubt() -> None:
-    outcome = Outcome("LEASE_COMPLETED", {})
-    assert LeaseRun.from_resumed(ResumedLease(OFFER, True, outcome)).is_in_doubt
-    assert not LeaseRun.from_resumed(ResumedLease(OFFER, True, None)).is_in_doubt
-    assert not LeaseRun(OFFER, outcome=outcome).is_in_doubt
+async def test_a_lease_occupies_a_slot_until_its_outcome_is_decided() -> None:
+    held = LeaseRun(OFFER)
+    assert held.is_working
+    held.outcome = Outcome("LEASE_COMPLETED", {})
+    assert (held.is_working, held.is_unreported) == (False, True)
+    held.outcome_spooled_at = SpooledAt("s", 2)
+    assert not held.is_unreported
+
+
+async def test_a_lease_that_an_earlier_process_reported_only_awaits_its_end() -> None:
+    held = LeaseRun.reported(OFFER, SpooledAt("s", 2))
+    assert (held.is_working, held.is_unreported, held.is_on_disk) == (False, False, True)
+
+
+async def test_a_lease_is_on_disk_when_its_record_is_spooled() -> None:
+    held, progress = LeaseRun(OFFER), SequenceProgress(4, lambda _: None)
+    assert not held.is_on_disk
+    held.accepted = Ticket(5, progress)
+    assert not held.is_on_disk
+    progress.advance(5)
+    assert held.is_on_disk
+    assert LeaseRun.resumed(OFFER, has_files=True).is_on_disk
 
 
 async def test_the_nodes_first_view_of_a_lease_counts() -> None:

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from holdfast.agent.leases import work_dir
-from holdfast.agent.leases.work_dir import AcceptedOffer, Outcome, WorkDir
+from holdfast.agent.leases.records import AcceptedOffer
+from holdfast.agent.leases.work_dir import WorkDir
 from holdfast.core.base.errors import Unavailable
 from holdfast.system.durable_files import replace_file
 
 LEASE = bytes(range(32))
 OFFER = AcceptedOffer(LEASE, LEASE[::-1], "AI", 2, b"\xa0", "attested", 1_700)
-OUTCOME = Outcome("LEASE_COMPLETED", {"lease_id": LEASE.hex(), "type": 1})
 
 
 def open_work_dir(path: Path) -> list[work_dir.ResumedLease]:
@@ -31,9 +31,8 @@ async def test_everything_that_was_kept_is_found_again(tmp_path: Path) -> None:
     assert folder.open() == []
     await folder.store_offer(OFFER)
     await folder.store_output(LEASE, b"out")
-    await folder.store_outcome(LEASE, OUTCOME)
     folder.close()
-    assert open_work_dir(tmp_path) == [work_dir.ResumedLease(OFFER, True, OUTCOME)]
+    assert open_work_dir(tmp_path) == [work_dir.ResumedLease(OFFER, True)]
 
 
 async def test_a_removed_lease_is_gone(tmp_path: Path) -> None:
@@ -57,7 +56,7 @@ async def test_a_crash_at_any_call_leaves_a_whole_lease_or_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every call to the system in turn is the last one; what is then on disk is as it was before or after a step."""
-    seen: set[tuple[bool, bool, bool]] = set()
+    seen: set[tuple[bool, bool]] = set()
     for last in range(100):
         data = tmp_path / str(last)
         folder = WorkDir(data / "work")
@@ -68,7 +67,6 @@ async def test_a_crash_at_any_call_leaves_a_whole_lease_or_none(
             try:
                 folder._store_offer(OFFER)
                 replace_file(data / "work" / LEASE.hex() / "output", b"out" * 1_000)
-                replace_file(data / "work" / LEASE.hex() / "outcome", b'{"payload_type":"x","payload":{}}')
                 work_dir._remove_dir(data / "work" / LEASE.hex())
             except Crash:
                 has_crashed = True
@@ -78,12 +76,11 @@ async def test_a_crash_at_any_call_leaves_a_whole_lease_or_none(
             assert found[0].offer == OFFER
             if found[0].has_output:
                 assert (data / "work" / LEASE.hex() / "output").read_bytes() == b"out" * 1_000
-            assert found[0].outcome in (None, Outcome("x", {}))
-            seen.add((True, found[0].has_output, found[0].outcome is not None))
+            seen.add((True, found[0].has_output))
         if not has_crashed:
             break
     assert found == []
-    assert seen == {(True, False, False), (True, True, False), (True, True, True)}
+    assert seen == {(True, False), (True, True)}
 
 
 def crash_after(patch: pytest.MonkeyPatch, last: int) -> None:

@@ -108,7 +108,7 @@ async def test_tables_that_lost_their_newest_rows_are_written_again() -> None:
     )
     await engine.submit(Mint(some_id(50), ALICE, Amount(1)))
     await engine.wait_tables()
-    tables.rows, tables.claims, tables.at = before
+    world.tables.rows, world.tables.claims, world.tables.at = before
     await engine.submit(Mint(some_id(51), ALICE, Amount(1)))
     while world.tables.at != engine.durable_head:
         engine.projector.request_flush()

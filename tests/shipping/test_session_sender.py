@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.agent.fake_node import FakeNode
-from tests.agent.in_process_agent import lease_dirs, make_agent, running_agent, wait_until
+from tests.agent.in_process_agent import make_agent, running_agent, wait_until
 from tests.agent.test_lease_executor import LEASE_RECORDS, make_gate
 
 from holdfast.agent.runner import Agent
@@ -67,8 +67,8 @@ async def test_while_the_disk_hangs_nothing_is_sent(
     agent = make_agent(node, tmp_path)
     await agent.start()
     lease = node.offer("hello")
-    await wait_until(lambda: node.outputs, "the work is done and its bytes are with the node")
-    await wait_until(lambda: agent.leases.leases[lease].outcome is not None)
+    await wait_until(lambda: lease in agent.leases.leases)
+    await wait_until(lambda: agent.leases.leases[lease].outcome is not None, "the work is done")
     await wait_until(lambda: node.open_streams, "the stream of evidence is open")
     assert node.records_in == 0
     monkeypatch.undo()
@@ -97,7 +97,7 @@ async def test_streams_that_are_cut_again_and_again_lose_nothing(node: FakeNode,
             await wait_cut(node, agent)
         node.cut_work_after = None
         await wait_all_done(node, [*leases, *await run_leases(node, agent, 1)])
-        await wait_until(lambda: not lease_dirs(tmp_path))
+        await wait_until(lambda: not agent.leases.leases)
         assert live_sender(agent)._backoff.failures == 0, "progress makes the next pause short again"
     check_complete(node)
     assert len(node.hellos) > 6
@@ -132,43 +132,44 @@ async def test_work_goes_on_while_the_node_is_down_and_is_submitted_when_it_is_b
     node: FakeNode, tmp_path: Path
 ) -> None:
     busy = make_gate()
-    async with running_agent(node, tmp_path, executors={(Kind.AI, "gate"): busy}):
+    async with running_agent(node, tmp_path, executors={(Kind.AI, "gate"): busy}) as agent:
         lease = node.offer("hello", "gate")
-        await wait_until(lambda: "EXECUTION_STARTED" in node.record_types(lease))
+        await wait_until(lambda: node.leases[lease].is_acked)
         await node.stop()
         busy.open.set()
-        await wait_until((tmp_path / "work" / lease.hex() / "output").exists, "it is finished without the node")
+        run = agent.leases.leases[lease]
+        await wait_until(lambda: run.outcome_spooled_at is not None, "it is finished without the node")
         await node.start()
         await wait_all_done(node, [lease])
-        await wait_until(lambda: not lease_dirs(tmp_path))
+        await wait_until(lambda: not agent.leases.leases)
     check_complete(node)
     assert node.record_types(lease) == LEASE_RECORDS
 
 
 async def test_a_restart_of_the_node_between_completion_and_verdict_ends_well(node: FakeNode, tmp_path: Path) -> None:
     node.is_judging = False
-    async with running_agent(node, tmp_path):
+    async with running_agent(node, tmp_path) as agent:
         lease = node.offer("hello")
         await wait_all_done(node, [lease])
         await node.stop()
         await node.start()
         await wait_until(lambda: node.connected)
-        await wait_until(lambda: node.acts_of(lease).count("ack") >= 2, "the agent asks after it")
-        assert lease_dirs(tmp_path) == [lease.hex()]
+        await wait_until(lambda: node.acts_of(lease), "the agent asks after it")
+        assert list(agent.leases.leases) == [lease]
         node.send_verdict(lease)
-        await wait_until(lambda: not lease_dirs(tmp_path))
+        await wait_until(lambda: not agent.leases.leases)
     check_complete(node)
 
 
 async def test_a_lease_that_ended_while_the_stream_was_closed_is_cleaned_up(node: FakeNode, tmp_path: Path) -> None:
     node.is_judging = False
-    async with running_agent(node, tmp_path):
+    async with running_agent(node, tmp_path) as agent:
         lease = node.offer("hello")
         await wait_all_done(node, [lease])
         await node.stop()
         node.leases[lease].ended_reason = "COMPLETED"
         await node.start()
-        await wait_until(lambda: not lease_dirs(tmp_path))
+        await wait_until(lambda: not agent.leases.leases)
     check_complete(node)
 
 

@@ -15,6 +15,7 @@ from tests.spool.spools import (
     SESSION,
     Fault,
     FaultyDisk,
+    ManualClock,
     UnsyncedDisk,
     channel_folder,
     check_refused,
@@ -32,6 +33,7 @@ from tests.spool.spools import (
 from holdfast.spool import Refused, Spool, Ticket, channel
 from holdfast.spool.files.disk import Handle, RealDisk
 from holdfast.spool.files.names import SessionPaths
+from holdfast.spool.maintainer import ACK_STORE_MS
 
 ACK = f"{SESSION}.ack"
 
@@ -66,6 +68,57 @@ def test_an_ack_is_a_small_text_file_replaced_by_temp_sync_rename_and_folder_syn
     again = open_spool(tmp_path)
     assert again.acked_sequence == 3
     again.close()
+
+
+@pytest.mark.rule("SP-ACK-001")
+def test_an_ack_is_stored_after_a_moment_or_as_soon_as_somebody_waits_for_it(tmp_path: Path) -> None:
+    clock = ManualClock()
+    spool = open_spool(tmp_path, clock=clock)
+    maintainer = spool.maintainer
+    emit_spooled(spool, 9)
+    spool.ack(3)
+    clock.now_ms += ACK_STORE_MS - 1
+    spool.ack(5)
+    assert (maintainer.has_work(), maintainer.ack_due_in_ms()) == (False, 1)
+    clock.now_ms += 1
+    assert maintainer.has_work()
+    maintainer.step()
+    assert (maintainer.ack_stored.reached, maintainer.ack_due_in_ms()) == (5, None)
+    ticket = spool.ack(7)
+    assert isinstance(ticket, Ticket)
+    assert not maintainer.has_work()
+    assert not ticket.wait(0)
+    assert maintainer.has_work()
+    maintainer.step()
+    assert ticket.is_durable
+    spool.close()
+
+
+@pytest.mark.rule("SP-ACK-001")
+def test_closing_stores_the_last_ack(tmp_path: Path) -> None:
+    spool = open_spool(tmp_path)
+    emit_spooled(spool, 5)
+    spool.ack(4)
+    spool.close()
+    again = open_spool(tmp_path)
+    assert again.acked_sequence == 4
+    again.close()
+
+
+@layouts
+@pytest.mark.rule("SP-RET-002", "EVD-006")
+def test_a_record_that_is_still_needed_is_kept_although_it_is_acked(tmp_path: Path, segment_bytes: int | None) -> None:
+    spool = open_spool(tmp_path, segment_bytes=segment_bytes)
+    emit_spooled(spool, 30)
+    spool.keep_from(12)
+    store_ack(spool, 30)
+    run_compaction(spool)
+    assert spool.first_available <= 12
+    assert replay_sequences(spool, 11) == list(range(12, 31))
+    spool.keep_from(None)
+    run_compaction(spool)
+    assert spool.first_available > 12 or segment_bytes == 1 << 16, "one segment is dropped when it is full"
+    spool.close()
 
 
 @pytest.mark.rule("SP-ACK-003")

@@ -43,6 +43,17 @@ def scan_aged(root: Path, before_ms: int, position: int, scan_max: int) -> tuple
     return aged, SCAN_END
 
 
+Scanned = tuple[list[AgedBlob], int]
+"""What a step of a scan found, and the next position."""
+
+
+def merge_scans(one: Scanned, other: Scanned) -> Scanned:
+    """Two scans from the same position as one, which ends where the first of them does."""
+    following = min(one[1], other[1])
+    found = {digest: size for digest, size in [*one[0], *other[0]] if scan_position(digest) < following}
+    return sorted(found.items()), following
+
+
 def _folders(root: str, position: int) -> Iterator[str]:
     """The four hex digits that name each lower folder, from this position on."""
     first = f"{min(position, SCAN_END - 1) >> 32:04x}"

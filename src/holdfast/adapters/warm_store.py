@@ -1,8 +1,9 @@
-"""The warm tier (TIER-001): output bytes in a folder, each file named by its digest, complete or absent.
+"""The warm tier (TIER-001): output bytes in a folder, by their digest, complete or absent.
 
 ```
 {path}/incoming/{random}.tmp       an upload; what a crash left is removed before the next one
 {path}/{2 hex}/{2 hex}/{digest}    held: written, synced, renamed, the folders synced, in that order
+{path}/small.sqlite                small outputs that came in groups (`sqlite.small_blobs`): one sync for a group
 ```
 """
 
@@ -13,14 +14,16 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha3_256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from holdfast.adapters.file_io import run_file_io
-from holdfast.adapters.warm_scan import scan_aged
+from holdfast.adapters.sqlite.small_blobs import FILE_NAME as SMALL_FILE
+from holdfast.adapters.sqlite.small_blobs import SmallBlobs
+from holdfast.adapters.warm_scan import merge_scans, scan_aged
 from holdfast.core.base.errors import Corrupt, Unavailable
 from holdfast.core.base.values import ZERO_DIGEST, Digest
 from holdfast.core.result.ids import RESULT
@@ -42,6 +45,7 @@ class WarmStore:
 
     def __init__(self, path: Path) -> None:
         self._path, self._incoming = path, path / "incoming"
+        self._small = SmallBlobs(path)
         self._is_open, self._lock = False, threading.Lock()
         self._synced: set[Path] = set()
         """Folders known to be durable: one that merely exists may have been created just before a crash."""
@@ -64,6 +68,13 @@ class WarmStore:
         await self.open()
         return Upload(self._incoming, self._commit_file, announced)
 
+    async def put_many(self, blobs: Mapping[Digest, bytes]) -> None:
+        """Hold these small outputs, durable when this returns, with one sync for all. The caller has hashed them."""
+        for digest in blobs:
+            self._record_request(digest)
+        await self.open()
+        await run_file_io(_RULE, self._put_many, blobs)
+
     async def size(self, digest: Digest) -> int | None:
         self._record_request(digest)
         # Checked after the request is recorded: a sweep adds a digest here before it reads the requests.
@@ -84,7 +95,7 @@ class WarmStore:
         return await run_file_io(_RULE, self._delete_unrequested, digests)
 
     async def list_aged(self, before_ms: int, position: int, scan_max: int) -> tuple[list[AgedBlob], int]:
-        return await run_file_io(_RULE, scan_aged, self._path, before_ms, position, scan_max)
+        return await run_file_io(_RULE, self._list_aged, before_ms, position, scan_max)
 
     async def usage(self) -> int:
         return await run_file_io(_RULE, self._measure)
@@ -102,6 +113,9 @@ class WarmStore:
             for folder in (self._incoming, self._path, self._path.parent):
                 sync_folder(folder)
             self._is_open = True
+
+    def _put_many(self, blobs: Mapping[Digest, bytes]) -> None:
+        self._add_usage(self._small.put_many(blobs))
 
     def _commit_file(self, temp: Path, digest: Digest) -> None:
         """Rename a synced file to its digest; if that cannot be made durable, the file does not count as held.
@@ -133,7 +147,7 @@ class WarmStore:
         try:
             status = path_of(self._path, digest).stat()
         except FileNotFoundError:
-            return None
+            return self._small.size(digest, int((time.time() - RECENT_USE_S) * 1_000))
         if digest in self._uncommitted:  # checked after `stat`: it is added before the file is renamed
             return None
         if not self._is_tree_synced:
@@ -153,7 +167,7 @@ class WarmStore:
                     hasher.update(part)
                     parts.append(part)
         except FileNotFoundError:
-            return None
+            return self._small.read(digest)
         if hasher.digest() != digest:
             raise Corrupt("TIER-001", f"the content of {path} does not match its name", "restore the file from a copy")
         return b"".join(parts)
@@ -164,6 +178,12 @@ class WarmStore:
             self._add_usage(-path.stat().st_size)
             path.unlink()
             sync_folder(path.parent)
+        self._add_usage(-self._small.delete_many([digest]))
+
+    def _list_aged(self, before_ms: int, position: int, scan_max: int) -> tuple[list[AgedBlob], int]:
+        return merge_scans(
+            scan_aged(self._path, before_ms, position, scan_max), self._small.scan_aged(before_ms, position, scan_max)
+        )
 
     def _verify(self, digests: Sequence[Digest]) -> dict[Digest, int]:
         """Bytes that cannot be read do not count as held: the caller is going to delete another copy."""
@@ -171,9 +191,18 @@ class WarmStore:
         sizes, root = {}, str(self._path)
         for digest in digests:
             size = _verified_size(_path_text(root, digest), digest)
+            if size is None:
+                size = self._verified_small(digest)
             if size is not None and digest not in self._uncommitted:
                 sizes[digest] = size
         return sizes
+
+    def _verified_small(self, digest: Digest) -> int | None:
+        try:
+            raw = self._small.read(digest)
+        except (Corrupt, Unavailable):
+            return None
+        return None if raw is None else len(raw)
 
     def _sync_existing(self) -> None:
         """Make the files of earlier processes durable; files of this process are durable once they are held."""
@@ -196,6 +225,7 @@ class WarmStore:
                 with suppress(FileNotFoundError):
                     freed += os.stat(name).st_size  # noqa: PTH116 - thousands at a time
                     os.unlink(name)  # noqa: PTH108
+            freed += self._small.delete_many(list(self._being_deleted))
         finally:
             self._being_deleted.clear()
         if len(in_use) < len(digests):
@@ -220,9 +250,11 @@ class WarmStore:
             total = 0
             for folder, _, names in os.walk(self._path):
                 for name in names:
+                    if name.startswith(SMALL_FILE):
+                        continue
                     with suppress(FileNotFoundError):
                         total += os.stat(os.path.join(folder, name)).st_size  # noqa: PTH116, PTH118 - half the time
-            self._usage = total
+            self._usage = total + self._small.usage()
         return self._usage
 
     def _add_usage(self, size: int) -> None:

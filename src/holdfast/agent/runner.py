@@ -15,7 +15,10 @@ import structlog
 
 from holdfast.agent.executors.registry import ExecutorRegistry
 from holdfast.agent.leases.active_leases import ActiveLeases
+from holdfast.agent.leases.group_signer import GroupSigner
 from holdfast.agent.leases.lease_executor import LeaseExecutor
+from holdfast.agent.leases.lease_run import LeaseRun
+from holdfast.agent.leases.spooled_leases import SpooledLeases
 from holdfast.agent.leases.work_dir import WorkDir
 from holdfast.agent.settings import AgentSettings
 from holdfast.agent.transport.evidence_emitter import EvidenceEmitter
@@ -83,14 +86,17 @@ class Agent:
 
     async def start(self) -> None:
         """Resume what is on disk, then connect. Unavailable where the work folder or the spool cannot be used."""
-        resumed_leases = await asyncio.to_thread(self._work_dir.open)
+        on_disk = await asyncio.to_thread(self._work_dir.open)
         self._assemble()
-        await self.emitter.open()
+        await self.emitter.open(self.spooled.add)
         if self.settings.metrics_port is not None:
             port = await self._metrics_endpoint.open(self.settings.metrics_port)
             _log.info("metrics_serving", url=f"http://127.0.0.1:{port}/metrics")
-        for resumed in resumed_leases:
-            self.leases.resume(resumed)
+        for stored in on_disk:
+            self.leases.resume(LeaseRun.resumed(stored.offer, has_files=True, has_output=stored.has_output))
+        for offer in self.spooled.unfinished():
+            if offer.lease_id not in self.leases.leases:
+                self.leases.resume(LeaseRun.resumed(offer, has_files=False))
         self._tasks = [
             asyncio.create_task(self._work_stream_loop(), name="work stream"),
             asyncio.create_task(self.leases.heartbeat_loop(), name="heartbeat"),
@@ -110,6 +116,8 @@ class Agent:
             id_=self.id,
         )
         channel = self.id.hex()
+        self.spooled = SpooledLeases()
+        group_signer = GroupSigner(signer)
         self.emitter = EvidenceEmitter(settings.data / "spool", channel, self._open_sender, clock, self._spool_policy)
         self._metrics_endpoint = MetricsEndpoint(self.sender_metrics, channel, self.emitter.open_sessions)
         self.executor = LeaseExecutor(
@@ -117,8 +125,9 @@ class Agent:
             registry=self._registry,
             work_dir=self._work_dir,
             emitter=self.emitter,
+            spooled=self.spooled,
             client=self.client,
-            signer=signer,
+            signer=group_signer,
             clock=clock,
             draw=self._draw,
         )
@@ -127,8 +136,10 @@ class Agent:
             registry=self._registry,
             work_dir=self._work_dir,
             emitter=self.emitter,
+            spooled=self.spooled,
             executor=self.executor,
             client=self.client,
+            signer=group_signer,
             clock=clock,
             on_progress=self._stream_backoff.reset,
         )

@@ -6,7 +6,7 @@ from typing import Final
 
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.values import ProviderId
-from holdfast.core.proof.envelope import Envelope, read_body
+from holdfast.core.proof.envelope import Envelope, ProofBody, read_body
 from holdfast.core.proof.messages import SubmitCompletion
 from holdfast.ports import Blobs
 
@@ -16,13 +16,18 @@ BODY_BYTES_MAX: Final = 4_096
 
 async def build_completion(blobs: Blobs, provider_id: ProviderId, proof: Envelope) -> SubmitCompletion | Refused:
     """RCV-001: a completion is accepted once the node holds its output. The caller has checked the signature."""
-    if len(proof.body) > BODY_BYTES_MAX:
-        message = f"body: {len(proof.body)} bytes, at most {BODY_BYTES_MAX}"
-        return Refused("PRF-001", message, "large data belongs into the output", "TooLarge")
-    body = read_body(proof.body)
+    body = check_completion(proof)
     if isinstance(body, Refused):
         return body
     if await blobs.size(body.output_digest) != body.output_size:
         message = f"the node does not hold {body.output_size} bytes with the digest {body.output_digest[:32].hex()}"
         return Refused("RCV-001", message, "send the output first")
     return SubmitCompletion(body.lease_id, provider_id, proof)
+
+
+def check_completion(proof: Envelope) -> ProofBody | Refused:
+    """The body of a proof, if it is small enough and can be read."""
+    if len(proof.body) > BODY_BYTES_MAX:
+        message = f"body: {len(proof.body)} bytes, at most {BODY_BYTES_MAX}"
+        return Refused("PRF-001", message, "large data belongs into the output", "TooLarge")
+    return read_body(proof.body)

@@ -53,6 +53,8 @@ class NodeAccess:
         self, source: queries.ReadSource, submit: SubmitCommand, forward_to_owner: ForwardToOwner | None = None
     ) -> None:
         self.source, self.submit, self.forward_to_owner = source, submit, forward_to_owner
+        self.submit_grouped: SubmitCommand = submit
+        """For commands that come in numbers: those of concurrent calls are decided together."""
         self.blobs: Blobs | None = None
         """The warm store, on a node that has one."""
         self.evidence_metrics: EvidenceMetrics | None = None

@@ -16,6 +16,7 @@ import structlog
 from holdfast.adapters.clock import MachineClock
 from holdfast.adapters.keys.signing import SigningKey
 from holdfast.adapters.warm_store import WarmStore
+from holdfast.api.grouped_submit import GroupedSubmit
 from holdfast.api.node_access import NodeAccess, Principal
 from holdfast.api.rpc.unix_socket import UnixSocketServer
 from holdfast.app.owner_workers import OwnerWorkers
@@ -64,6 +65,7 @@ class Node:
         )
         self.follower = Follower(self.journal, self.tables, self.snapshots, clock, config.policy)
         self.access = NodeAccess(self.engine, self.engine.submit)
+        self.access.submit_grouped = GroupedSubmit(self.engine.submit_many)
         self.access.blobs = self.blobs = WarmStore(config.data / "warm")
         self.socket_server = UnixSocketServer(self.access, socket)
         # In a shared folder the owner has the socket: a standby listens on one that carries its own name.

@@ -20,6 +20,8 @@ from holdfast.shipping.node_connection import ProtocolError, RefusedByPeer, RpcF
 from holdfast.shipping.sender_metrics import SenderMetrics
 from holdfast.spool import RecordBatch, Spool
 
+READ_INLINE_RECORDS: Final = 512
+"""So many records are read in the event loop; more are read in a thread."""
 ACK_STALL_MS: Final = 30_000
 """A stream with records in flight whose acks do not advance for this long is closed and opened again."""
 PERMANENT_REFUSALS: Final = frozenset({"SequenceConflict", "NotSpoken"})
@@ -203,10 +205,16 @@ class _StreamTasks:
 
     async def _send_all(self, batches: Iterator[RecordBatch]) -> None:
         window = self._window
-        while (batch := await asyncio.to_thread(_next_batch, batches)) is not None:
+        while (batch := await self._next_batch(batches)) is not None:
             for first, lines in split_batch(batch, window.batch_bytes_max):
                 if not window.skip_if_acked(first + len(lines) - 1):
                     await self._send(first, lines)
+
+    async def _next_batch(self, batches: Iterator[RecordBatch]) -> RecordBatch | None:
+        """A few records that were just written are in the system's cache: a hand-over would take longer than that."""
+        if self._sender.spool.spooled_sequence - self._window.sent <= READ_INLINE_RECORDS:
+            return next(batches, None)
+        return await asyncio.to_thread(_next_batch, batches)
 
     async def _wait_for_records(self) -> None:
         """Until more is spooled (SP-005). Waiting makes the writer commit at once."""

@@ -27,6 +27,8 @@ from holdfast.spool.outbox import SPOOL_FULL, Outbox
 from holdfast.spool.ticket import SequenceProgress
 from holdfast.spool.writer import CompactedCopy, Writer
 
+ACK_STORE_MS: Final = 250
+"""How long an ack may wait to be stored while nobody waits for that: the next one is stored with it."""
 COMPACT_BYTES: Final = 1 << 20
 """A plain file below this is not compacted by itself."""
 CHUNK: Final = 1 << 20
@@ -53,10 +55,15 @@ class Maintainer:
         self._outbox, self._log, self._quota, self._writer = outbox, log, quota, writer
         self._policy, self._clock = policy, clock
         self._marker_paths, self.is_read_only = marker_paths, is_read_only
-        self.ack_stored = SequenceProgress(acked, lambda _: outbox.maintainer_wakeup.notify())
+        self.ack_stored = SequenceProgress(acked, self._request_ack)
         """The ack that is stored."""
         self.ack_received = acked
         """The highest ack that was received."""
+        self._ack_requested = acked
+        """The highest ack that somebody waits for."""
+        self._ack_waits_since_ms = 0
+        self.keep_from: int | None = None
+        """Records from this one on are kept although they are acked."""
         self.compactions_requested = 0
         self.compactions_done = SequenceProgress(0, lambda _: outbox.maintainer_wakeup.notify())
         """How many requests for compaction are done; the writer advances it, too, when it has installed a copy."""
@@ -77,12 +84,36 @@ class Maintainer:
             refusal = Refused("SP-RET-003", message, hint, SPOOL_FULL)
             self._outbox.refuse_all(refusal)
 
+    def receive_ack(self, sequence: int) -> None:
+        """A higher ack. Only the first one that is not stored wakes the thread."""
+        is_first = self.ack_received <= self.ack_stored.reached
+        if is_first:
+            self._ack_waits_since_ms = self._clock.monotonic_ms()
+        self.ack_received = sequence
+        if is_first or self._must_make_space():
+            self._outbox.maintainer_wakeup.notify()
+
+    def _request_ack(self, sequence: int) -> None:
+        self._ack_requested = max(self._ack_requested, sequence)
+        self._outbox.maintainer_wakeup.notify()
+
+    def ack_due_in_ms(self) -> int | None:
+        """When the ack must be stored; None where it is, or where no acks are stored."""
+        if self.ack_received <= self.ack_stored.reached or self._marker_paths is None:
+            return None
+        if self._ack_requested > self.ack_stored.reached or self._must_make_space():
+            return 0
+        return max(0, self._ack_waits_since_ms + ACK_STORE_MS - self._clock.monotonic_ms())
+
+    def _must_make_space(self) -> bool:
+        return bool(self.is_full or self._outbox.wanted_bytes or self._writer.is_disk_full)
+
     def has_work(self) -> bool:
         must_compact = (
             self.compactions_requested > self.compactions_done.reached and self._writer.compacted_copy is None
         )
         needs_space = self._outbox.wanted_bytes or self._writer.is_disk_full
-        return bool(self.ack_received > self.ack_stored.reached or must_compact or needs_space)
+        return bool(self.ack_due_in_ms() == 0 or must_compact or needs_space)
 
     def step(self) -> bool:
         """Do what is due; False where the disk failed. The next step tries again."""
@@ -115,10 +146,16 @@ class Maintainer:
 
     # -------------------------------------------------------------------------------------------- dropping
 
+    @property
+    def _droppable(self) -> int:
+        """The last record that may be dropped."""
+        kept = self.keep_from
+        return self.ack_stored.reached if kept is None else min(self.ack_stored.reached, kept - 1)
+
     def _drop_acked(self) -> None:
         """SP-RET-002: drop what the stored ack covers. Whole segments are unlinked, a plain file is copied."""
         freed = False
-        while len(view := self._log.view.segments) > 1 and view[1].first - 1 <= self.ack_stored.reached:
+        while len(view := self._log.view.segments) > 1 and view[1].first - 1 <= self._droppable:
             self._log.drop_first()
             freed = True
         self._maybe_rotate()
@@ -148,7 +185,7 @@ class Maintainer:
         active, requested = self._log.active, self.compactions_requested
         if active is None or not active.segment.is_plain or not self._should_compact(active):
             return False
-        copy = self._copy_unacked(active, keep_from=min(self.ack_stored.reached + 1, self._log.view.spooled))
+        copy = self._copy_unacked(active, keep_from=min(self._droppable + 1, self._log.view.spooled))
         if copy is None:
             return False
         self._writer.on_copy_done = partial(self._on_compacted, requested)
@@ -180,8 +217,8 @@ class Maintainer:
         )
 
     def _acked_records(self, active: ActiveSegment) -> int:
-        """How many of its records are acked, not counting the last one."""
-        return min(self.ack_stored.reached + 1, self._log.view.spooled) - active.segment.first
+        """How many of its records may be dropped, not counting the last one."""
+        return min(self._droppable + 1, self._log.view.spooled) - active.segment.first
 
     def _copy_unacked(self, active: ActiveSegment, keep_from: int) -> CompactedCopy | None:
         """Copy what stays, byte for byte, into a temporary file and sync it, while the writer appends to the old one.

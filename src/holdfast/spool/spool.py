@@ -206,7 +206,10 @@ class Spool:
         return self._log.view.first_available
 
     def ack(self, sequence: int) -> Ticket | Refused:
-        """The receiver has everything up to `sequence`. An ack that is not higher changes nothing (SP-ACK-003)."""
+        """The receiver has everything up to `sequence`. An ack that is not higher changes nothing (SP-ACK-003).
+
+        It is stored after a moment, or as soon as somebody waits for its ticket: a lost one is only sent again.
+        """
         if sequence > self.spooled_sequence:
             message = f"ack {sequence} is above the last spooled record {self.spooled_sequence}"
             hint = "a protocol error: the receiver cannot have what was never sent"
@@ -216,9 +219,12 @@ class Spool:
             return Refused("SP-OWN-001", message, "open it with a folder for our own markers", "NoMarkerFolder")
         with self._ack_lock:
             if sequence > self.maintainer.ack_received:
-                self.maintainer.ack_received = sequence
-                self._outbox.maintainer_wakeup.notify()
+                self.maintainer.receive_ack(sequence)
         return Ticket(sequence, self.maintainer.ack_stored)
+
+    def keep_from(self, sequence: int | None) -> None:
+        """Keep this record and all after it even when they are acked; None keeps nothing longer."""
+        self.maintainer.keep_from = sequence
 
     def reconcile_ack(self, receiver_ack: int | None) -> int | Refused:
         """After which record to replay, given the receiver's answer to the hello (SP-ACK-004).

@@ -89,4 +89,6 @@ class SpoolThreads:
                     has_succeeded = False
             if not maintainer.has_work() or not has_succeeded:
                 # A full channel is checked again without a wakeup: others, or an operator, may have freed space.
-                wakeup.wait(None if has_succeeded and not maintainer.is_full else RETRY_S)
+                ack_due_ms = maintainer.ack_due_in_ms()
+                pause_s = None if ack_due_ms is None else max(ack_due_ms, 1) / 1_000
+                wakeup.wait(pause_s if has_succeeded and not maintainer.is_full else RETRY_S)

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from holdfast.core.base.values import VerifySignature
 from holdfast.core.proof.envelope import signed_bytes
-from holdfast.core.proof.verifier_api import Isolation, ProofMethod, VerificationInput, VerificationResult
+from holdfast.core.proof.verifier_api import (
+    ATTESTED_REASON,
+    Isolation,
+    ProofMethod,
+    VerificationInput,
+    VerificationResult,
+)
 
 
 def is_signed(verify: VerifySignature, case: VerificationInput) -> bool:
@@ -18,7 +24,7 @@ def attested_method(verify: VerifySignature) -> ProofMethod:
 
     def check(case: VerificationInput) -> VerificationResult:
         if is_signed(verify, case):
-            return VerificationResult(True, "signed by the leased provider")
+            return VerificationResult(True, ATTESTED_REASON)
         return VerificationResult(False, "the signature is not the leased provider's")
 
     return ProofMethod("The leased provider has signed it.", check, Isolation.THREAD)

@@ -7,17 +7,19 @@ and returns a `ProofMethod`), `holdfast.recomputers` for work that `recompute` c
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from importlib.metadata import entry_points
 from typing import Any, Final
 
 import structlog
 
 from holdfast.core.base.values import VerifySignature
-from holdfast.core.proof.verifier_api import ProofMethod
+from holdfast.core.proof.verifier_api import ATTESTED, ProofMethod
 from holdfast.verifiers.attested import attested_method
 from holdfast.verifiers.recompute import recompute_method
 from holdfast.verifiers.settings import VerifierSettings
 from holdfast.verifiers.traps import traps_method
+from holdfast.wire.group_signatures import verify_signature
 
 METHODS_GROUP: Final = "holdfast.verifiers"
 RECOMPUTERS_GROUP: Final = "holdfast.recomputers"
@@ -26,8 +28,9 @@ _log = structlog.get_logger()
 
 def load_methods(verify: VerifySignature, settings: VerifierSettings) -> Mapping[str, ProofMethod]:
     """All methods by name. Each checks one proof on its own; a quorum of providers is decided elsewhere."""
+    verify = partial(verify_signature, verify)  # a proof may be signed as one of a group (PRV-003)
     methods = {
-        "attested": attested_method(verify),
+        ATTESTED: attested_method(verify),
         "traps": traps_method(verify, settings.traps_right_ppm),
         "recompute": recompute_method(verify, _load_plugins(RECOMPUTERS_GROUP), settings.recompute_ppm),
     }

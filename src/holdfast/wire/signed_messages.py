@@ -17,6 +17,9 @@ EVIDENCE_TAG: Final = "holdfast.evidence.v1"
 DECLARE_TAG: Final = "holdfast.declare.v1"
 ATTESTATION_TAG: Final = "holdfast.attestation.v1"
 FAIL_TAG: Final = "holdfast.fail.v1"
+ACCEPT_TAG: Final = "holdfast.accept.v1"
+OUTPUT_INLINE_BYTES_MAX: Final = 16 << 10
+"""An output up to this size may come with the record that completes its lease; a larger one is uploaded before."""
 
 
 class Attestation(msgspec.Struct, frozen=True):
@@ -142,3 +145,8 @@ def to_sign_hello(nonce: bytes, channel_id: str, session_id: str) -> bytes:
 def to_sign_failure(lease_id: bytes, reason: str) -> bytes:
     """A failure is reported as evidence; the signature proves that the provider reported it."""
     return H(FAIL_TAG, lease_id, reason.encode())
+
+
+def to_sign_acceptance(lease_id: bytes) -> bytes:
+    """An accepted lease is reported as evidence, too: delivered, it is the ACK (LEA-003)."""
+    return H(ACCEPT_TAG, lease_id)

@@ -12,15 +12,14 @@ import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-import msgspec
 import structlog
 
-from holdfast.core.base.da import commitment_of
 from holdfast.core.base.errors import Corrupt, Refused, Unavailable
 from holdfast.core.base.values import LeaseId
 from holdfast.core.proof.envelope import unpack
 from holdfast.core.proof.messages import RecordVerdict, VerifierFault
 from holdfast.core.proof.model import REASONS_MAX
+from holdfast.core.proof.output_tier import attach_bytes
 from holdfast.core.proof.verifier_api import Isolation, ProofMethod, VerificationInput, VerificationResult
 from holdfast.engine import queries
 from holdfast.engine.loop import Engine
@@ -34,6 +33,8 @@ ISOLATED_IN_FLIGHT_MAX: Final = 4
 SCAN_AHEAD: Final = 1_024
 """How many waiting cheap proofs are skipped at most, to find one with an isolated method."""
 TRIES: Final = 3
+COMMIT_INLINE_BYTES: Final = 4 << 10
+"""Up to this size a commitment takes less time than a hand-over to a thread."""
 SAMPLE_SEED_BYTES: Final = 32
 OUTPUT_MISSING: Final = "the node does not hold the output any more"
 _log = structlog.get_logger()
@@ -201,20 +202,19 @@ class VerificationScheduler:
         return VerificationInput(case.envelope, case.public_key, payload, output, case.sampling_seed)
 
     async def _attach_output(self, verdict: RecordVerdict) -> RecordVerdict:
-        """TIER-001: small outputs go into the store, too, if policy says so; DA-001: larger ones get a commitment."""
+        """The verdict with the bytes, or with the commitment to them."""
         lease = self._engine.undurable_state.leases.by_id.get(verdict.lease_id)
         inline_max = self._engine.policy.result.max_inline_bytes
         if not verdict.is_good or self._blobs is None or lease is None or lease.submitted is None:
             return verdict
         # Read before the await: a job that is cancelled meanwhile is gone.
-        caller = self._engine.undurable_state.queue.jobs[lease.job_id].caller.encode()
+        caller = self._engine.undurable_state.queue.jobs[lease.job_id].caller
         output = await self._blobs.read(lease.submitted)  # which verifies the bytes
         if output is None:  # RCV-001: the next submission uploads them again
             return _fault_verdict(verdict.lease_id, OUTPUT_MISSING)
-        if lease.submitted_size <= inline_max:
-            return msgspec.structs.replace(verdict, output=output if inline_max else None)
-        commitment = await asyncio.to_thread(commitment_of, caller, output)
-        return msgspec.structs.replace(verdict, da_commitment=commitment)
+        if len(output) <= max(inline_max, COMMIT_INLINE_BYTES):
+            return attach_bytes(verdict, caller, output, inline_max)
+        return await asyncio.to_thread(attach_bytes, verdict, caller, output, inline_max)
 
 
 def _to_verdict(lease_id: LeaseId, result: VerificationResult) -> RecordVerdict:

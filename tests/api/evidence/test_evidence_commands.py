@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from structlog.testing import capture_logs
 from tests.api.grpc.agent_driver import AgentDriver, AgentNode, agent_node, refusal, until
 from tests.simulation.journal import Fault
+from tests.simulation.world import DEVELOPMENT, World
 
+from holdfast.adapters.keys.signing import verify
+from holdfast.adapters.warm_store import WarmStore
+from holdfast.api.node_access import LOCAL, RpcCall
+from holdfast.api.rpc.methods import METHODS
+from holdfast.api.rpc.methods.evidence import RecordPage
+from holdfast.core.base.da import commitment_of
+from holdfast.core.base.errors import Unavailable
 from holdfast.core.base.event import Event
-from holdfast.core.base.values import TaskId
+from holdfast.core.base.values import EventNo, TaskId
 from holdfast.core.evidence.messages import EvidenceStored
 from holdfast.core.evidence.model import watermark_id
-from holdfast.core.lease.messages import CompletionSubmitted, LeaseClosed
+from holdfast.core.lease.messages import CompletionSubmitted, ExpireDue, LeaseAcked, LeaseClosed
+from holdfast.core.proof.envelope import signed_bytes
+from holdfast.core.proof.messages import ProofAccepted
 from holdfast.core.provider.messages import HealthChanged
 from holdfast.core.result import result_digest
 from holdfast.engine.outcome import EngineStatus
+from holdfast.wire.group_signatures import sign_group
+from holdfast.wire.signed_messages import OUTPUT_INLINE_BYTES_MAX, to_sign_acceptance
 
 
 @pytest.fixture
@@ -34,9 +48,13 @@ async def oak(node: AgentNode) -> AgentDriver:
     return oak
 
 
+def batches_with(node: AgentNode, kind: type[Event]) -> list[list[Event]]:
+    return [events for events in node.batches() if any(isinstance(event, kind) for event in events)]
+
+
 def batch_with(node: AgentNode, kind: type[Event]) -> list[type[Event]]:
     """The kinds of events of the one batch that holds this kind."""
-    (found,) = [events for events in node.batches() if any(isinstance(event, kind) for event in events)]
+    (found,) = batches_with(node, kind)
     return [type(event) for event in found]
 
 
@@ -159,3 +177,237 @@ async def test_when_the_disk_fails_evidence_and_result_are_stored_together_or_no
     assert again.ack.acked_sequence == (1 if fault is Fault.FAIL_AFTER else 0)
     assert await again.send_and_ack(1, lines) == 1
     assert batch_with(node, CompletionSubmitted) == [EvidenceStored, CompletionSubmitted]
+
+
+# ------------------------------------------------------------------------------------------------ small outputs
+
+
+@pytest.mark.rule("EVD-005", "RCV-001", "TIER-001", "PRF-003")
+async def test_a_result_with_its_output_is_stored_submitted_and_judged_by_one_batch(node: AgentNode) -> None:
+    oak = AgentDriver(node)
+    work = await oak.start_work()
+    offer = await oak.lease_job(work)
+    stream = await oak.open_evidence()
+    told = [oak.accepted_record(offer), oak.completed_with_output(offer, b"out"), ("BLOCK_FENCE", {})]
+    assert await stream.send_and_ack(1, stream.lines(1, *told)) == 3
+    assert batch_with(node, CompletionSubmitted)[:3] == [EvidenceStored, CompletionSubmitted, ProofAccepted]
+    assert (await work.read("verdict")).verdict.is_accepted
+    assert await node.blobs.read(result_digest(b"out")) == b"out"
+    assert node.engine.undurable_state.results[TaskId(offer.task_id)].result_digest == result_digest(b"out")
+    assert node.lease(offer.lease_id) is None
+
+
+@pytest.mark.rule("RCV-001", "TIER-001")
+async def test_all_outputs_of_a_message_are_durable_under_one_sync_before_anything_is_submitted(
+    node: AgentNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    oak = AgentDriver(node)
+    work = await oak.start_work()
+    offers = [await oak.lease_job(work, f"job {number}") for number in range(4)]
+    puts: list[tuple[int, int]] = []
+    put_many = WarmStore.put_many
+
+    async def watched(self: WarmStore, blobs: Any) -> None:
+        await put_many(self, blobs)
+        puts.append((len(blobs), len(node.engine.undurable_state.submissions)))
+
+    monkeypatch.setattr(WarmStore, "put_many", watched)
+    stream = await oak.open_evidence()
+    outputs = [f"output {number}".encode() for number in range(4)]
+    told = [oak.completed_with_output(offer, raw) for offer, raw in zip(offers, outputs, strict=True)]
+    assert await stream.send_and_ack(1, stream.lines(1, *told)) == 4
+    assert puts == [(4, 0)]
+    assert [await node.blobs.read(result_digest(raw)) for raw in outputs] == outputs
+
+
+@pytest.mark.rule("RCV-001")
+async def test_without_durable_bytes_nothing_is_submitted_and_the_sender_sends_again(
+    node: AgentNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    oak = AgentDriver(node)
+    offer = await oak.lease_job(await oak.start_work())
+    stream = await oak.open_evidence()
+    lines = stream.lines(1, oak.completed_with_output(offer, b"out"))
+
+    async def fails(self: WarmStore, blobs: Any) -> None:
+        raise Unavailable("TIER-001", "the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(WarmStore, "put_many", fails)
+        await stream.send(1, lines)
+        assert (await refusal(stream.call.read())).name == "Unavailable"
+    assert batches_with(node, EvidenceStored) == []
+    again = await oak.open_evidence()
+    assert await again.send_and_ack(1, lines) == 1
+    assert batch_with(node, CompletionSubmitted)[:2] == [EvidenceStored, CompletionSubmitted]
+
+
+@pytest.mark.rule("LEA-003", "PRV-003")
+async def test_a_delivered_acceptance_is_the_ack(node: AgentNode) -> None:
+    oak, ash = AgentDriver(node), AgentDriver(node, "ash")
+    offer = await oak.lease_job(await oak.start_work())
+    await ash.register()
+    theirs, ours = await ash.open_evidence(), await oak.open_evidence()
+    await theirs.send_and_ack(1, theirs.lines(1, ash.accepted_record(offer)))
+    forged = oak.accepted_record(offer, signature="00" * 64)
+    await ours.send_and_ack(1, ours.lines(1, forged, ("LEASE_ACCEPTED", {"lease_id": offer.lease_id.hex()})))
+    lease = node.lease(offer.lease_id)
+    assert lease is not None
+    assert lease.acked_ms is None, "signed by another, forged, not signed"
+    assert (node.evidence_metrics.refused_requests, node.evidence_metrics.invalid_requests) == (1, 1)
+    await ours.send_and_ack(3, ours.lines(3, oak.accepted_record(offer)))
+    lease = node.lease(offer.lease_id)
+    assert lease is not None
+    assert lease.acked_ms is not None
+    assert batch_with(node, LeaseAcked) == [EvidenceStored, LeaseAcked]
+
+
+@pytest.mark.rule("PRV-003")
+async def test_requests_under_one_signature_are_verified_once_whatever_batch_they_come_in(
+    node: AgentNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    oak = AgentDriver(node)
+    work = await oak.start_work()
+    offers = [await oak.lease_job(work, f"job {number}") for number in range(4)]
+    signatures = sign_group(oak.key.sign, [to_sign_acceptance(offer.lease_id) for offer in offers])
+    told = [
+        oak.accepted_record(offer, signature=signature.hex())
+        for offer, signature in zip(offers, signatures, strict=True)
+    ]
+    calls: list[bytes] = []
+
+    def counted(public: bytes, message: bytes, signature: bytes) -> bool:
+        calls.append(message)
+        return verify(public, message, signature)
+
+    stream = await oak.open_evidence()
+    monkeypatch.setattr(node.agent_context, "verify", counted)
+    assert await stream.send_and_ack(1, stream.lines(1, *told[:3])) == 3
+    assert len(calls) == 1
+    assert await stream.send_and_ack(4, stream.lines(4, told[3])) == 4
+    acked = [lease.acked_ms for offer in offers if (lease := node.lease(offer.lease_id)) is not None]
+    assert len(acked) == 4
+    assert None not in acked
+
+
+@pytest.mark.rule("RCV-001")
+@pytest.mark.parametrize(
+    ("output", "name"),
+    [
+        (b"other", "NoOutput"),
+        (b"ou", "NoOutput"),
+        (b"x" * (OUTPUT_INLINE_BYTES_MAX + 1), "TooLarge"),
+        ("?", "Malformed"),
+    ],
+)
+async def test_an_output_that_is_not_the_proved_one_submits_nothing(
+    node: AgentNode, output: bytes | str, name: str
+) -> None:
+    oak = AgentDriver(node)
+    offer = await oak.lease_job(await oak.start_work())
+    stream = await oak.open_evidence()
+    sent = output if isinstance(output, str) else base64.b64encode(output).decode()
+    lines = stream.lines(1, oak.completed_record(offer, b"out", output=sent))
+    assert await stream.send_and_ack(1, lines) == 1
+    lease = node.lease(offer.lease_id)
+    assert lease is not None
+    assert lease.submitted is None
+    assert [each.name for each in node.engine.undurable_state.dead_letters.values()] == [name]
+
+
+@pytest.mark.rule("RCV-001", "PRV-003")
+async def test_an_output_without_a_live_lease_of_its_sender_is_not_put_on_the_disk(node: AgentNode) -> None:
+    oak, ash = AgentDriver(node), AgentDriver(node, "ash")
+    offer = await oak.lease_job(await oak.start_work())
+    await ash.register()
+    stream = await ash.open_evidence()
+    assert await stream.send_and_ack(1, stream.lines(1, ash.completed_with_output(offer, b"out"))) == 1
+    node.pass_time(600_000)
+    await node.do(ExpireDue())
+    ours = await oak.open_evidence()
+    assert await ours.send_and_ack(1, ours.lines(1, oak.completed_with_output(offer, b"out"))) == 1
+    assert await node.blobs.size(result_digest(b"out")) is None
+
+
+@pytest.mark.rule("RCV-002", "RCV-001")
+async def test_of_two_results_in_one_message_the_first_counts_and_both_are_durable(node: AgentNode) -> None:
+    oak = AgentDriver(node)
+    offer = await oak.lease_job(await oak.start_work())
+    stream = await oak.open_evidence()
+    told = [
+        oak.completed_with_output(offer, b"wrong method", method="other"),
+        oak.completed_with_output(offer, b"first"),
+        oak.completed_with_output(offer, b"second"),
+    ]
+    told[0][1]["signature"] = oak.key.sign(signed_bytes(1, "other", bytes.fromhex(told[0][1]["body"]))).hex()
+    assert await stream.send_and_ack(1, stream.lines(1, *told)) == 3
+    assert node.engine.undurable_state.results[TaskId(offer.task_id)].result_digest == result_digest(b"first")
+    assert [await node.blobs.read(result_digest(raw)) for raw in (b"first", b"second")] == [b"first", b"second"]
+
+
+@pytest.mark.rule("PRF-002")
+async def test_a_result_with_another_method_waits_for_its_verifier(node: AgentNode) -> None:
+    oak = AgentDriver(node)
+    offer = await oak.lease_job(await oak.start_work())
+    node.engine.undurable_state.queue.jobs[TaskId(offer.task_id)].proof = "recompute"
+    body = oak.completion(offer, b"out").body
+    signature = oak.key.sign(signed_bytes(1, "recompute", body))
+    stream = await oak.open_evidence()
+    told = oak.completed_with_output(offer, b"out", method="recompute", signature=signature.hex())
+    assert await stream.send_and_ack(1, stream.lines(1, told)) == 1
+    assert batch_with(node, CompletionSubmitted) == [EvidenceStored, CompletionSubmitted]
+
+
+@pytest.mark.rule("TIER-001", "DA-001")
+async def test_an_output_above_the_hot_limit_gets_its_commitment_with_the_verdict(tmp_path: Path) -> None:
+    never_hot = msgspec.structs.replace(
+        DEVELOPMENT, result=msgspec.structs.replace(DEVELOPMENT.result, max_inline_bytes=0)
+    )
+    async with agent_node(tmp_path, World(policy=never_hot)) as node:
+        oak = AgentDriver(node)
+        offer = await oak.lease_job(await oak.start_work())
+        stream = await oak.open_evidence()
+        assert await stream.send_and_ack(1, stream.lines(1, oak.completed_with_output(offer, b"out"))) == 1
+        (accepted,) = [event for batch in node.batches() for event in batch if isinstance(event, ProofAccepted)]
+        assert accepted.da_commitment == commitment_of(b"alice", b"out")
+        assert accepted.output is None
+
+
+@pytest.mark.rule("TIER-001", "RCV-001")
+async def test_bytes_that_are_being_deleted_are_sent_again_later(node: AgentNode) -> None:
+    oak = AgentDriver(node)
+    offer = await oak.lease_job(await oak.start_work())
+    stream = await oak.open_evidence()
+    lines = stream.lines(1, oak.completed_with_output(offer, b"out"))
+    pending = node.engine.undurable_state.warm_deletes_pending
+    pending[result_digest(b"out")] = EventNo(1)
+    await stream.send(1, lines)
+    assert (await refusal(stream.call.read())).name == "Unavailable"
+    del pending[result_digest(b"out")]
+    again = await oak.open_evidence()
+    assert await again.send_and_ack(1, lines) == 1
+    assert node.lease(offer.lease_id) is None
+
+
+@pytest.mark.rule("JOB-010")
+async def test_readers_of_evidence_do_not_see_payloads_and_outputs(node: AgentNode) -> None:
+    oak = AgentDriver(node)
+    offer = await oak.lease_job(await oak.start_work())
+    stream = await oak.open_evidence()
+    secret = base64.b64encode(b"a secret answer").decode()
+    told = [
+        oak.accepted_record(offer, payload=secret),
+        oak.completed_with_output(offer, b"a secret answer"),
+        ("PROGRESS", {"output": "as it is", "note": "LEASE_COMPLETED"}),
+    ]
+    lines = stream.lines(1, *told)
+    assert await stream.send_and_ack(1, lines) == 3
+    call = RpcCall("evidence.listRecords", LOCAL)
+    method = METHODS["evidence.listRecords"]
+    page = await method.handle(node.access, call, method.params(channel=stream.channel, session="s1"))
+    assert isinstance(page, RecordPage)
+    assert secret not in "".join(page.lines)
+    assert page.lines[2].encode() == lines[2], "other records are shown byte for byte"
+    shown = [msgspec.json.decode(line)["payload"] for line in page.lines]
+    assert (shown[0]["payload"], shown[1]["output"]) == ({"hidden_characters": len(secret)},) * 2
+    assert await stream.stored_lines() == lines, "what is stored is what was sent"

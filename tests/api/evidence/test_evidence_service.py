@@ -22,8 +22,9 @@ from tests.simulation.journal import Fault
 from tests.simulation.world import World
 
 from holdfast.adapters.keys.signing import SigningKey
-from holdfast.api.evidence import buffer
+from holdfast.api.evidence import buffer, ingest
 from holdfast.api.evidence.metrics import EvidenceMetrics
+from holdfast.api.evidence.validation import validate
 from holdfast.api.grpc.services import streams
 from holdfast.api.grpc.services.evidence import records_size
 from holdfast.core.evidence.messages import EvidenceStored
@@ -286,3 +287,30 @@ async def test_an_evidence_stream_whose_challenge_is_not_answered_is_closed(
     call = oak.evidence_stub.Stream()
     await call.read()
     assert (await refusal(call.read())).name == "InvalidRequest"
+
+
+@pytest.mark.rule("EVD-002")
+async def test_under_load_the_next_group_is_validated_while_the_last_one_becomes_durable(
+    node: AgentNode, oak: AgentDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(buffer, "GROUP_BYTES_MAX", 2_000)
+    begun: list[int] = []
+
+    def noting(sender: Any, verify: Any, first: int, lines: Any) -> Any:
+        begun.append(first)
+        return validate(sender, verify, first, lines)
+
+    monkeypatch.setattr(ingest, "validate", noting)
+    stream = await oak.open_evidence()
+    node.world.disk.faults = [Fault.HANG]
+    node.world.disk.release.clear()
+    for first in range(1, 601, 20):
+        await stream.send(first, stream.progress_lines(first, first + 19))
+    await until(lambda: len(begun) >= 2)
+    assert node.evidence_metrics.records == 0, "the first group is not durable, and the second one is validated"
+    node.world.disk.release.set()
+    while stream.ack.acked_sequence < 600:
+        stream.ack = (await stream.read("ack")).ack
+    stored = [msgspec.json.decode(line)["sequence"] for line in await stream.stored_lines()]
+    assert stored == list(range(1, 601))
+    assert len(set(begun)) == len(begun), "none is validated twice"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -232,26 +233,61 @@ class AgentDriver:
         await stream.open(**told)
         return stream
 
-    def completed_record(self, offer: pb.Offer, output: bytes, **told: Any) -> tuple[str, dict[str, Any]]:
+    def completed_record(self, offer: pb.Offer, output: bytes, /, **told: Any) -> tuple[str, dict[str, Any]]:
         """The record that submits a result."""
         said = self.completion(offer, output)
         payload = {"lease_id": offer.lease_id.hex(), "type": said.type, "method": said.method}
         payload |= {"body": said.body.hex(), "signature": said.signature.hex()}
         return "LEASE_COMPLETED", payload | told
 
+    def completed_with_output(self, offer: pb.Offer, output: bytes, /, **told: Any) -> tuple[str, dict[str, Any]]:
+        """The same with its output."""
+        return self.completed_record(offer, output, **({"output": base64.b64encode(output).decode()} | told))
+
+    def accepted_record(self, offer: pb.Offer, **told: Any) -> tuple[str, dict[str, Any]]:
+        """The record that is the ACK of a lease."""
+        signature = self.key.sign(signed_messages.to_sign_acceptance(offer.lease_id))
+        return "LEASE_ACCEPTED", {"lease_id": offer.lease_id.hex(), "signature": signature.hex()} | told
+
     def failed_record(self, offer: pb.Offer, reason: str = "broken") -> tuple[str, dict[str, Any]]:
         signature = self.key.sign(signed_messages.to_sign_failure(offer.lease_id, reason))
         return "LEASE_FAILED", {"lease_id": offer.lease_id.hex(), "reason": reason, "signature": signature.hex()}
 
 
+class Heard:
+    """One thing that the node said: a message, or a part of its updates, under the name of its kind."""
+
+    def __init__(self, kind: str, value: Any) -> None:
+        self.kind = kind
+        setattr(self, kind, value)
+
+    def WhichOneof(self, _: str) -> str:  # noqa: N802 - as a message has it
+        return self.kind
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"the node said {self.kind}, not {name}")
+
+
+def parts_of(message: pb.WorkResponse) -> list[Heard]:
+    """What a message says, in the order in which an agent reads it."""
+    kind = message.WhichOneof("message")
+    if kind != "updates":
+        return [Heard(str(kind), getattr(message, str(kind)))]
+    told = message.updates
+    each = (("lost", told.lost), ("verdict", told.verdicts), ("offer", told.offers), ("acts_done", told.acts_done))
+    return [Heard(name, value) for name, values in each for value in values]
+
+
 class WorkStreamDriver:
-    """One work stream, message by message."""
+    """One work stream, part by part."""
 
     def __init__(self, agent: AgentDriver, call: Any) -> None:
         self.agent, self.call, self.nonce, self.count = agent, call, b"", 0
         self.welcome: Any = None
         self._early: list[Any] = []
         """What came while an answer was awaited: the node offers work whenever it has some."""
+        self._parts: list[Heard] = []
+        self.messages = 0
 
     async def open(self, **told: Any) -> None:
         self.nonce = (await self.read("challenge")).challenge.nonce
@@ -271,10 +307,13 @@ class WorkStreamDriver:
         return self._early.pop(0) if self._early else await self._next()
 
     async def _next(self) -> Any:
-        async with asyncio.timeout(PATIENCE_S):
-            message = await self.call.read()
-        assert message is not EOF, "the stream has ended"
-        return message
+        if not self._parts:
+            async with asyncio.timeout(PATIENCE_S):
+                message = await self.call.read()
+            assert message is not EOF, "the stream has ended"
+            self.messages += 1
+            self._parts = parts_of(message)
+        return self._parts.pop(0)
 
     def signed(self, *said: AgentAct, **told: Any) -> pb.WorkRequest:
         self.count += 1

@@ -23,12 +23,13 @@ from tests.api.grpc.agent_driver import (
 from tests.api.grpc.grpc_server import connected_channel
 from tests.simulation.journal import Fault
 
-from holdfast.api.grpc.services import streams
+from holdfast.api.grpc.services import streams, work_updates
+from holdfast.api.grpc.services.act_reader import HEARTBEATS_MAX
 from holdfast.api.grpc.services.agent_router import OUTBOX_MAX, AgentConnection, StreamEnd
-from holdfast.api.grpc.services.work import HEARTBEATS_MAX
+from holdfast.api.grpc.services.work_updates import UpdateBuilder
 from holdfast.core.base.errors import Unavailable
 from holdfast.core.base.values import ProviderId, TaskId
-from holdfast.core.lease.messages import ExpireDue
+from holdfast.core.lease.messages import ExpireDue, close_without_penalty
 from holdfast.core.match.messages import Match
 from holdfast.core.provider.messages import Heartbeat
 from holdfast.core.queue.messages import CancelJob
@@ -170,6 +171,54 @@ async def _drain(stream: WorkStreamDriver, seen: list[tuple[str, bytes]], live: 
     assert len(set(seen)) == len(seen)
 
 
+async def test_what_piled_up_for_an_agent_is_one_message(node: AgentNode, oak: AgentDriver) -> None:
+    stream = await oak.start_work()
+    begun = stream.messages
+    for number in range(4):
+        await node.enqueue(f"job {number}")
+    await node.match()
+    offers = [(await stream.read("offer")).offer for _ in range(4)]
+    assert stream.messages == begun + 1
+    evidence = await oak.open_evidence()
+    lines = evidence.lines(1, *(oak.completed_with_output(offer, b"out") for offer in offers))
+    assert await evidence.send_and_ack(1, lines) == 4
+    verdicts = [(await stream.read("verdict")).verdict for _ in range(4)]
+    assert {verdict.lease_id for verdict in verdicts} == {offer.lease_id for offer in offers}
+    assert stream.messages == begun + 2
+
+
+async def test_a_lease_that_ended_before_it_was_offered_is_not_mentioned(node: AgentNode) -> None:
+    updates = UpdateBuilder(node.engine)
+    oak = AgentDriver(node)
+    await oak.start_work()
+    task = await node.enqueue()
+    await node.match()
+    lease = node.engine.undurable_state.leases.by_job[task]
+    await updates.repeat_offer(lease)
+    await updates.add_event(close_without_penalty(lease, "CANCELLED", 1, 1))
+    assert updates.take() == []
+    await updates.add_event(close_without_penalty(lease, "CANCELLED", 1, 1))
+    (message,) = updates.take()
+    assert [each.reason for each in message.lost] == ["CANCELLED"]
+
+
+async def test_large_payloads_are_several_messages_and_answers_come_last(
+    node: AgentNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(work_updates, "UPDATE_BYTES_MAX", 100)
+    oak = AgentDriver(node)
+    await oak.start_work()
+    updates = UpdateBuilder(node.engine)
+    for number in range(3):
+        await node.enqueue(f"{number}" * 80)
+    await node.match()
+    for lease in node.engine.undurable_state.leases.by_id.values():
+        await updates.repeat_offer(lease)
+    updates.add_acts_done(pb.ActsDone(count=7))
+    told = updates.take()
+    assert [(len(each.offers), len(each.acts_done)) for each in told] == [(1, 0), (1, 0), (1, 1)]
+
+
 async def test_a_second_stream_takes_over_and_the_first_is_notified(node: AgentNode, oak: AgentDriver) -> None:
     first = await oak.start_work()
     offer = await oak.lease_job(first)
@@ -187,8 +236,9 @@ async def test_an_agent_that_reads_nothing_is_disconnected(node: AgentNode) -> N
     connection = AgentConnection(bytes(32), ProviderId(bytes(32)))
     for number in range(OUTBOX_MAX + 10):
         connection.send(number)
-    assert connection.outbox.qsize() == OUTBOX_MAX + 1
-    last = [connection.outbox.get_nowait() for _ in range(OUTBOX_MAX + 1)][-1]
+    waiting = await connection.take()
+    assert waiting[:-1] == list(range(OUTBOX_MAX))
+    last = waiting[-1]
     assert isinstance(last, StreamEnd)
     assert last.reason is not None
 
@@ -263,7 +313,7 @@ def _record_notified(node: AgentNode) -> list[bytes]:
         send, id_ = connection.send, connection.provider_id
 
         def counted(item: object, send: Any = send, id_: bytes = id_) -> None:
-            if not isinstance(item, pb.WorkResponse):
+            if not isinstance(item, pb.ActsDone):
                 notified.append(id_)
             send(item)
 

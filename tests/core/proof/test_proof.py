@@ -111,6 +111,17 @@ def test_an_accepted_proof_completes_the_job_once() -> None:
     assert isinstance(late, Refused)
 
 
+@pytest.mark.rule("PRF-003", "RCV-002")
+def test_a_verdict_on_one_result_does_not_accept_another() -> None:
+    core, job = leased()
+    core.do(submission(core, job))
+    lease = core.lease_of(job)
+    assert core.ask(RecordVerdict(lease.id, True, digest=result_digest(b"something else"))) == ()
+    assert core.state.queue.jobs[job].state == "ASSIGNED"
+    accepted, *_ = core.do(RecordVerdict(lease.id, True, digest=result_digest(b"out")))
+    assert isinstance(accepted, ProofAccepted)
+
+
 @pytest.mark.rule("PRF-003", "RTY-001")
 def test_a_refused_proof_counts_as_a_failure() -> None:
     core, job = leased()

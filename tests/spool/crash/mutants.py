@@ -202,8 +202,8 @@ MUTANTS = (
         (
             (
                 "maintainer.py",
-                "keep_from=min(self.ack_stored.reached + 1, ",
-                "keep_from=min(self.ack_stored.reached + 2, ",
+                "keep_from=min(self._droppable + 1, ",
+                "keep_from=min(self._droppable + 2, ",
             ),
         ),
         invariants.NO_DAMAGE,
@@ -214,8 +214,8 @@ MUTANTS = (
         (
             (
                 "maintainer.py",
-                "view[1].first - 1 <= self.ack_stored.reached",
-                "view[0].first <= self.ack_stored.reached",
+                "view[1].first - 1 <= self._droppable",
+                "view[0].first <= self._droppable",
             ),
         ),
         invariants.KEPT,
@@ -371,8 +371,8 @@ MUTANTS = (
         (
             (
                 "maintainer.py",
-                "keep_from=min(self.ack_stored.reached + 1, self._log.view.spooled)",
-                "keep_from=self.ack_stored.reached + 1",
+                "keep_from=min(self._droppable + 1, self._log.view.spooled)",
+                "keep_from=self._droppable + 1",
             ),
         ),
         invariants.NO_DAMAGE,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from tests.core.blocks import SEAL
@@ -65,6 +65,10 @@ class SimulatedBlobs:
         """When bytes were received, in milliseconds, if a test sets it; else long ago."""
         self.fuse = fuse
         self.reads = 0
+
+    async def put_many(self, blobs: Mapping[Digest, bytes]) -> None:
+        self.fuse()
+        self.held.update(blobs)
 
     async def size(self, digest: Digest) -> int | None:
         raw = self.held.get(digest)

@@ -20,7 +20,7 @@ from holdfast.workloads.echo import echo
 class Echo(msgspec.Struct, frozen=True):
     """Returns its input as canonical bytes: the same on every machine."""
 
-    isolation: ExecutorIsolation = ExecutorIsolation.THREAD
+    isolation: ExecutorIsolation = ExecutorIsolation.INLINE
 
     def run(self, payload: Payload, cancel: CancelSignal) -> bytes:
         return echo(payload)

@@ -11,6 +11,8 @@ from holdfast.core.job.spec import WorkPayload
 class ExecutorIsolation(StrEnum):
     """What an executor runs in."""
 
+    INLINE = "inline"
+    """For work of microseconds that never waits: in the agent's event loop, without a hand-over to a thread."""
     THREAD = "thread"
     """For work that waits or is short. A thread cannot be killed: the executor must look at `cancel`."""
     PROCESS = "process"

@@ -1,4 +1,4 @@
-"""Running an executor in a thread or a child process, within its time limit, until it is cancelled."""
+"""Running an executor in the event loop, a thread or a child process, within its time limit, until it is cancelled."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from holdfast.agent.executors.contract import Executor, ExecutorIsolation
+from holdfast.agent.executors.thread_pool import THREADS
 from holdfast.core.job.spec import WorkPayload
 from holdfast.system.child_process import CallFailed, ChildEnded, ChildProcess, exit_with_parent
 
@@ -29,6 +30,8 @@ class _ExecutionError(Exception):
 
 async def execute(executor: Executor, payload: WorkPayload, timeout_ms: int) -> bytes | Failed:
     """The output, or why there is none. A caller that is cancelled cancels the work."""
+    if executor.isolation is ExecutorIsolation.INLINE:
+        return execute_inline(executor, payload)
     run = _RUNS[executor.isolation](executor, payload)
     try:
         async with asyncio.timeout(timeout_ms / 1000):
@@ -39,6 +42,18 @@ async def execute(executor: Executor, payload: WorkPayload, timeout_ms: int) -> 
         return Failed(str(fault)[:REASON_MAX])
     finally:
         run.stop()
+    return _check_output(output)
+
+
+def execute_inline(executor: Executor, payload: WorkPayload) -> bytes | Failed:
+    """The same at once, for an executor that never waits."""
+    try:
+        return _check_output(executor.run(payload, _NeverCancelled()))
+    except Exception as fault:
+        return Failed(f"EXECUTOR_ERROR: {type(fault).__name__}: {fault}"[:REASON_MAX])
+
+
+def _check_output(output: object) -> bytes | Failed:
     if isinstance(output, bytes):
         return output
     return Failed(f"EXECUTOR_ERROR: it returned {type(output).__name__}, not bytes")
@@ -72,13 +87,13 @@ class _ThreadOutcome:
 
 
 class _ThreadRun:
-    """A thread of its own, not of a pool: an executor that ignores `cancel` blocks no other."""
+    """A thread that does nothing else meanwhile: an executor that ignores `cancel` blocks no other."""
 
     def __init__(self, executor: Executor, payload: WorkPayload) -> None:
         self.outcome = _ThreadOutcome()
         self._executor, self._payload = executor, payload
         self._cancel = threading.Event()
-        threading.Thread(target=self._work, name="executor", daemon=True).start()
+        THREADS.run(self._work)
 
     def stop(self) -> None:
         self._cancel.set()
@@ -98,7 +113,7 @@ class _ProcessRun:
         self._executor, self._payload = executor, payload
         # Ctrl-C is for the agent, which lets work finish. Programs that the executor starts still end by SIGTERM.
         self._child = ChildProcess("forkserver", exit_with_parent, ignored=(signal.SIGINT,))
-        threading.Thread(target=self._work, name="executor", daemon=True).start()
+        THREADS.run(self._work)
 
     def stop(self) -> None:
         self._child.kill()
@@ -120,11 +135,8 @@ _RUNS: Final[dict[ExecutorIsolation, Callable[[Executor, WorkPayload], _ThreadRu
 }
 
 
-# ------------------------------------------------------------------------------------------------ in the child process
-
-
 class _NeverCancelled:
-    """A child process is killed instead."""
+    """For a child process, which is killed instead, and for work that is done at once."""
 
     def is_set(self) -> bool:
         return False
@@ -132,6 +144,9 @@ class _NeverCancelled:
     def wait(self, timeout: float | None = None) -> bool:
         threading.Event().wait(timeout)
         return False
+
+
+# ------------------------------------------------------------------------------------------------ in the child process
 
 
 def _run_executor(executor: Executor, payload: WorkPayload) -> bytes:

@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Final
 
 import structlog
 
+from holdfast.agent.executors.contract import Executor
 from holdfast.agent.executors.registry import ExecutorRegistry
-from holdfast.agent.leases.lease_executor import ACCEPTED, LEASE_OVER_NAMES, PROGRESS, LeaseExecutor
-from holdfast.agent.leases.lease_run import LeaseRun, LeaseTimes, NodeView
-from holdfast.agent.leases.work_dir import AcceptedOffer, ResumedLease, WorkDir
+from holdfast.agent.leases.group_signer import GroupSigner
+from holdfast.agent.leases.lease_executor import LEASE_OVER_NAMES, LeaseExecutor
+from holdfast.agent.leases.lease_run import LeaseEnd, LeaseRun, LeaseTimes, NodeView
+from holdfast.agent.leases.records import ACCEPTED, PROGRESS, AcceptedOffer, acceptance_payload
+from holdfast.agent.leases.spooled_leases import SpooledLeases
+from holdfast.agent.leases.work_dir import WorkDir
 from holdfast.agent.settings import AgentSettings
-from holdfast.agent.transport.evidence_emitter import EvidenceEmitter
+from holdfast.agent.transport.evidence_emitter import EmittedRecord, EvidenceEmitter
 from holdfast.agent.transport.node_client import NodeClient
 from holdfast.agent.transport.work_stream import ActResult, WorkStream
 from holdfast.core.base.errors import Refused, Unavailable
+from holdfast.core.job.spec import WorkPayload
 from holdfast.ports import Clock
 from holdfast.wire.gen.holdfast.provider.v1 import provider_pb2 as pb
-from holdfast.wire.signed_messages import AgentAct
+from holdfast.wire.signed_messages import AgentAct, to_sign_acceptance
 
 HEARTBEAT_IDLE_MS: Final = 60_000
+ACCEPT_MS: Final = 1_000
+"""How long an offer waits for a spool that refuses records; then it is declined, well before its ACK is due."""
 GIVE_BACK_MS: Final = 2_000
 """How long to wait for the answer to a decline; without one the lease stays on disk."""
 _log = structlog.get_logger()
@@ -38,17 +45,21 @@ class ActiveLeases:
         registry: ExecutorRegistry,
         work_dir: WorkDir,
         emitter: EvidenceEmitter,
+        spooled: SpooledLeases,
         executor: LeaseExecutor,
         client: NodeClient,
+        signer: GroupSigner,
         clock: Clock,
         on_progress: Callable[[], None],
     ) -> None:
         self._settings, self._registry, self._work_dir = settings, registry, work_dir
-        self._emitter, self._executor, self._client, self._clock = emitter, executor, client, clock
+        self._emitter, self._spooled, self._executor = emitter, spooled, executor
+        self._client, self._signer, self._clock = client, signer, clock
         self.on_progress = on_progress
         self.leases: dict[bytes, LeaseRun] = {}
         self._tasks: dict[bytes, asyncio.Task[None]] = {}
-        self._progress_tasks: set[asyncio.Task[None]] = set()
+        """What is being done for a lease; a lease that only awaits its end has none."""
+        self._other_tasks: set[asyncio.Task[None]] = set()
         self._stream: WorkStream | None = None
         self._heartbeat_ms, self._heartbeat_due_ms = HEARTBEAT_IDLE_MS, 0
         self._changed = asyncio.Event()
@@ -56,69 +67,175 @@ class ActiveLeases:
 
     # -------------------------------------------------------------------------------------------- accepting
 
-    def resume(self, resumed: ResumedLease) -> None:
+    def resume(self, lease: LeaseRun) -> None:
         """Resume a lease of an earlier process."""
-        lease = self.leases[resumed.offer.lease_id] = LeaseRun.from_resumed(resumed)
         _log.info("lease_resumed", lease=lease.id.hex(), has_output=lease.has_output)
-        self._spawn(lease, self._executor.run(lease))
+        self._add(lease)
+        outcome_at = self._spooled.outcome_at(lease.id)
+        if outcome_at is not None:  # it is not decided again: the spool delivers it
+            lease.is_reported, lease.outcome_spooled_at = True, outcome_at
+        else:
+            self._spawn(lease, self._executor.run(lease))
 
-    def on_offer(self, offer: pb.Offer) -> None:
-        """A known lease: the node repeats its offer. A new one: accept it, if there is a free slot."""
-        self._client.set_node_time(offer.time_ms)
-        lease = self.leases.get(offer.lease_id)
-        if lease is None and offer.is_submitted:
-            return  # nothing to do: the node decides on the result
-        if lease is None and (reason := self._why_not_accept(offer)):
-            _log.info("lease_declined", lease=offer.lease_id.hex(), reason=reason)
-            self._send(AgentAct("decline", lease_id=offer.lease_id, reason=reason))
-            return
-        is_new = lease is None
-        if lease is None:
-            lease = self.leases[offer.lease_id] = LeaseRun(_accepted_offer(offer))
-        lease.schedule_renewal(_lease_times(offer), self._clock.monotonic_ms())
+    def _add(self, lease: LeaseRun) -> None:
+        self.leases[lease.id] = lease
+        lease.ended.add_done_callback(partial(self._on_ended, lease))
+
+    def on_offers(self, offers: Sequence[pb.Offer]) -> None:
+        """All offers of a message. The new ones that fit are accepted together, with one signature."""
+        self._client.set_node_time(offers[-1].time_ms)
+        running, accepted = self._running_count(), list[LeaseRun]()
+        for offer in offers:
+            lease = self.leases.get(offer.lease_id)
+            if lease is not None:
+                self._on_repeated(lease, offer)
+            elif not offer.is_submitted:  # else there is nothing to do: the node decides on the result
+                lease = self._on_new(offer, running + len(accepted))
+                if lease is not None:
+                    accepted.append(lease)
         self._changed.set()
-        if is_new:
-            self._spawn(lease, self._accept(lease))
-        elif lease.is_offer_stored:
+        self._accept(accepted)
+
+    def _on_repeated(self, lease: LeaseRun, offer: pb.Offer) -> None:
+        lease.schedule_renewal(_lease_times(offer), self._clock.monotonic_ms())
+        if lease.is_on_disk:
             lease.on_node_view(NodeView.SUBMITTED if offer.is_submitted else NodeView.LIVE)
             if not offer.is_acked:
                 self._query_lease(lease)
 
-    def _why_not_accept(self, offer: pb.Offer) -> str:
+    def _on_new(self, offer: pb.Offer, running: int) -> LeaseRun | None:
+        """The lease, if it is accepted."""
+        outcome_at = self._spooled.outcome_at(offer.lease_id)
+        if outcome_at is not None:  # an earlier process has done it: the spool delivers the result
+            self._add(LeaseRun.reported(_accepted_offer(offer), outcome_at))
+            return None
+        work = self._find_work(offer, running)
+        if isinstance(work, str):
+            self._decline(offer.lease_id, work)
+            return None
+        lease = LeaseRun(_accepted_offer(offer))
+        lease.work = work
+        lease.schedule_renewal(_lease_times(offer), self._clock.monotonic_ms())
+        return lease
+
+    def _find_work(self, offer: pb.Offer, running: int) -> tuple[Executor, WorkPayload] | str:
+        """What is to be executed, or why the offer is declined."""
         if self.is_stopping:
             return "STOPPING"
         if not self._emitter.is_ready:
             return "NO_ROOM_FOR_EVIDENCE"
-        if self._running_count() >= self._settings.slots:
+        if running >= self._settings.slots:
             return "FULL"
         found = self._registry.find(offer.kind, offer.payload)
-        return f"NOT_OFFERED: {found.message}" if isinstance(found, Refused) else ""
+        return f"NOT_OFFERED: {found.message}" if isinstance(found, Refused) else found
+
+    def _decline(self, lease_id: bytes, reason: str) -> None:
+        _log.info("lease_declined", lease=lease_id.hex(), reason=reason)
+        self._send(AgentAct("decline", lease_id=lease_id, reason=reason))
 
     def _running_count(self) -> int:
         return sum(lease.is_working for lease in self.leases.values())
 
-    async def _accept(self, lease: LeaseRun) -> None:
-        """Store the offer, then acknowledge it, then execute it."""
+    def _accept(self, leases: list[LeaseRun]) -> None:
+        """Spool the offers, each with its acceptance; delivered, that is the ACK. The work begins meanwhile.
+
+        What takes no time is done first: acceptances and outcomes have one signature, and are spooled together.
+        """
+        drafts = [self._executor.execute_at_once(lease) for lease in leases]
+        messages = [to_sign_acceptance(lease.id) for lease in leases]
+        signatures = self._signer.sign_all([*messages, *(draft.to_sign for draft in drafts if draft is not None)])
+        outcome_signatures = iter(signatures[len(leases) :])
+        for lease, draft, signature in zip(leases, drafts, signatures, strict=False):
+            outcome = None if draft is None else draft.signed(next(outcome_signatures))
+            self._add(lease)
+            if lease.offer.is_small and self._emit_acceptance(lease, signature):
+                if outcome is not None:
+                    self._executor.report_at_once(lease, outcome)
+                self._spawn(lease, self._executor.run(lease))
+            else:
+                lease.outcome = outcome
+                self._spawn(lease, self._accept_later(lease, signature))
+
+    def _emit_acceptance(self, lease: LeaseRun, signature: bytes) -> bool:
+        emitted = self._emitter.try_emit(ACCEPTED, acceptance_payload(lease.offer, signature))
+        if emitted is not None:
+            self._on_accepted(lease, emitted)
+        return emitted is not None
+
+    def _on_accepted(self, lease: LeaseRun, emitted: EmittedRecord) -> None:
+        lease.accepted = emitted.ticket
+        if lease.offer.is_small:
+            self._executor.hold(lease, emitted.at)
+
+    async def _accept_later(self, lease: LeaseRun, signature: bytes) -> None:
+        """A large offer is a file before it is acknowledged; a spool that has just ended is replaced in a moment."""
         try:
-            await self._work_dir.store_offer(lease.offer)
+            if not lease.offer.is_small:
+                await self._executor.store_offer(lease)
+            async with asyncio.timeout(ACCEPT_MS / 1_000):
+                emitted = await self._emitter.emit(ACCEPTED, acceptance_payload(lease.offer, signature))
         except Unavailable as fault:
-            _log.error("lease_declined", lease=lease.id.hex(), reason=str(fault))
-            self._send(AgentAct("decline", lease_id=lease.id, reason="NO_DISK"))
-            return
-        lease.is_offer_stored = True
-        self._query_lease(lease)
-        await self._emitter.emit(ACCEPTED, {"lease_id": lease.id.hex(), "task_id": lease.offer.task_id.hex()})
-        await self._executor.run(lease)
+            _log.error("offer_not_stored", lease=lease.id.hex(), reason=str(fault))
+            return self._drop(lease, "NO_DISK")
+        except TimeoutError:
+            return self._drop(lease, "NO_ROOM_FOR_EVIDENCE")
+        self._on_accepted(lease, emitted)
+        return await self._executor.run(lease)
+
+    def _drop(self, lease: LeaseRun, reason: str) -> None:
+        """A lease that could not be stored is declined, and was never ours."""
+        self._decline(lease.id, reason)
+        lease.is_reported = True  # no evidence of it: nothing was accepted
+        lease.end("DECLINED", reason)
 
     def _spawn(self, lease: LeaseRun, work: Coroutine[Any, Any, None]) -> None:
         task = self._tasks[lease.id] = asyncio.create_task(work)
         task.add_done_callback(partial(self._on_task_done, lease))
 
     def _on_task_done(self, lease: LeaseRun, task: asyncio.Task[None]) -> None:
-        self.leases.pop(lease.id, None)
         self._tasks.pop(lease.id, None)
         if not task.cancelled() and (fault := task.exception()) is not None:
+            self.leases.pop(lease.id, None)
             _log.error("lease_abandoned", lease=lease.id.hex(), reason=repr(fault), hint="the next start resumes it")
+
+    # -------------------------------------------------------------------------------------------- ending
+
+    def _on_ended(self, lease: LeaseRun, ended: asyncio.Future[LeaseEnd]) -> None:
+        """The verdict is final, or the lease is lost: nothing of it is needed any more (EVD-006)."""
+        if ended.cancelled():
+            return
+        end = ended.result()
+        log = _log.debug if end.cause == "VERDICT" and end.reason == "accepted" else _log.info
+        log("lease_ended", lease=lease.id.hex(), cause=end.cause, reason=end.reason)
+        is_over = lease.is_reported or end.cause == "VERDICT"
+        if is_over or self._emitter.try_emit(*self._executor.fence(lease, end.cause, end.reason)) is not None:
+            is_over = True
+        self._executor.hold(lease, None)
+        task = self._tasks.get(lease.id)
+        if task is None and not lease.has_files and is_over:
+            self.leases.pop(lease.id, None)
+        else:
+            self._spawn_other(self._finish(lease, task, None if is_over else end))
+
+    async def _finish(self, lease: LeaseRun, task: asyncio.Task[None] | None, unfenced: LeaseEnd | None) -> None:
+        """Stop what is being done, emit the fence that the spool refused, and remove the files."""
+        tasks = [each for each in (task, lease.reporting_start) if each is not None]
+        for each in tasks:
+            each.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if unfenced is not None:
+            await self._emitter.emit(*self._executor.fence(lease, unfenced.cause, unfenced.reason))
+        try:
+            if lease.has_files:
+                await self._work_dir.remove(lease.id)
+        except Unavailable as fault:  # the next start resumes it, and the node answers that it is over
+            _log.error("lease_not_removed", lease=lease.id.hex(), reason=str(fault))
+        self.leases.pop(lease.id, None)
+
+    def _spawn_other(self, work: Coroutine[Any, Any, object]) -> None:
+        task: asyncio.Task[Any] = asyncio.create_task(work)
+        self._other_tasks.add(task)
+        task.add_done_callback(self._other_tasks.discard)
 
     # -------------------------------------------------------------------------------------------- receiving
 
@@ -127,7 +244,7 @@ class ActiveLeases:
         self._client.set_node_time(welcome.time_ms)
         self._stream, self._heartbeat_ms, self._heartbeat_due_ms = stream, max(1, welcome.heartbeat_ms), 0
         for lease in self.leases.values():
-            if lease.is_offer_stored:
+            if lease.is_on_disk:
                 self._query_lease(lease)
         self._changed.set()
         _log.info("work_stream_open", status=welcome.status, heartbeat_ms=welcome.heartbeat_ms)
@@ -144,7 +261,7 @@ class ActiveLeases:
             lease.end("LOST", reason)
 
     def on_verdict(self, lease_id: bytes, is_accepted: bool, reason: str) -> None:
-        """The verdict is final: whatever it is, the lease's files are not needed any more (EVD-006)."""
+        """The verdict is final, whatever it is."""
         if (lease := self.leases.get(lease_id)) is not None:
             lease.end("VERDICT", "accepted" if is_accepted else f"refused: {reason}")
 
@@ -193,7 +310,7 @@ class ActiveLeases:
         if now_ms >= self._heartbeat_due_ms:
             self._heartbeat_due_ms = now_ms + self._heartbeat_ms
             self.send_heartbeat()
-        for lease in [lease for lease in self.leases.values() if lease.is_unreported and lease.is_offer_stored]:
+        for lease in [lease for lease in self.leases.values() if lease.is_unreported and lease.is_on_disk]:
             if lease.renew_due_ms is not None and lease.renew_due_ms <= now_ms:
                 self._renew(lease)
         unreported = (lease.renew_due_ms for lease in self.leases.values() if lease.is_unreported)
@@ -205,7 +322,7 @@ class ActiveLeases:
         slots = 0 if self.is_stopping or not self._emitter.is_ready else self._settings.slots
         self._send(self._client.make_heartbeat(slots, self._running_count()))
         for lease in self.leases.values():
-            if lease.outcome_spooled_at is not None and lease.is_offer_stored:
+            if lease.outcome_spooled_at is not None:
                 self._query_lease(lease)
 
     def _renew(self, lease: LeaseRun) -> None:
@@ -215,9 +332,7 @@ class ActiveLeases:
             answer.add_done_callback(partial(self._on_renewed, lease, renewal))
         took_ms = self._clock.monotonic_ms() - lease.started_ms if lease.started_ms else 0
         payload = {"lease_id": lease.id.hex(), "took_ms": took_ms, "renewal": renewal}
-        task = asyncio.create_task(self._emitter.emit(PROGRESS, payload))  # a full spool must not delay heartbeats
-        self._progress_tasks.add(task)
-        task.add_done_callback(self._progress_tasks.discard)
+        self._spawn_other(self._emitter.emit(PROGRESS, payload))  # a full spool must not delay heartbeats
 
     def _on_renewed(self, lease: LeaseRun, renewal: int, answer: asyncio.Future[ActResult]) -> None:
         """A refused renewal is not repeated: the lease cannot be extended, or the next offer has new times."""
@@ -238,12 +353,22 @@ class ActiveLeases:
             self._give_back(lease) for lease in self.leases.values() if lease.is_unreported and not lease.has_output
         ]
         await asyncio.gather(*declines)
-        tasks = [*self._tasks.values(), *self._progress_tasks]
+        await self._store_unreported()
+        tasks = [*self._tasks.values(), *self._other_tasks]
         if tasks:
             await asyncio.wait(tasks, timeout=0.1)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _store_unreported(self) -> None:
+        """What is not done and not declined becomes a file: the spool's session ends here."""
+        for lease in list(self.leases.values()):
+            if lease.is_unreported and not lease.has_files:
+                try:
+                    await self._executor.store_offer(lease)
+                except Unavailable as fault:  # the node offers it again
+                    _log.warning("offer_not_stored", lease=lease.id.hex(), reason=str(fault))
 
     async def _give_back(self, lease: LeaseRun) -> None:
         """LEA-006: decline, so that the job is offered to others at once. Without a stream the lease stays on disk."""

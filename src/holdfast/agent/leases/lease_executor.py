@@ -1,6 +1,7 @@
-"""Runs a lease: execute, store the output, upload it, report the outcome as evidence, await the verdict (EVD-005).
+"""Runs a lease: execute, report the outcome as evidence, with its output or after its upload (EVD-005).
 
-Every step begins from what is on disk, so that a crash at any point only repeats that step.
+Every step begins from what is on disk, so that a crash at any point only repeats that step. A small output travels in
+the record of the completion; a larger one is a file until the verdict is final, and is uploaded before it is reported.
 """
 
 from __future__ import annotations
@@ -10,33 +11,37 @@ from typing import Any, Final
 
 import structlog
 
-from holdfast.agent.executors.execute import REASON_MAX, Failed, execute
+from holdfast.agent.executors.contract import ExecutorIsolation
+from holdfast.agent.executors.execute import Failed, execute, execute_inline
 from holdfast.agent.executors.registry import ExecutorRegistry
+from holdfast.agent.leases.group_signer import GroupSigner
 from holdfast.agent.leases.lease_run import LeaseRun, NodeView
-from holdfast.agent.leases.work_dir import Outcome, WorkDir
+from holdfast.agent.leases.outcomes import OutcomeDraft, ProvedOutput, draft_completion, draft_failure
+from holdfast.agent.leases.records import FAILED, READY, STARTED, Outcome
+from holdfast.agent.leases.spooled_leases import SpooledLeases
+from holdfast.agent.leases.work_dir import WorkDir
 from holdfast.agent.settings import AgentSettings
-from holdfast.agent.transport.evidence_emitter import EvidenceEmitter
+from holdfast.agent.transport.evidence_emitter import EmittedRecord, EvidenceEmitter, LeaseRecord, SpooledAt
 from holdfast.agent.transport.node_client import NodeClient
 from holdfast.core.base.errors import Refused, Unavailable
-from holdfast.core.proof.envelope import ProofType, body_of, signed_bytes
 from holdfast.core.result.ids import result_digest
-from holdfast.ports import Clock, Signer
+from holdfast.ports import Clock
 from holdfast.shipping.backoff import Backoff, Draw
 from holdfast.shipping.node_connection import RpcFault, describe_fault, refusal_of
 from holdfast.spool.files.record import BLOCK_FENCE
-from holdfast.wire.signed_messages import to_sign_failure
+from holdfast.wire.signed_messages import OUTPUT_INLINE_BYTES_MAX
 
-ACCEPTED, STARTED, PROGRESS = "LEASE_ACCEPTED", "EXECUTION_STARTED", "PROGRESS"
-READY, COMPLETED, FAILED = "OUTPUT_READY", "LEASE_COMPLETED", "LEASE_FAILED"
 LEASE_OVER_NAMES: Final = frozenset({"LeaseLost", "NotFound"})
 """Refusals by which the node says that a lease is over."""
 OUTPUT_UNWANTED_NAMES: Final = frozenset({"InvalidParams", "InvalidRequest", "TooLarge", "Forbidden"})
 """Refusals after which a retry of the upload is useless."""
+LONG_MS: Final = 1_000
+"""Work that takes longer is reported as started, and its offer becomes a file: the spool need not keep it."""
 _log = structlog.get_logger()
 
 
 class LeaseExecutor:
-    """Runs the remaining steps of a lease."""
+    """Runs the remaining steps of a lease until its outcome is spooled. It is cancelled when the lease ends before."""
 
     def __init__(
         self,
@@ -45,39 +50,20 @@ class LeaseExecutor:
         registry: ExecutorRegistry,
         work_dir: WorkDir,
         emitter: EvidenceEmitter,
+        spooled: SpooledLeases,
         client: NodeClient,
-        signer: Signer,
+        signer: GroupSigner,
         clock: Clock,
         draw: Draw,
     ) -> None:
         self._settings, self._registry, self._work_dir = settings, registry, work_dir
-        self._emitter, self._client, self._signer, self._clock = emitter, client, signer, clock
-        self._draw = draw
+        self._emitter, self._spooled = emitter, spooled
+        self._client, self._signer, self._clock, self._draw = client, signer, clock, draw
 
     async def run(self, lease: LeaseRun) -> None:
-        """Until the lease is over: a verdict, a loss, or a failure that the node has received."""
-        steps = asyncio.create_task(self._run_with_retries(lease), name=f"lease {lease.id.hex()[:8]}")
-        ends: list[asyncio.Future[Any]] = [steps, lease.ended]
-        try:
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            steps.cancel()
-            await asyncio.gather(steps, return_exceptions=True)
-        end = lease.ended.result()
-        _log.info("lease_ended", lease=lease.id.hex(), cause=end.cause, reason=end.reason)
-        if lease.outcome_spooled_at is None and end.cause != "VERDICT":
-            await self._emit_fence(lease, end.cause, end.reason)
-        elif lease.is_spooling_outcome and lease.outcome is not None:  # the verdict arrived before the spool's ticket
-            await self._emit_fence(lease, lease.outcome.payload_type, "")
-        try:
-            await self._work_dir.remove(lease.id)
-        except Unavailable as fault:  # the next start resumes it, and the node answers that it is over
-            _log.error("lease_not_removed", lease=lease.id.hex(), reason=str(fault))
-
-    async def _run_with_retries(self, lease: LeaseRun) -> None:
         """A failing disk is retried: the lease is not lost while its offer is stored."""
         backoff = Backoff(self._settings.retry_base_ms, self._settings.retry_cap_ms, self._draw)
-        while not lease.ended.done():
+        while lease.outcome_spooled_at is None:
             try:
                 await self._run_steps(lease)
             except Unavailable as fault:
@@ -85,50 +71,93 @@ class LeaseExecutor:
                 await backoff.pause(self._clock)
             except Exception as fault:
                 _log.exception("lease_failed_by_agent_error", lease=lease.id.hex())
-                await self._store_outcome(lease, self._make_failure(lease, f"AGENT_ERROR: {type(fault).__name__}"))
-
-    async def _run_steps(self, lease: LeaseRun) -> None:
-        if lease.outcome is None:
-            if not lease.has_output:
-                await self._execute(lease)
-            if lease.outcome is None:
-                await self._upload_output(lease)
-        if lease.outcome_spooled_at is None:
-            await self._spool_outcome(lease)
-        if lease.outcome is not None and lease.outcome.payload_type == FAILED and lease.outcome_spooled_at is not None:
+                lease.outcome = await self._sign(draft_failure(lease.offer, f"AGENT_ERROR: {type(fault).__name__}"))
+        if lease.outcome is not None and lease.outcome.payload_type == FAILED:
             await self._emitter.wait_delivered(lease.outcome_spooled_at)
             lease.end(FAILED, str(lease.outcome.payload["reason"]))
-        await asyncio.shield(lease.ended)
+
+    async def _run_steps(self, lease: LeaseRun) -> None:
+        if lease.is_resumed and not lease.has_files:
+            await self.store_offer(lease)
+        if lease.outcome is None:
+            lease.outcome = await (self._upload_output(lease) if lease.has_output else self._execute(lease))
+        await self._report(lease, lease.outcome)
+
+    async def store_offer(self, lease: LeaseRun) -> None:
+        """Make the offer a file: its record may be dropped then."""
+        lease.has_files = True  # before: what is stored half is removed as well
+        await self._work_dir.store_offer(lease.offer)
+        self.hold(lease, None)
 
     # -------------------------------------------------------------------------------------------- steps
 
-    async def _execute(self, lease: LeaseRun) -> None:
+    def execute_at_once(self, lease: LeaseRun) -> OutcomeDraft | None:
+        """The outcome of work that takes no time; None where it has to wait for anything."""
+        if lease.work is None or lease.work[0].isolation is not ExecutorIsolation.INLINE:
+            return None
+        lease.started_ms = self._clock.monotonic_ms()
+        lease.output = execute_inline(*lease.work)
+        return self._draft(lease, lease.output)
+
+    async def _execute(self, lease: LeaseRun) -> Outcome:
         if lease.is_resumed and lease.offer.t_deadline_ms <= self._clock.wall_ms() + self._client.offset_ms:
             await asyncio.shield(lease.node_view)  # its deadline seems to be over: the node decides
-        match = self._registry.find(lease.offer.kind, lease.offer.payload)
-        if isinstance(match, Refused):
-            return await self._store_outcome(lease, self._make_failure(lease, f"NOT_OFFERED: {match.message}"))
-        executor, payload = match
-        lease.started_ms = self._clock.monotonic_ms()
-        await self._emitter.emit(STARTED, {"lease_id": lease.id.hex(), "attempt": lease.offer.attempt})
-        output = await execute(executor, payload, self._settings.execution_ms_max)
-        if isinstance(output, Failed):
-            return await self._store_outcome(lease, self._make_failure(lease, output.reason))
+        if lease.output is None:
+            lease.output = await self._run_executor(lease)
+        output = lease.output
+        draft = self._draft(lease, output)
+        if draft is not None:
+            return await self._sign(draft)
+        assert isinstance(output, bytes)
+        if not lease.has_files:
+            await self.store_offer(lease)
         await self._work_dir.store_output(lease.id, output)
-        lease.has_output = True
-        return None
+        lease.has_output, lease.output = True, None
+        return await self._upload_output(lease)
 
-    async def _upload_output(self, lease: LeaseRun) -> None:
+    def _draft(self, lease: LeaseRun, output: bytes | Failed) -> OutcomeDraft | None:
+        """The outcome; None where the output is too large to travel with it."""
+        if isinstance(output, Failed):
+            return draft_failure(lease.offer, output.reason)
+        if len(output) > OUTPUT_INLINE_BYTES_MAX:
+            return None
+        return self._draft_completion(lease, result_digest(output), len(output), output)
+
+    async def _run_executor(self, lease: LeaseRun) -> bytes | Failed:
+        match = lease.work or self._registry.find(lease.offer.kind, lease.offer.payload)
+        if isinstance(match, Refused):
+            return Failed(f"NOT_OFFERED: {match.message}")
+        lease.started_ms = self._clock.monotonic_ms()
+        long_run = asyncio.get_running_loop().call_later(LONG_MS / 1_000, self._on_long_run, lease)
+        try:
+            return await execute(*match, self._settings.execution_ms_max)
+        finally:
+            long_run.cancel()
+
+    def _on_long_run(self, lease: LeaseRun) -> None:
+        """The lease's own task waits for the executor: another one reports that it has started."""
+        lease.reporting_start = asyncio.create_task(self._report_start(lease))
+
+    async def _report_start(self, lease: LeaseRun) -> None:
+        await self._emitter.emit(STARTED, {"lease_id": lease.id.hex(), "attempt": lease.offer.attempt})
+        if not lease.has_files:
+            try:
+                await self.store_offer(lease)
+            except Unavailable as fault:  # the record in the spool is kept instead
+                _log.warning("offer_not_stored", lease=lease.id.hex(), reason=str(fault))
+
+    async def _upload_output(self, lease: LeaseRun) -> Outcome:
         """EVD-006: the node has the bytes before the completion is reported. They are stored here as well."""
+        if lease.is_resumed and await asyncio.shield(lease.node_view) is NodeView.SUBMITTED:
+            await asyncio.shield(lease.ended)  # an earlier process has reported it: the node decides
         output = await self._work_dir.read_output(lease.id)
         digest, size = result_digest(output), len(output)
-        if self._emitter.spooled_before(READY, lease.id) is None:
+        if not self._spooled.is_spooled(READY, lease.id):
             await self._emitter.emit(READY, {"lease_id": lease.id.hex(), "digest": digest.hex(), "size": size})
         refusal = await self._upload_with_retries(lease, digest, output)
         if refusal is not None:
-            reason = f"OUTPUT_REFUSED: {refusal.name}: {refusal.message}"
-            return await self._store_outcome(lease, self._make_failure(lease, reason))
-        return await self._store_outcome(lease, self._make_completion(lease, digest, size))
+            return await self._sign(draft_failure(lease.offer, f"OUTPUT_REFUSED: {refusal.name}: {refusal.message}"))
+        return await self._sign(self._draft_completion(lease, digest, size, None))
 
     async def _upload_with_retries(self, lease: LeaseRun, digest: bytes, output: bytes) -> Refused | None:
         """Until the node has the bytes or refuses them for good."""
@@ -148,40 +177,47 @@ class LeaseExecutor:
                 _log.info("upload_failed", lease=lease.id.hex(), reason=describe_fault(fault))
                 await backoff.pause(self._clock)
 
-    async def _store_outcome(self, lease: LeaseRun, outcome: Outcome) -> None:
-        """From here on the outcome of the lease is decided."""
-        await self._work_dir.store_outcome(lease.id, outcome)
+    # -------------------------------------------------------------------------------------------- reporting
+
+    async def _report(self, lease: LeaseRun, outcome: Outcome) -> None:
+        """Spool the outcome, and the fence behind it. What is spooled is sent, and nothing is sent before (SP-005)."""
+        records = self._outcome_records(lease, outcome)
+        emitted = [*lease.emitted, *await self._emitter.emit_all(records[len(lease.emitted) :])]
+        self._on_reported(lease, emitted)
+        lease.outcome_spooled_at = await self._emitter.wait_spooled(records, emitted)
+
+    def report_at_once(self, lease: LeaseRun, outcome: Outcome) -> None:
+        """The same without waiting: `run` waits until it is spooled, and emits what the spool refuses now."""
         lease.outcome = outcome
+        for record in self._outcome_records(lease, outcome):
+            emitted = self._emitter.try_emit(*record)
+            if emitted is None:
+                return
+            self._on_reported(lease, [*lease.emitted, emitted])
 
-    async def _spool_outcome(self, lease: LeaseRun) -> None:
-        """Spool the outcome once. Whether an earlier process has done so is known from its spool or from the node."""
-        outcome = lease.outcome
-        assert outcome is not None
-        lease.outcome_spooled_at = self._emitter.spooled_before(outcome.payload_type, lease.id)
-        if lease.outcome_spooled_at is not None:
-            return
-        if lease.is_in_doubt and await asyncio.shield(lease.node_view) is NodeView.SUBMITTED:
-            return
-        lease.is_spooling_outcome = True
-        lease.outcome_spooled_at = await self._emitter.emit_spooled(outcome.payload_type, outcome.payload)
-        await self._emit_fence(lease, outcome.payload_type, "")
-        lease.is_spooling_outcome = False
+    def _on_reported(self, lease: LeaseRun, emitted: list[EmittedRecord]) -> None:
+        lease.is_reported, lease.emitted = True, emitted
+        if lease.held_at != emitted[0].at:
+            self.hold(lease, emitted[0].at)
 
-    async def _emit_fence(self, lease: LeaseRun, status: str, reason: str) -> None:
+    def _outcome_records(self, lease: LeaseRun, outcome: Outcome) -> list[LeaseRecord]:
+        return [(outcome.payload_type, outcome.payload), self.fence(lease, outcome.payload_type, "")]
+
+    def hold(self, lease: LeaseRun, at: SpooledAt | None) -> None:
+        """EVD-006: the spool keeps the record that carries what the lease needs, instead of the one before."""
+        before, lease.held_at = lease.held_at, at
+        if at is not None:
+            self._emitter.hold(at)
+        if before is not None:
+            self._emitter.release(before)
+
+    def fence(self, lease: LeaseRun, status: str, reason: str) -> LeaseRecord:
         payload: dict[str, Any] = {"block_id": lease.id.hex(), "actual_end_utc_ms": self._clock.wall_ms()}
-        await self._emitter.emit(BLOCK_FENCE, payload | {"status": status, "reason": reason})
+        return BLOCK_FENCE, payload | {"status": status, "reason": reason}
 
-    # -------------------------------------------------------------------------------------------- outcomes
+    async def _sign(self, draft: OutcomeDraft) -> Outcome:
+        return draft.signed(await self._signer.sign(draft.to_sign))
 
-    def _make_completion(self, lease: LeaseRun, digest: bytes, size: int) -> Outcome:
-        offer, kind = lease.offer, ProofType[lease.offer.kind]
+    def _draft_completion(self, lease: LeaseRun, digest: bytes, size: int, inline: bytes | None) -> OutcomeDraft:
         took_ms = self._clock.monotonic_ms() - lease.started_ms if lease.started_ms else 0
-        body = body_of(offer.task_id, lease.id, self._client.id, digest, size, {"took_ms": took_ms})
-        signature = self._signer.sign(signed_bytes(kind, offer.proof, body))
-        proof = {"lease_id": lease.id.hex(), "type": int(kind), "method": offer.proof}
-        return Outcome(COMPLETED, proof | {"body": body.hex(), "signature": signature.hex()})
-
-    def _make_failure(self, lease: LeaseRun, reason: str) -> Outcome:
-        reason = reason.encode("utf-8", "replace").decode()[:REASON_MAX]
-        signature = self._signer.sign(to_sign_failure(lease.id, reason))
-        return Outcome(FAILED, {"lease_id": lease.id.hex(), "reason": reason, "signature": signature.hex()})
+        return draft_completion(lease.offer, self._client.id, ProvedOutput(digest, size, took_ms, inline))

@@ -7,8 +7,12 @@ from enum import StrEnum
 
 import msgspec
 
-from holdfast.agent.leases.work_dir import AcceptedOffer, Outcome, ResumedLease
-from holdfast.agent.transport.evidence_emitter import SpooledAt
+from holdfast.agent.executors.contract import Executor
+from holdfast.agent.executors.execute import Failed
+from holdfast.agent.leases.records import AcceptedOffer, Outcome
+from holdfast.agent.transport.evidence_emitter import EmittedRecord, SpooledAt
+from holdfast.core.job.spec import WorkPayload
+from holdfast.spool import Ticket
 
 
 class NodeView(StrEnum):
@@ -37,21 +41,33 @@ class LeaseTimes(msgspec.Struct, frozen=True):
 
 
 class LeaseRun:
-    """One lease, from its offer until none of its files is needed any more."""
+    """One lease, from its offer until nothing of it is needed any more."""
 
-    def __init__(self, offer: AcceptedOffer, *, has_output: bool = False, outcome: Outcome | None = None) -> None:
+    def __init__(self, offer: AcceptedOffer) -> None:
         self.offer = offer
-        self.has_output, self.outcome = has_output, outcome
-        self.outcome_spooled_at: SpooledAt | None = None
-        """The record of its outcome, once it is spooled."""
-        self.is_spooling_outcome = False
-        """Its outcome, and the fence behind it, are being spooled."""
-        self.is_offer_stored = False
-        """Its offer is on disk."""
+        self.work: tuple[Executor, WorkPayload] | None = None
+        """Its executor and its decoded payload, if they were looked up."""
+        self.accepted: Ticket | None = None
+        """Of the record that carries its offer."""
+        self.reporting_start: asyncio.Task[None] | None = None
+        self.has_files = False
+        """It has a folder of its own in the work folder."""
+        self.has_output = False
+        """Its output is in that folder."""
         self.is_resumed = False
         """An earlier process has left it on disk."""
-        self.is_in_doubt = False
-        """That process may have spooled the outcome, or died before."""
+        self.output: bytes | Failed | None = None
+        """What the executor returned, while its outcome is not decided."""
+        self.outcome: Outcome | None = None
+        """From here on the outcome of the lease is decided."""
+        self.is_reported = False
+        """The record of its outcome, and the fence behind it, were emitted."""
+        self.emitted: list[EmittedRecord] = []
+        """These records."""
+        self.outcome_spooled_at: SpooledAt | None = None
+        """The record of its outcome, once it is spooled."""
+        self.held_at: SpooledAt | None = None
+        """The record that holds its offer, and later its output: it is kept until it is not needed any more."""
         self.node_view: asyncio.Future[NodeView] = asyncio.get_running_loop().create_future()
         self.ended: asyncio.Future[LeaseEnd] = asyncio.get_running_loop().create_future()
         self.renewals = 0
@@ -61,10 +77,18 @@ class LeaseRun:
         self.started_ms = 0
 
     @classmethod
-    def from_resumed(cls, resumed: ResumedLease) -> LeaseRun:
-        run = cls(resumed.offer, has_output=resumed.has_output, outcome=resumed.outcome)
-        run.is_offer_stored = run.is_resumed = True
-        run.is_in_doubt = resumed.outcome is not None
+    def resumed(cls, offer: AcceptedOffer, *, has_files: bool, has_output: bool = False) -> LeaseRun:
+        run = cls(offer)
+        run.is_resumed = True
+        run.has_files, run.has_output = has_files, has_output
+        return run
+
+    @classmethod
+    def reported(cls, offer: AcceptedOffer, outcome_at: SpooledAt) -> LeaseRun:
+        """A lease whose outcome an earlier process has spooled: only its end is awaited."""
+        run = cls(offer)
+        run.is_resumed = run.is_reported = True
+        run.outcome_spooled_at = outcome_at
         return run
 
     @property
@@ -72,9 +96,14 @@ class LeaseRun:
         return self.offer.lease_id
 
     @property
+    def is_on_disk(self) -> bool:
+        """Its offer is: only then it may be acknowledged (EVD-006)."""
+        return self.is_resumed or (self.accepted is not None and self.accepted.is_durable)
+
+    @property
     def is_working(self) -> bool:
         """It occupies a slot: its outcome is not decided."""
-        return self.outcome is None and not self.ended.done()
+        return self.outcome is None and not self.is_reported and not self.ended.done()
 
     @property
     def is_unreported(self) -> bool:

@@ -1,12 +1,11 @@
-"""The work folder: a lease is on disk before it is acknowledged, and its output until its verdict is final (EVD-006).
+"""The work folder: leases that the spool does not hold, since they are large or take long (EVD-006).
 
 ```
 work/{lease id}/offer      the accepted offer, as JSON; a folder without it is removed
-work/{lease id}/output     the output's bytes
-work/{lease id}/outcome    the evidence record that reports the outcome, signed; the node has the output by then
+work/{lease id}/output     the output's bytes, where they are too many for the record of the completion
 ```
 
-Each file is replaced atomically: it is complete, or it does not exist.
+Each file is replaced atomically: it is complete, or it does not exist. A short job with a small output has no files.
 """
 
 from __future__ import annotations
@@ -16,39 +15,19 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
+from holdfast.agent.leases.records import AcceptedOffer
 from holdfast.core.base.errors import Unavailable
 from holdfast.system.durable_files import FOLDER_MODE, lock_file, replace_file, sync_folder
 
-OFFER, OUTPUT, OUTCOME = "offer", "output", "outcome"
+OFFER, OUTPUT = "offer", "output"
 _LOCK: Final = ".lock"
 _LEASE_DIR: Final = re.compile(r"([0-9a-f]{2})+")
 """Folders with other names are not ours: an operator put them here, or moved a damaged lease aside."""
 T = TypeVar("T")
-
-
-class AcceptedOffer(msgspec.Struct, frozen=True):
-    """A lease as it was offered."""
-
-    lease_id: bytes
-    task_id: bytes
-    kind: str
-    attempt: int
-    payload: bytes
-    """The job's canonical payload."""
-    proof: str
-    t_deadline_ms: int
-    """By the node's clock, at the time of the offer: renewals move it."""
-
-
-class Outcome(msgspec.Struct, frozen=True):
-    """A lease's outcome, ready to be spooled. It is decided once, so that every retry sends the same bytes."""
-
-    payload_type: str
-    payload: dict[str, Any]
 
 
 class ResumedLease(msgspec.Struct, frozen=True):
@@ -56,7 +35,6 @@ class ResumedLease(msgspec.Struct, frozen=True):
 
     offer: AcceptedOffer
     has_output: bool
-    outcome: Outcome | None
 
 
 class WorkDir:
@@ -85,14 +63,11 @@ class WorkDir:
             self._lock = -1
 
     async def store_offer(self, offer: AcceptedOffer) -> None:
-        """Durable when this returns; the lease may be acknowledged only then."""
+        """Durable when this returns; a lease that only this folder holds may be acknowledged only then."""
         await _run_to_completion(self._store_offer, offer)
 
     async def store_output(self, lease_id: bytes, output: bytes) -> None:
         await _run_to_completion(replace_file, self._folder(lease_id) / OUTPUT, output)
-
-    async def store_outcome(self, lease_id: bytes, outcome: Outcome) -> None:
-        await _run_to_completion(replace_file, self._folder(lease_id) / OUTCOME, msgspec.json.encode(outcome))
 
     async def read_output(self, lease_id: bytes) -> bytes:
         return await _run_to_completion((self._folder(lease_id) / OUTPUT).read_bytes)
@@ -125,8 +100,7 @@ class WorkDir:
         if OFFER not in names:
             _remove_dir(folder)
             return None
-        outcome = _read(folder / OUTCOME, Outcome) if OUTCOME in names else None
-        return ResumedLease(_read(folder / OFFER, AcceptedOffer), OUTPUT in names, outcome)
+        return ResumedLease(_read(folder / OFFER, AcceptedOffer), OUTPUT in names)
 
 
 def _read(path: Path, kind: type[T]) -> T:

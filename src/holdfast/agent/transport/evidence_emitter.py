@@ -7,7 +7,7 @@ first (EVD-004).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,6 +37,18 @@ class SpooledAt(msgspec.Struct, frozen=True):
     sequence: int
 
 
+class EmittedRecord(msgspec.Struct, frozen=True):
+    """A record that is queued, and its ticket."""
+
+    at: SpooledAt
+    ticket: Ticket
+
+
+LeaseRecord = tuple[str, dict[str, Any]]
+"""The type and the payload of a record."""
+OnRecord = Callable[[SpooledAt, bytes], None]
+
+
 class EvidenceEmitter:
     """Emits into the live session and delivers all sessions."""
 
@@ -49,7 +61,8 @@ class EvidenceEmitter:
         self.backlog = Backlog(root, channel_id, open_sender, clock, policy)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._opening = asyncio.Lock()
-        self._spooled_before: dict[tuple[str, str], SpooledAt] = {}
+        self._held: dict[SpooledAt, None] = {}
+        """Records that are kept although they are acked, in the order of their sequences."""
         self._is_delivering = False
         self._logged_reason = ""
         """Why the last attempt to open a session failed."""
@@ -70,19 +83,29 @@ class EvidenceEmitter:
 
     # -------------------------------------------------------------------------------------------- opening
 
-    async def open(self) -> None:
-        """Open the undelivered sessions, and begin a new one. Unavailable where the disk fails."""
-        for session in await asyncio.to_thread(self._unfinished):
+    async def open(self, on_record: OnRecord = lambda _, __: None) -> None:
+        """Open the undelivered sessions, and begin a new one. Unavailable where the disk fails.
+
+        `on_record` gets the spooled records of the undelivered sessions, and those of the last one, which a process
+        may have left that was killed.
+        """
+        undelivered, delivered = await asyncio.to_thread(self._unfinished)
+        for session in undelivered:
             sender = await self.backlog.add_session(session)
             if sender is not None:
-                await asyncio.to_thread(self._index_spooled, session, sender.spool)
+                await asyncio.to_thread(_read_records, session, sender.spool, on_record)
+        if delivered and delivered[-1] > max(undelivered, default=""):
+            await asyncio.to_thread(self._read_delivered, delivered[-1], on_record)
         await self._open_session()
 
-    def _unfinished(self) -> list[str]:
-        """Sessions with records to deliver, oldest first. Delivered sessions without an end are kept, and logged."""
+    def _unfinished(self) -> tuple[list[str], list[str]]:
+        """Sessions with records to deliver, and delivered ones without an end, which are kept and logged; oldest first.
+
+        Only after a crash a session is without an end.
+        """
         disk, folder = RealDisk(), self._root / self._channel
         if not folder.exists():
-            return []
+            return [], []
         channel.reclaim(disk, folder, self._clock.wall_ms(), except_session="")
         statuses = [
             channel.read_status(disk, SessionPaths(folder, self._channel, name))
@@ -91,21 +114,16 @@ class EvidenceEmitter:
         if delivered := [status for status in statuses if status.acked >= status.last]:
             hint = f"holdfast spool seal {folder}/SESSION.spool.jsonl --yes"
             _log.info("sessions_without_end_kept", rule="SP-RET-001", sessions=len(delivered), hint=hint)
-        return [status.paths.session for status in statuses if status.acked < status.last]
+        undelivered = [status.paths.session for status in statuses if status.acked < status.last]
+        return undelivered, [status.paths.session for status in delivered]
 
-    def _index_spooled(self, session: str, spool: Spool) -> None:
-        """Index the records that are spooled already, by type and lease: they are not emitted again."""
-        try:
-            for sequence, line in enumerate(spool.replay(spool.first_available - 1), spool.first_available):
-                record = msgspec.json.decode(line, type=_LeaseRecord)
-                if record.payload.lease_id:
-                    self._spooled_before[record.payload_type, record.payload.lease_id] = SpooledAt(session, sequence)
-        except (Corrupt, Unavailable, msgspec.DecodeError) as fault:  # its delivery reports it as an error
-            _log.warning("session_not_indexed", session=session, reason=str(fault))
-
-    def spooled_before(self, payload_type: str, lease_id: bytes) -> SpooledAt | None:
-        """Where an earlier process has spooled this record, if it is not delivered yet."""
-        return self._spooled_before.get((payload_type, lease_id.hex()))
+    def _read_delivered(self, session: str, on_record: OnRecord) -> None:
+        spool = self.backlog.open(session)
+        if isinstance(spool, Refused):
+            _log.warning("session_not_indexed", session=session, reason=str(spool))
+            return
+        _read_records(session, spool, on_record)
+        spool.close()
 
     async def _open_session(self) -> None:
         session = await asyncio.to_thread(self._next_session)
@@ -133,29 +151,72 @@ class EvidenceEmitter:
 
     # -------------------------------------------------------------------------------------------- emitting
 
-    async def emit(self, payload_type: str, payload: dict[str, Any]) -> None:
+    def try_emit(self, payload_type: str, payload: dict[str, Any]) -> EmittedRecord | None:
+        """Emit one record at once; None where the spool refuses it now."""
+        live = self._live
+        ticket = live.spool.emit(payload_type, payload) if live is not None else None
+        if live is not None and isinstance(ticket, Ticket):
+            return EmittedRecord(SpooledAt(live.session, ticket.sequence), ticket)
+        if live is not None and isinstance(ticket, Refused) and ticket.name in SESSION_OVER_NAMES:
+            self._replace_in_background(live)
+        return None
+
+    async def emit(self, payload_type: str, payload: dict[str, Any]) -> EmittedRecord:
         """Emit one record. It waits only where the spool refuses it: no evidence is dropped."""
-        await self._emit(payload_type, payload)
+        while (emitted := self.try_emit(payload_type, payload)) is None:
+            if self._live is None:
+                await self._replace_session(None)
+            else:
+                await self._clock.sleep(RETRY_MS)
+        return emitted
 
     async def emit_spooled(self, payload_type: str, payload: dict[str, Any]) -> SpooledAt:
         """Emit one record, and return when it is spooled (SP-002)."""
-        while True:
-            live, ticket = await self._emit(payload_type, payload)
-            try:
-                return SpooledAt(live.session, await ticket)
-            except Unavailable as fault:
-                _log.error("spooling_failed", session=live.session, reason=str(fault), hint="it is retried")
+        records = [(payload_type, payload)]
+        return await self.wait_spooled(records, await self.emit_all(records))
 
-    async def _emit(self, payload_type: str, payload: dict[str, Any]) -> tuple[SessionSender, Ticket]:
+    async def emit_all(self, records: Sequence[LeaseRecord]) -> list[EmittedRecord]:
+        """Emit records that belong together; nothing is emitted between them unless the spool refuses one."""
+        return [await self.emit(*record) for record in records]
+
+    async def wait_spooled(self, records: Sequence[LeaseRecord], emitted: list[EmittedRecord]) -> SpooledAt:
+        """Return when all are spooled, and where the first one is. What a failing spool has lost is emitted again."""
+        first: SpooledAt | None = None
         while True:
-            live = self._live
-            ticket = live.spool.emit(payload_type, payload) if live is not None else None
-            if live is not None and isinstance(ticket, Ticket):
-                return live, ticket
-            if live is None or (isinstance(ticket, Refused) and ticket.name in SESSION_OVER_NAMES):
-                await self._replace_session(live)
-            else:
-                await self._clock.sleep(RETRY_MS)
+            try:
+                await emitted[-1].ticket
+                return first or emitted[0].at
+            except Unavailable as fault:
+                _log.error("spooling_failed", session=emitted[0].at.session, reason=str(fault), hint="it is retried")
+            if first is None and emitted[0].ticket.is_durable:
+                first = emitted[0].at
+            lost = [record for record, each in zip(records, emitted, strict=True) if not each.ticket.is_durable]
+            if not lost and first is not None:
+                return first
+            records, emitted = lost, await self.emit_all(lost)
+
+    def _replace_in_background(self, ended: SessionSender) -> None:
+        if "replacing" not in self._tasks:
+            self._spawn("replacing", self._replace_session(ended))
+            self._tasks["replacing"].add_done_callback(lambda _: self._tasks.pop("replacing", None))
+
+    # -------------------------------------------------------------------------------------------- holding
+
+    def hold(self, at: SpooledAt) -> None:
+        """Keep this record although it is acked: a lease needs what it carries (EVD-006)."""
+        self._held[at] = None
+        self._apply_holds(at.session)
+
+    def release(self, at: SpooledAt) -> None:
+        """The record is not needed any more."""
+        self._held.pop(at, None)
+        self._apply_holds(at.session)
+
+    def _apply_holds(self, session: str) -> None:
+        for sender in [self._live, *self.backlog.senders]:
+            if sender is not None and sender.session == session:
+                held = (at.sequence for at in self._held if at.session == session)
+                sender.spool.keep_from(next(held, None))
 
     async def _replace_session(self, ended: SessionSender | None) -> None:
         """Open another session; the ended one is still delivered."""
@@ -247,12 +308,9 @@ class EvidenceEmitter:
             await asyncio.gather(task, return_exceptions=True)
 
 
-class _LeasePayload(msgspec.Struct):
-    lease_id: str = ""
-
-
-class _LeaseRecord(msgspec.Struct):
-    """The fields of a record that identify it."""
-
-    payload_type: str
-    payload: _LeasePayload
+def _read_records(session: str, spool: Spool, on_record: OnRecord) -> None:
+    try:
+        for sequence, line in enumerate(spool.replay(spool.first_available - 1), spool.first_available):
+            on_record(SpooledAt(session, sequence), line)
+    except (Corrupt, Unavailable) as fault:  # its delivery reports it as an error
+        _log.warning("session_not_indexed", session=session, reason=str(fault))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any, Final, Protocol
 
@@ -31,11 +32,11 @@ class WorkStreamListener(Protocol):
     """Receives the node's messages. Its methods must not wait: the next message is read after they return."""
 
     def on_welcome(self, stream: WorkStream, welcome: pb.Welcome) -> None: ...
-    def on_offer(self, offer: pb.Offer) -> None: ...
+    def on_offers(self, offers: Sequence[pb.Offer]) -> None: ...
     def on_lost(self, lease_id: bytes, reason: str) -> None: ...
     def on_verdict(self, lease_id: bytes, is_accepted: bool, reason: str) -> None: ...
     def on_progress(self) -> None:
-        """The node has sent an offer or an answer on this stream."""
+        """The node has sent updates on this stream."""
         ...
 
     def on_node_draining(self) -> None: ...
@@ -113,21 +114,25 @@ class WorkStream:
             case "welcome":
                 self.is_open = True
                 listener.on_welcome(self, message.welcome)
-            case "offer":
+            case "updates":
                 listener.on_progress()
-                listener.on_offer(message.offer)
-            case "lost":
-                listener.on_lost(message.lost.lease_id, message.lost.reason)
-            case "verdict":
-                verdict = message.verdict
-                listener.on_verdict(verdict.lease_id, verdict.is_accepted, verdict.reason)
-            case "acts_done":
-                listener.on_progress()
-                self._resolve_acts(message.acts_done)
+                self._dispatch_updates(message.updates)
             case "draining":
                 listener.on_node_draining()
             case _:  # from a newer node (CAN-005)
                 return
+
+    def _dispatch_updates(self, updates: pb.Updates) -> None:
+        """In this order: what is over frees its slot before an offer needs it, and answers to acts come last."""
+        listener = self._listener
+        for lost in updates.lost:
+            listener.on_lost(lost.lease_id, lost.reason)
+        for verdict in updates.verdicts:
+            listener.on_verdict(verdict.lease_id, verdict.is_accepted, verdict.reason)
+        if updates.offers:
+            listener.on_offers(updates.offers)
+        for done in updates.acts_done:
+            self._resolve_acts(done)
 
     def _resolve_acts(self, done: pb.ActsDone) -> None:
         answers = self._sent.pop(done.count, [])

@@ -67,6 +67,11 @@ class EvidenceBuffer:
             self._is_over, self._fault = True, fault
             self._has_news.set()
 
+    @property
+    def has_full_group(self) -> bool:
+        """So much waits that the next group does not grow by waiting longer."""
+        return self._bytes >= GROUP_BYTES_MAX
+
     async def next_group(self) -> list[Any] | Refused | None:
         """The messages that wait, within bounds. At the end of the stream: its refusal, or None; a fault is raised."""
         while not self._waiting:

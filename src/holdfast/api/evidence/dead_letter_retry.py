@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.api.completion import build_completion
-from holdfast.api.evidence.validation import NO_OUTPUT, read_completion
+from holdfast.api.evidence.requests import NO_OUTPUT
+from holdfast.api.evidence.validation import read_completion
 from holdfast.api.node_access import NodeAccess
 from holdfast.core.base.errors import Refused
 from holdfast.core.evidence.model import DeadLetter
@@ -19,8 +20,8 @@ async def retry_command(node: NodeAccess, dead_letter: DeadLetter, raw: bytes | 
     if dead_letter.name != NO_OUTPUT or node.blobs is None:
         message = f"a dead letter {dead_letter.name} has no request that can be retried"
         return Refused("EVD-007", message, _SETTLE_HINT, "InvalidParams")
-    proof = read_completion(raw) if raw is not None and len(raw) == dead_letter.size else None
-    if proof is None:
+    completion = read_completion(raw) if raw is not None and len(raw) == dead_letter.size else None
+    if completion is None:
         message = f"the bytes of dead letter {dead_letter.event} are not stored any more"
         return Refused("EVD-007", message, _SETTLE_HINT)
-    return await build_completion(node.blobs, dead_letter.provider_id, proof)
+    return await build_completion(node.blobs, dead_letter.provider_id, completion.proof)

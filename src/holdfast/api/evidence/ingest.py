@@ -6,17 +6,15 @@ once; a record that is received again is compared with the stored one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol, TypeVar
+import asyncio
 
 import structlog
 
-from holdfast.api.completion import build_completion
+from holdfast.api.evidence.commands import CommandPlan, IngestContext, plan_commands
 from holdfast.api.evidence.metrics import EvidenceMetrics, StreamProgress
 from holdfast.api.evidence.reader import SessionReader
+from holdfast.api.evidence.requests import NO_OUTPUT
 from holdfast.api.evidence.validation import (
-    NO_OUTPUT,
-    RecordRequest,
     RecordSender,
     ValidatedLines,
     is_same_record,
@@ -25,29 +23,11 @@ from holdfast.api.evidence.validation import (
     validate,
 )
 from holdfast.core.base.errors import Corrupt, Refused
-from holdfast.core.base.event import Command
-from holdfast.core.base.values import VerifySignature
 from holdfast.core.evidence.messages import RejectedRecord, StoreEvidence
-from holdfast.core.lease.messages import FailLease
-from holdfast.engine.loop import Engine
 from holdfast.engine.outcome import Accepted, Outcome
 from holdfast.engine.queries.evidence import GetDeadLetterCapacity, GetWatermark
-from holdfast.ports import Blobs
 
-T = TypeVar("T")
 _log = structlog.get_logger()
-
-
-class IngestContext(Protocol):
-    """What ingestion needs of the node."""
-
-    @property
-    def engine(self) -> Engine: ...
-    @property
-    def blobs(self) -> Blobs: ...
-    @property
-    def verify(self) -> VerifySignature: ...
-    async def in_pool(self, work: Callable[..., T], *args: object) -> T: ...
 
 
 class EvidenceIngest:
@@ -60,6 +40,8 @@ class EvidenceIngest:
         self._stored = SessionReader(node.engine, sender.channel, sender.session)
         self._pruned = 0
         self.acked = 0
+        self._ahead: tuple[int, list[bytes], asyncio.Future[ValidatedLines]] | None = None
+        """Lines that are being validated before it is their turn."""
 
     async def load_watermark(self) -> None:
         """The durable watermark: what a restarted node would load."""
@@ -96,7 +78,7 @@ class EvidenceIngest:
             known = min(self.acked + 1 - first, len(lines))
             if known and (refusal := await self._check_duplicates(first, lines[:known])):
                 return refusal
-            lines, first = lines[known:], first + known
+            lines, first = lines[known:] if known else lines, first + known
             if lines:
                 stored = await self._store(first, lines)
                 if isinstance(stored, Refused):
@@ -132,13 +114,29 @@ class EvidenceIngest:
         self._metrics.duplicates += len(lines)
         return None
 
+    def validate_ahead(self, first: int, lines: list[bytes]) -> None:
+        """Begin to validate these lines while others are being stored: `ingest` of the same list goes on from there."""
+        if self._ahead is None:
+            self._ahead = first, lines, asyncio.ensure_future(self._validate(first, lines))
+
+    async def _validate(self, first: int, lines: list[bytes]) -> ValidatedLines:
+        return await self._node.in_pool(validate, self._sender, self._node.verify, first, lines)
+
+    async def _validated(self, first: int, lines: list[bytes]) -> ValidatedLines:
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and ahead[0] == first and ahead[1] is lines:
+            return await ahead[2]
+        if ahead is not None:  # others are stored now: what was validated is validated again when it is its turn
+            ahead[2].cancel()
+        return await self._validate(first, lines)
+
     async def _store(self, first: int, lines: list[bytes]) -> int | Refused:
         """Store some of the lines that follow the watermark and return how many: 0 where another stream was faster."""
-        validated = await self._node.in_pool(validate, self._sender, self._node.verify, first, lines)
-        commands = await self._commands(validated)
+        validated = await self._validated(first, lines)
+        plan = await self._plan(validated)
         if (fitting := self._count_within_quota(first, validated)) < len(validated.lines):
             return await self._store(first, lines[:fitting])
-        return await self._submit(first, validated, commands)
+        return await self._submit(first, validated, plan)
 
     def _count_within_quota(self, first: int, validated: ValidatedLines) -> int:
         """EVD-007: lines before the first dead letter over the quota are stored; from there on the channel waits.
@@ -151,7 +149,7 @@ class EvidenceIngest:
         before = sorted(each.sequence for each in validated.rejected)[max(0, room)] - first
         return before or len(validated.lines)
 
-    async def _submit(self, first: int, validated: ValidatedLines, commands: list[Command]) -> int | Refused:
+    async def _submit(self, first: int, validated: ValidatedLines, plan: CommandPlan) -> int | Refused:
         """Records, watermark and the records' commands in one journal batch, durable when this returns."""
         last = first + len(validated.lines) - 1
         store = StoreEvidence(
@@ -164,7 +162,8 @@ class EvidenceIngest:
             rejected=tuple(validated.rejected),
             ending=validated.end,
         )
-        stored, *outcomes = await self._node.engine.submit_atomic([store, *commands])
+        plan.check_not_being_deleted(self._node.engine)
+        stored, *outcomes = await self._node.engine.submit_atomic([store, *plan.commands, *plan.verdicts])
         if isinstance(stored, Accepted) and not stored.is_repeat:
             self._advance(last)
             self._count(validated, outcomes)
@@ -173,17 +172,13 @@ class EvidenceIngest:
         await self.load_watermark()
         return stored if isinstance(stored, Refused) and self.acked == before else 0
 
-    async def _commands(self, validated: ValidatedLines) -> list[Command]:
+    async def _plan(self, validated: ValidatedLines) -> CommandPlan:
         """The commands of the records. A completion whose output is missing is stored, as evidence alone (RCV-001)."""
-        commands: list[Command] = []
-        for each in validated.requests:
-            command = await command_of(self._node, self._sender, each)
-            if isinstance(command, Refused):
-                why = (NO_OUTPUT, command.message)
-                validated.rejected.append(reject(each.sequence, why, each.line, is_stored=True))
-            else:
-                commands.append(command)
-        return commands
+        plan = await plan_commands(self._node, self._sender, validated.requests)
+        for each, refusal in plan.refused:
+            why = (NO_OUTPUT, refusal.message)
+            validated.rejected.append(reject(each.sequence, why, each.line, is_stored=True))
+        return plan
 
     def _count(self, validated: ValidatedLines, outcomes: list[Outcome]) -> None:
         """A refused command is reported to the operator alone: the sender's record is stored in any case."""
@@ -196,13 +191,6 @@ class EvidenceIngest:
         if validated.rejected or refusals:
             reasons = [*map(_describe_rejected, validated.rejected), *refusals]
             _log.info("evidence_rejected", channel=self._sender.channel, reasons=reasons[:8])
-
-
-async def command_of(node: IngestContext, sender: RecordSender, asking: RecordRequest) -> Command | Refused:
-    """The command that a record asks for."""
-    if isinstance(asking.request, FailLease):
-        return asking.request
-    return await build_completion(node.blobs, sender.provider_id, asking.request)
 
 
 def _describe_rejected(rejected: RejectedRecord) -> str:

@@ -1,33 +1,39 @@
 """Validates spooled lines before they are stored, and reads the requests that some of them carry.
 
-EVD-005: only `LEASE_COMPLETED` and `LEASE_FAILED` change state; their requests are signed on their own, so that the
-batch they travel in does not matter (PRV-003). EVD-007: a line that is not a record, or a request with a wrong
-signature, becomes a dead letter; a line that is not a record is replaced by a placeholder.
+EVD-005: only `LEASE_ACCEPTED`, `LEASE_COMPLETED` and `LEASE_FAILED` change state (`requests`). EVD-007: a line that is
+not a record, or a request with a wrong signature, becomes a dead letter; a line that is not a record is replaced by a
+placeholder.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 from crc32c import crc32c
 
 from holdfast.api.evidence.fast_path import last_type_of
-from holdfast.api.signatures import why_not_signed, why_not_signed_proof
+from holdfast.api.evidence.requests import (
+    MALFORMED,
+    REQUEST_READERS,
+    TOO_LARGE,
+    Completion,
+    Reason,
+    Request,
+    RequestSigner,
+    read_completion_payload,
+)
 from holdfast.core.base.canonical import H
 from holdfast.core.base.event import PAYLOAD_TAG
-from holdfast.core.base.values import Digest, LeaseId, ProviderId, VerifySignature
+from holdfast.core.base.values import Digest, ProviderId, VerifySignature
 from holdfast.core.evidence.dead_letters import RAW_BYTES_MAX, REASON_MAX
 from holdfast.core.evidence.messages import RejectedRecord
 from holdfast.core.evidence.model import RECORDS_BYTES_MAX, SessionEnd
-from holdfast.core.lease.messages import FailLease
-from holdfast.core.proof.envelope import Envelope
 from holdfast.spool.files import record
+from holdfast.wire.group_signatures import GroupVerifier
 from holdfast.wire.retrovue_codec import why_not_record
-from holdfast.wire.signed_messages import to_sign_failure
 
-COMPLETED, FAILED = "LEASE_COMPLETED", "LEASE_FAILED"
 PLACEHOLDER: Final = "DEAD_LETTER"
 """Type of the line that replaces a line that is not a record; a sender must not use it."""
 LINE_BYTES_MAX: Final = record.RECORD_BYTES_MAX + (64 << 10)
@@ -36,8 +42,8 @@ RECORDS_MAX: Final = 65_536
 REJECTED_MAX: Final = 64
 """Rejected records that are stored at a time."""
 UUID_MAX: Final = 128
-MALFORMED, WRONG_SCHEMA, TOO_LARGE, FORGED, NO_OUTPUT = "Malformed", "WrongSchema", "TooLarge", "Forged", "NoOutput"
-"""Why a record is rejected for good: the name of its dead letter."""
+WRONG_SCHEMA: Final = "WrongSchema"
+"""Why a record is rejected for good, besides the reasons of requests."""
 SESSION_ENDS: Final = {record.BLOCK_FENCE: SessionEnd.FENCE, record.CHANNEL_TERMINATED: SessionEnd.TERMINATED}
 
 
@@ -55,7 +61,7 @@ class RecordRequest(msgspec.Struct, frozen=True):
 
     sequence: int
     line: bytes
-    request: Envelope | FailLease
+    request: Request
 
 
 class ValidatedLines(msgspec.Struct):
@@ -81,25 +87,8 @@ class RecordFields(msgspec.Struct, gc=False):
     emitted_utc: str = ""
 
 
-class _CompletionPayload(msgspec.Struct, frozen=True):
-    type: int
-    method: str
-    body: str
-    signature: str
-
-
-class _FailurePayload(msgspec.Struct, frozen=True):
-    lease_id: str
-    reason: str
-    signature: str
-
-
 _decode: Final = msgspec.json.Decoder(RecordFields).decode
-_decode_completion: Final = msgspec.json.Decoder(_CompletionPayload).decode
-_decode_failure: Final = msgspec.json.Decoder(_FailurePayload).decode
 _encode: Final = msgspec.json.Encoder().encode
-Reason = tuple[str, str]
-"""Why a record is rejected: a name and a sentence."""
 
 
 # ------------------------------------------------------------------------------------------------ checking
@@ -117,6 +106,7 @@ def validate(sender: RecordSender, verify: VerifySignature, first: int, lines: S
 def validate_each(sender: RecordSender, verify: VerifySignature, first: int, lines: Sequence[bytes]) -> ValidatedLines:
     """The same line by line, for lines that are not plain."""
     validated, size = ValidatedLines(), 0
+    signer = RequestSigner(sender.provider_id, sender.public, GroupVerifier(verify))
     lines = list(lines[:RECORDS_MAX])
     are_expected = record.are_expected_lines(lines, record.line_head(sender.channel, sender.session), first)
     for sequence, line in enumerate(lines, start=first):
@@ -131,12 +121,14 @@ def validate_each(sender: RecordSender, verify: VerifySignature, first: int, lin
             continue
         validated.lines.append(line)
         validated.end = SESSION_ENDS.get(fields.payload_type, SessionEnd.NONE)
-        if (read_request := _REQUEST_READERS.get(fields.payload_type)) is not None:
-            _add_request(validated, sequence, line, read_request(sender, verify, fields.payload))
+        if (read_request := REQUEST_READERS.get(fields.payload_type)) is not None:
+            _add_request(validated, sequence, line, read_request(signer, fields.payload))
     return validated
 
 
-def _add_request(validated: ValidatedLines, sequence: int, line: bytes, read: Envelope | FailLease | Reason) -> None:
+def _add_request(validated: ValidatedLines, sequence: int, line: bytes, read: Request | Reason | None) -> None:
+    if read is None:
+        return
     if isinstance(read, tuple):
         validated.rejected.append(reject(sequence, read, line, is_stored=True))
     else:
@@ -193,49 +185,15 @@ def why_not_in_place(sender: RecordSender, sequence: int, fields: RecordFields, 
     return (MALFORMED, "it contains a line end") if b"\n" in line else None
 
 
-def _read_completion(sender: RecordSender, verify: VerifySignature, payload: msgspec.Raw) -> Envelope | Reason:
-    proof = _read_proof(payload)
-    if proof is None:
-        return MALFORMED, "its request cannot be read"
-    refusal = why_not_signed_proof(verify, sender.public, proof)
-    return proof if refusal is None else (FORGED, refusal.message)
-
-
-def _read_proof(payload: msgspec.Raw) -> Envelope | None:
+def read_completion(line: bytes) -> Completion | None:
+    """The completion that a record carries; its signature was verified when it was received."""
     try:
-        completion = _decode_completion(payload)
-        body, signature = bytes.fromhex(completion.body), bytes.fromhex(completion.signature)
-        return Envelope(completion.type, completion.method, body, signature)
-    except (msgspec.DecodeError, ValueError):
-        return None
-
-
-def read_completion(line: bytes) -> Envelope | None:
-    """The proof that a record carries."""
-    try:
-        return _read_proof(_decode(line).payload)
+        return read_completion_payload(_decode(line).payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 
-def _read_failure_report(sender: RecordSender, verify: VerifySignature, payload: msgspec.Raw) -> FailLease | Reason:
-    try:
-        failure = _decode_failure(payload)
-        lease_id, signature = LeaseId(bytes.fromhex(failure.lease_id)), bytes.fromhex(failure.signature)
-    except (msgspec.DecodeError, ValueError):
-        return MALFORMED, "its request cannot be read"
-    refusal = why_not_signed(verify, sender.public, to_sign_failure(lease_id, failure.reason), signature)
-    return FailLease(lease_id, sender.provider_id, failure.reason) if refusal is None else (FORGED, refusal.message)
-
-
-_REQUEST_READERS: Final[
-    dict[str, Callable[[RecordSender, VerifySignature, msgspec.Raw], Envelope | FailLease | Reason]]
-] = {
-    COMPLETED: _read_completion,
-    FAILED: _read_failure_report,
-}
-
-NOT_PLAIN: Final = frozenset({*_REQUEST_READERS, PLACEHOLDER})
+NOT_PLAIN: Final = frozenset({*REQUEST_READERS, PLACEHOLDER})
 """Types of records that are validated one by one."""
 
 

@@ -15,6 +15,8 @@ T = TypeVar("T", bound=msgspec.Struct)
 _HEX: Final = re.compile(r"(?:[0-9a-f]{2})*")
 _UNSIGNED: Final = {"chain_id": 2**64}
 """Fields that are never stored may use all 64 bits."""
+_PLAIN: Final = frozenset({str, int, bool, float, type(None)})
+"""Types that JSON has: most fields of a record are of one."""
 _UNKNOWN_FIELDS_MAX: Final = 8
 """How many unknown fields are named, so that an answer is not many times as long as its request."""
 
@@ -44,6 +46,8 @@ def read_params(kind: type[T], params: object) -> T | Refused:
 
 def to_json(value: object) -> Any:
     """A value as JSON has it: records as objects, bytes as lower-case hex."""
+    if type(value) in _PLAIN:
+        return value
     match value:
         case bytes():
             return value.hex()

@@ -50,8 +50,17 @@ async def submit_privileged(access: NodeAccess, call: RpcCall, command: Command)
 
 async def submit_for(access: NodeAccess, call: RpcCall, command: Command) -> Outcome:
     """Submit a command about a requester's own job: the requester acts for itself, others leave their name."""
+    return await access.submit(_as_principal(call, command))
+
+
+async def submit_grouped_for(access: NodeAccess, call: RpcCall, command: Command) -> Outcome:
+    """The same, together with those of concurrent calls."""
+    return await access.submit_grouped(_as_principal(call, command))
+
+
+def _as_principal(call: RpcCall, command: Command) -> Command:
     is_own = call.principal.role is Role.REQUESTER
-    return await (access.submit(command) if is_own else submit_privileged(access, call, command))
+    return command if is_own else PrivilegedCommand(call.principal.name, call.method, command)
 
 
 def command_result(outcome: Outcome) -> CommandResult | Refused:

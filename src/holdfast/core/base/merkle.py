@@ -97,19 +97,24 @@ def _root(hashes: Sequence[Digest]) -> Digest:
 
 def verify_inclusion(root: bytes, leaf: bytes, index: int, size: int, path: Sequence[bytes]) -> bool:
     """RFC 9162 §2.1.3.2: whether `leaf` is at `index` in the tree of that size and root."""
+    return root_from_inclusion(leaf, index, size, path) == root
+
+
+def root_from_inclusion(leaf: bytes, index: int, size: int, path: Sequence[bytes]) -> Digest | None:
+    """The root of the tree of that size in which this path leads up from `leaf` at `index`; None where none has it."""
     if not 0 <= index < size or not _are_hashes(path):
-        return False
+        return None
     fn, sn, r = index, size - 1, leaf_hash(leaf)
     for p in path:
         if sn == 0:
-            return False
+            return None
         if fn & 1 or fn == sn:
             r = node_hash(p, r)
             fn, sn = _climb(fn, sn)
         else:
             r = node_hash(r, p)
         fn, sn = fn >> 1, sn >> 1
-    return sn == 0 and r == root
+    return r if sn == 0 else None
 
 
 def verify_consistency(

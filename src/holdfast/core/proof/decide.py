@@ -121,7 +121,7 @@ def record_verdicts(state: HasLeases, commands: Sequence[RecordVerdict], now_ms:
     by_id, jobs = state.leases.by_id, state.queue.jobs
     for command in commands:
         lease = by_id.get(command.lease_id)
-        if lease is None or lease.submitted is None:
+        if lease is None or lease.submitted is None or command.digest not in (None, lease.submitted):
             answers.append(Decided((), repeat_of=number))
             continue
         job = jobs[lease.job_id]

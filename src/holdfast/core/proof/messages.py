@@ -41,6 +41,8 @@ class RecordVerdict(Command, frozen=True):
     """Set where the verifier itself failed: the proof is refused without penalty."""
     da_commitment: Digest | None = None
     """Of an output that is too large to be kept hot (DA-001); the verifier has computed it from the bytes."""
+    digest: Digest | None = None
+    """The submission that it is about, where it is given together with it: on another one it has no effect."""
 
 
 class ProofAccepted(Event, frozen=True, tag=90):

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
 from holdfast.core.proof.envelope import Envelope
+
+ATTESTED: Final = "attested"
+"""The method whose proof is the provider's signature."""
+ATTESTED_REASON: Final = "signed by the leased provider"
 
 
 class Isolation(StrEnum):

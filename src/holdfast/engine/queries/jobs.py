@@ -123,6 +123,22 @@ class CheckUpload(Query[UploadCheck], frozen=True):
     now_ms: int
 
 
+class LeaseProof(msgspec.Struct, frozen=True):
+    """Who holds a lease, how its result is proved, by which key, and whose it is."""
+
+    provider_id: ProviderId
+    method: str
+    public_key: bytes
+    """The key that its provider signs with now."""
+    caller: AccountId
+
+
+class GetLeaseProofs(Query[dict[LeaseId, LeaseProof]], frozen=True):
+    """Of these leases; one that does not live is left out."""
+
+    lease_ids: tuple[LeaseId, ...]
+
+
 class QueuePosition(msgspec.Struct, frozen=True):
     """Where a job stands in the queue."""
 
@@ -235,6 +251,16 @@ def _check_upload(state: State, query: CheckUpload) -> UploadCheck:
     return UploadCheck(is_repeat, held if isinstance(held, Refused) and not is_repeat else None)
 
 
+def _get_lease_proofs(state: State, query: GetLeaseProofs) -> dict[LeaseId, LeaseProof]:
+    found = {id_: lease for id_ in query.lease_ids if (lease := state.leases.by_id.get(id_)) is not None}
+    return {id_: _lease_proof(state, lease) for id_, lease in found.items()}
+
+
+def _lease_proof(state: State, lease: Lease) -> LeaseProof:
+    job = state.queue.jobs[lease.job_id]
+    return LeaseProof(lease.provider_id, job.proof, state.providers[lease.provider_id].signing_key, job.caller)
+
+
 def _get_queue_position(state: State, query: GetQueuePosition) -> QueuePosition:
     job = state.queue.jobs.peek(query.task_id)
     return QueuePosition(
@@ -277,6 +303,7 @@ QUERIES: Final = {
     CountLiveLeases: _count_live_leases,
     FilterLiveLeases: _filter_live_leases,
     CheckUpload: _check_upload,
+    GetLeaseProofs: _get_lease_proofs,
     GetQueuePosition: _get_queue_position,
     GetQueueStatus: _get_queue_status,
 }

@@ -22,6 +22,7 @@ from holdfast.engine.loop import Engine
 from holdfast.engine.outcome import EngineStatus
 from holdfast.engine.queries.providers import ResolveSigner
 from holdfast.ports import Blobs
+from holdfast.wire.group_signatures import GroupVerifier
 from holdfast.wire.signed_messages import Attestation
 
 POOL_THREADS: Final = 2
@@ -63,12 +64,12 @@ class AgentContext:
 
     async def why_not_signed(self, public: bytes, message: bytes, signature: bytes) -> Refused | None:
         """PRV-003: the key has signed the message, and it is its provider's current key."""
-        refusal = await self.in_pool(why_not_signed, self.verify, public, message, signature)
+        refusal = await self.in_pool(why_not_signed, GroupVerifier(self.verify), public, message, signature)
         return refusal or self._why_not_current(public)
 
     async def why_not_signed_proof(self, public: bytes, proof: Envelope) -> Refused | None:
         """PRV-003: the same for a proof."""
-        refusal = await self.in_pool(why_not_signed_proof, self.verify, public, proof)
+        refusal = await self.in_pool(why_not_signed_proof, GroupVerifier(self.verify), public, proof)
         return refusal or self._why_not_current(public)
 
     def _why_not_current(self, public: bytes) -> Refused | None:

@@ -6,6 +6,7 @@ An event costs one look-up, however many agents are connected; an idle agent cos
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -23,10 +24,10 @@ from holdfast.engine.loop import Engine
 from holdfast.engine.queries.jobs import ListLeasesOfProvider
 from holdfast.engine.queries.node import Ping
 
-OUTBOX_MAX: Final = 1_024
-"""Messages that may wait for an agent that does not read."""
+OUTBOX_MAX: Final = 4_096
+"""Events and answers that may wait for an agent that does not read."""
 REPLACED: Final = Refused("PRV-003", "another stream of this provider replaced this one", "run one agent per key")
-TOO_SLOW: Final = Refused("PRV-003", f"{OUTBOX_MAX} messages were not read", "connect again", "BackPressure")
+TOO_SLOW: Final = Refused("PRV-003", f"{OUTBOX_MAX} updates were not read", "connect again", "BackPressure")
 _log = structlog.get_logger()
 
 
@@ -38,24 +39,38 @@ class StreamEnd(msgspec.Struct, frozen=True):
 
 
 class AgentConnection:
-    """One connected agent, and the messages that are to be sent to it, in order."""
+    """One connected agent, and what is to be sent to it, in order. Whatever waits is sent as one message."""
 
     def __init__(self, public: bytes, id_: ProviderId) -> None:
         self.public, self.provider_id = public, id_
-        self.outbox: asyncio.Queue[Any] = asyncio.Queue()
+        self._outbox: deque[Any] = deque()
         """`StoredEvent`s and messages, and at last a `StreamEnd`."""
+        self._has_items = asyncio.Event()
         self.leases: set[LeaseId] = set()
         self.snapshot_event = EventNo(0)
         """The leases it was sent at the beginning are as of this event; only later events are sent."""
 
     def send(self, item: object) -> None:
-        if self.outbox.qsize() < OUTBOX_MAX:
-            self.outbox.put_nowait(item)
-        elif self.outbox.qsize() == OUTBOX_MAX:
-            self.outbox.put_nowait(StreamEnd(TOO_SLOW))
+        if len(self._outbox) < OUTBOX_MAX:
+            self._put(item)
+        elif len(self._outbox) == OUTBOX_MAX:
+            self._put(StreamEnd(TOO_SLOW))
 
     def end(self, end: StreamEnd) -> None:
-        self.outbox.put_nowait(end)
+        self._put(end)
+
+    def _put(self, item: object) -> None:
+        self._outbox.append(item)
+        self._has_items.set()
+
+    async def take(self) -> list[Any]:
+        """All that waits, at least one item."""
+        while not self._outbox:
+            self._has_items.clear()
+            await self._has_items.wait()
+        items = list(self._outbox)
+        self._outbox.clear()
+        return items
 
 
 class AgentRouter:

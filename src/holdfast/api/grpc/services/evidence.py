@@ -5,11 +5,12 @@ EVD-001: a challenge, the agent's hello, the node's watermark, then all records 
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import AsyncIterator
 from typing import Final
 
-from holdfast.api.evidence.buffer import CREDIT_BYTES, EvidenceBuffer, join_consecutive
+from holdfast.api.evidence.buffer import CREDIT_BYTES, EvidenceBuffer, LineRun, join_consecutive
 from holdfast.api.evidence.ingest import EvidenceIngest
 from holdfast.api.evidence.metrics import EvidenceMetrics
 from holdfast.api.evidence.validation import RecordSender
@@ -84,21 +85,41 @@ class EvidenceSession:
         self._context, self._ingest = context, ingest
 
     async def run(self, buffer: EvidenceBuffer, metrics: EvidenceMetrics) -> Refused | None:
+        """Under load the next group is validated while the last one becomes durable."""
         await self._ingest.load_watermark()
         metrics.replays += self._ingest.is_behind
         refusal = await self._ack()
+        ahead: list[LineRun] | None = None
         while refusal is None:
-            group = await buffer.next_group()
-            if not isinstance(group, list):
-                return group
-            refusal = await self._store(group) or await self._ack()
+            runs = ahead
+            if runs is None:
+                group = await buffer.next_group()
+                if not isinstance(group, list):
+                    return group
+                runs = _runs_of(group)
+            storing = asyncio.ensure_future(self._store(runs))
+            try:
+                ahead = await self._read_ahead(buffer)
+                refusal = await storing or await self._ack()
+            finally:
+                storing.cancel()
         return refusal
 
-    async def _store(self, group: list[pb.StreamRequest]) -> Refused | None:
+    async def _read_ahead(self, buffer: EvidenceBuffer) -> list[LineRun] | None:
+        """The next group, where a whole one waits: a smaller one would grow while this one is stored."""
+        await asyncio.sleep(0)
+        if not buffer.has_full_group:
+            return None
+        group = await buffer.next_group()
+        if not isinstance(group, list):
+            return None
+        runs = _runs_of(group)
+        self._ingest.validate_ahead(*runs[0])
+        return runs
+
+    async def _store(self, runs: list[LineRun]) -> Refused | None:
         """Every refusal is sent. After a gap the sender may continue; any other refusal ends the stream."""
-        for first, lines in join_consecutive(
-            (request.records.first_sequence, list(request.records.lines)) for request in group
-        ):
+        for first, lines in runs:
             refusal = await self._ingest.ingest(first, lines)
             if refusal is not None and (await self._refuse(refusal) or refusal.name != "EvidenceGap"):
                 return refusal
@@ -117,6 +138,10 @@ class EvidenceSession:
             acked_sequence=self._ingest.acked,
         )
         return await write_within(self._context, pb.StreamResponse(refusal=message))
+
+
+def _runs_of(group: list[pb.StreamRequest]) -> list[LineRun]:
+    return join_consecutive((request.records.first_sequence, list(request.records.lines)) for request in group)
 
 
 def _why_not_records(request: pb.StreamRequest) -> Refused | None:

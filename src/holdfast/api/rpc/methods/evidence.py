@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from holdfast.api.evidence.dead_letter_retry import retry_command
+from holdfast.api.evidence.private_fields import hide_private
 from holdfast.api.evidence.reader import SessionReader, dead_letter_bytes
 from holdfast.api.node_access import OPERATORS, READERS, NodeAccess, Principal, RpcCall, RpcMethod
 from holdfast.api.rpc.paging import filter_of, why_not_limit
@@ -77,7 +78,7 @@ class ListRecordsParams(msgspec.Struct, frozen=True):
 
 
 class RecordPage(msgspec.Struct, frozen=True):
-    """Records as they were spooled, byte for byte, one text each."""
+    """Records as they were spooled, byte for byte, one text each; of a job's payload and output only the length."""
 
     first: int
     lines: list[str]
@@ -196,7 +197,7 @@ async def _read_page(access: NodeAccess, params: ListRecordsParams, after: int, 
             size += len(line)
             if lines and size > PAGE_BYTES_MAX:
                 break
-            lines.append(line.decode())
+            lines.append(hide_private(line).decode())
     return lines
 
 
@@ -211,7 +212,8 @@ async def _get_dead_letter(access: NodeAccess, _: RpcCall, params: DeadLetterPar
     dead_letter = await _find_dead_letter(access, params.event)
     if isinstance(dead_letter, Refused):
         return dead_letter
-    return DeadLetterView(dead_letter, await dead_letter_bytes(access.source, dead_letter.event))
+    raw = await dead_letter_bytes(access.source, dead_letter.event)
+    return DeadLetterView(dead_letter, None if raw is None else hide_private(raw))
 
 
 async def _find_dead_letter(access: NodeAccess, event: EventNo) -> DeadLetter | Refused:
@@ -244,7 +246,7 @@ async def _resolve_dead_letter(
     resolved = outcome.fact
     assert isinstance(resolved, DeadLetterResolved)
     after = msgspec.structs.replace(dead_letter, status=resolved.status, note=resolved.note, ended_ms=resolved.at_ms)
-    return DeadLetterView(after, raw)
+    return DeadLetterView(after, None if raw is None else hide_private(raw))
 
 
 def _seal_session(params: SessionParams, _: Principal) -> SealSession:

@@ -10,7 +10,7 @@ import msgspec
 from holdfast.api.node_access import REQUESTERS, NodeAccess, Principal, RpcCall, RpcMethod, why_not_own
 from holdfast.api.receipts import Receipt, receipt_of
 from holdfast.api.rpc.paging import filter_of, why_not_limit
-from holdfast.api.rpc.privileged import CommandResult, command_result, submit_for
+from holdfast.api.rpc.privileged import CommandResult, command_result, submit_for, submit_grouped_for
 from holdfast.core.base.canonical import H
 from holdfast.core.base.canonical import decode as decode_canonical
 from holdfast.core.base.errors import Refused
@@ -115,7 +115,7 @@ async def _enqueue(access: NodeAccess, call: RpcCall, params: EnqueueParams) -> 
     )
     if isinstance(command, Refused):
         return command
-    outcome = await submit_for(access, call, command)
+    outcome = await submit_grouped_for(access, call, command)
     return outcome if isinstance(outcome, Refused) else await receipt_of(access.source, outcome)
 
 

@@ -67,22 +67,28 @@ class SignedActs(_message.Message):
     def __init__(self, body: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
 
 class WorkResponse(_message.Message):
-    __slots__ = ("challenge", "welcome", "offer", "lost", "verdict", "acts_done", "draining")
+    __slots__ = ("challenge", "welcome", "updates", "draining")
     CHALLENGE_FIELD_NUMBER: _ClassVar[int]
     WELCOME_FIELD_NUMBER: _ClassVar[int]
-    OFFER_FIELD_NUMBER: _ClassVar[int]
-    LOST_FIELD_NUMBER: _ClassVar[int]
-    VERDICT_FIELD_NUMBER: _ClassVar[int]
-    ACTS_DONE_FIELD_NUMBER: _ClassVar[int]
+    UPDATES_FIELD_NUMBER: _ClassVar[int]
     DRAINING_FIELD_NUMBER: _ClassVar[int]
     challenge: Challenge
     welcome: Welcome
-    offer: Offer
-    lost: Lost
-    verdict: Verdict
-    acts_done: ActsDone
+    updates: Updates
     draining: Draining
-    def __init__(self, challenge: _Optional[_Union[Challenge, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., offer: _Optional[_Union[Offer, _Mapping]] = ..., lost: _Optional[_Union[Lost, _Mapping]] = ..., verdict: _Optional[_Union[Verdict, _Mapping]] = ..., acts_done: _Optional[_Union[ActsDone, _Mapping]] = ..., draining: _Optional[_Union[Draining, _Mapping]] = ...) -> None: ...
+    def __init__(self, challenge: _Optional[_Union[Challenge, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., updates: _Optional[_Union[Updates, _Mapping]] = ..., draining: _Optional[_Union[Draining, _Mapping]] = ...) -> None: ...
+
+class Updates(_message.Message):
+    __slots__ = ("lost", "verdicts", "offers", "acts_done")
+    LOST_FIELD_NUMBER: _ClassVar[int]
+    VERDICTS_FIELD_NUMBER: _ClassVar[int]
+    OFFERS_FIELD_NUMBER: _ClassVar[int]
+    ACTS_DONE_FIELD_NUMBER: _ClassVar[int]
+    lost: _containers.RepeatedCompositeFieldContainer[Lost]
+    verdicts: _containers.RepeatedCompositeFieldContainer[Verdict]
+    offers: _containers.RepeatedCompositeFieldContainer[Offer]
+    acts_done: _containers.RepeatedCompositeFieldContainer[ActsDone]
+    def __init__(self, lost: _Optional[_Iterable[_Union[Lost, _Mapping]]] = ..., verdicts: _Optional[_Iterable[_Union[Verdict, _Mapping]]] = ..., offers: _Optional[_Iterable[_Union[Offer, _Mapping]]] = ..., acts_done: _Optional[_Iterable[_Union[ActsDone, _Mapping]]] = ...) -> None: ...
 
 class Challenge(_message.Message):
     __slots__ = ("nonce",)
