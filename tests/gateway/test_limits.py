@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -213,3 +214,18 @@ async def test_requests_that_run_are_finished_before_the_gateway_stops(tmp_path:
         assert b"file uploaded successfully" in answer
         writer.close()
         await closing
+
+
+@pytest.mark.rule("SEC-001")
+async def test_a_client_that_reads_nothing_is_disconnected(tmp_path: Path) -> None:
+    async with gateway(tmp_path, stall_ms=300) as running:
+        id_ = (await running.upload(bytes(30_000_000))).json()["dataitem_id"]
+        with socket.create_connection(("127.0.0.1", running.server.port)) as client:
+            client.sendall(f"GET /resolve/{id_} HTTP/1.1\r\nhost: x\r\n\r\n".encode())
+            for _ in range(1_000):
+                if running.server.metrics.requests["/resolve/*", "200"]:
+                    break
+                await asyncio.sleep(0.01)
+        assert running.server.metrics.requests["/resolve/*", "200"] == 1
+        assert running.server._routes.running == 0
+        assert running.server.metrics.gauges["connections"]() <= 1

@@ -103,7 +103,7 @@ class ReadEndpoints:
                 if not has_begun:
                     has_begun = True
                     await request.send({"type": "http.response.start", "status": status, "headers": headers})
-                await request.send({"type": "http.response.body", "body": piece, "more_body": True})
+                await request.send_piece(piece)
                 self._metrics.bytes_out += len(piece)
         except (Corrupt, Unavailable) as fault:
             damaged = self._damaged(id_, fault)

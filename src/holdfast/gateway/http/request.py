@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Final
 from urllib.parse import parse_qs
 
+from holdfast.api.http.connection import ClientConnection
 from holdfast.api.http.responses import Receive, Scope, Send, address_of
 from holdfast.gateway.http.replies import HttpFault, error, text
 from holdfast.gateway.key_file import GatewayKey, KeyFile
@@ -87,6 +88,18 @@ class Request:
         if kind != "application/json" and not kind.endswith("+json"):
             raise HttpFault(text(415, "Expected request with `Content-Type: application/json`"))
         return b"".join([piece async for piece in self.body(JSON_BYTES_MAX, "length limit exceeded")])
+
+    # ------------------------------------------------------------------------------------ a long answer
+
+    async def send_piece(self, piece: bytes) -> None:
+        """Some bytes of an answer that goes on. A client that reads nothing for too long is disconnected."""
+        try:
+            async with asyncio.timeout(self._stall_ms / 1000):
+                await self.send({"type": "http.response.body", "body": piece, "more_body": True})
+        except TimeoutError:
+            connection: ClientConnection = self.scope["state"]["connection"]
+            connection.abort()  # closing would wait until everything is read
+            raise ConnectionAbortedError("the client reads nothing") from None
 
     # ------------------------------------------------------------------------------------ the key
 
