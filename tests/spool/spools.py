@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from holdfast.spool import Refused, Spool, SpoolPolicy, Ticket
-from holdfast.spool.adoption import adopt, fingerprint
 from holdfast.spool.files.disk import Disk, Handle, RealDisk
 from holdfast.spool.files.names import SessionPaths
 from holdfast.spool.files.session_markers import Adoption
+from holdfast.spool.foreign.adoption import adopt, fingerprint
 
 CHANNEL, SESSION = "classic-1", "PS-20260213-classic-1-0001"
 NOW_MS = 1_771_000_000_123

@@ -29,10 +29,10 @@ from tests.spool.test_spool_cli import run_cli
 from tests.spool.v01_writer import line_of
 
 from holdfast.spool import Refused, Spool, Unavailable, channel
-from holdfast.spool.adoption import adopt, fingerprint, writers_of
 from holdfast.spool.files.disk import RealDisk
 from holdfast.spool.files.names import SessionPaths
 from holdfast.spool.files.ownership import Owner
+from holdfast.spool.foreign.adoption import adopt, fingerprint, writers_of
 
 pytestmark = pytest.mark.rule("SP-OWN-001")
 PROGRAM = Path(__file__).with_name("v01_writer.py")

@@ -85,8 +85,8 @@ def is_above_low_water(used: int, policy: SpoolPolicy) -> bool:
 
 
 def _reopen_below(policy: SpoolPolicy) -> int:
-    """Per mille of bytes, without the reserve. Of a small cap the reserve is much: if the low-water mark leaves hardly
-    any room beside it, the mark is that share of the room. Else a channel would end again with every record."""
+    """Per mille of bytes, without the reserve. Of a small cap the reserve is much: where 90 % of the cap leave hardly
+    any room beside it, 90 % of the room count. Else a channel would end again with every record."""
     usable, share = policy.channel_bytes_max - policy.reserve_bytes, policy.reopen_below_per_mille
     leaves_room = policy.channel_bytes_max * share * ROOM_PARTS <= usable * PER_MILLE * (ROOM_PARTS - 1)
     return (policy.channel_bytes_max if leaves_room else usable) * share

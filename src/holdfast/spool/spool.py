@@ -24,12 +24,12 @@ from holdfast.spool.files.ownership import Owner
 from holdfast.spool.files.record import FINAL_TYPES, Encoder
 from holdfast.spool.files.recover import WINDOW
 from holdfast.spool.files.session_markers import SessionFinal, read_released, write_final
+from holdfast.spool.foreign.session_follower import SessionFollower
 from holdfast.spool.maintainer import Maintainer
 from holdfast.spool.metrics import SpoolMetrics
 from holdfast.spool.outbox import Outbox
 from holdfast.spool.reader import RecordBatch, SpoolReader
 from holdfast.spool.session import OpenSession, oldest_unacked_age, open_session
-from holdfast.spool.session_follower import SessionFollower
 from holdfast.spool.threads import SpoolThreads
 from holdfast.spool.ticket import Ticket
 from holdfast.spool.writer import Mode, Writer

@@ -11,10 +11,10 @@ import typer
 from holdfast.cli.spool.session import EXIT_NOT_INTACT, exit_with, format_size, paths_of, report_spool_errors
 from holdfast.cli.terminal.clock import now_ms
 from holdfast.core.base.errors import Refused
-from holdfast.spool.adoption import Fingerprint, adopt, fingerprint, foreign_sessions
 from holdfast.spool.files.disk import RealDisk
 from holdfast.spool.files.names import SessionPaths
 from holdfast.spool.files.ownership import Owner, owner_of
+from holdfast.spool.foreign.adoption import Fingerprint, adopt, fingerprint, foreign_sessions
 
 WATCH_S: Final = 5.0
 POLL_S: Final = 0.1
