@@ -71,6 +71,8 @@ $(PEERS)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(PEERS)
 	PIP_CONSTRAINT=constraints.txt $(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 	PIP_CONSTRAINT=constraints.txt $(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --group bench
+	@command -v npm >/dev/null && npm install --silent --no-audit --no-fund --prefix $(PEERS)/node pg-boss graphile-worker pg \
+		|| echo 'no npm: pg-boss and graphile-worker will not be measured'
 	@touch $@
 
 peers: setup $(PEERS)/.ready  ## install the peers that make bench measures beside Holdfast

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import apsw
 
-from bench.engine.contestant import ALICE, POLICY, close_engine, new_engine
+from bench.engine.contestant import ALICE, new_engine
+from bench.engine.opened import POLICY, close_engine
 from bench.measure import Table, Turn, interleave, show, table
 from bench.stores import StorePlace
 from holdfast.adapters.files import AtomicFolder

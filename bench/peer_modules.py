@@ -7,6 +7,7 @@ that Holdfast is measured with what its users have.
 from __future__ import annotations
 
 import asyncio
+import shutil
 import subprocess
 from collections.abc import Sequence
 from functools import cache
@@ -18,6 +19,8 @@ import msgspec
 T = TypeVar("T")
 ROOT = Path(__file__).parent.parent
 PYTHON = ROOT / ".venv-peers" / "bin" / "python"
+NODE_HOME = ROOT / ".venv-peers" / "node"
+"""Where npm has put the peers that run on Node."""
 _FIND = "import sys, importlib.util as u; print(*[name for name in sys.argv[1:] if u.find_spec(name) is None])"
 
 
@@ -33,6 +36,21 @@ def why_not_installed(*modules: str) -> str | None:
     found = subprocess.run([PYTHON, "-c", _FIND, *modules], capture_output=True, text=True, check=True)
     missing = " and ".join(found.stdout.split())
     return f"{missing} not installed; make peers does it" if missing else None
+
+
+def why_not_on_node(package: str) -> str | None:
+    if shutil.which("node") is None:
+        return "there is no Node here"
+    if not (NODE_HOME / "node_modules" / package).is_dir():
+        return "not installed; make peers does it where there is npm"
+    return None
+
+
+@cache
+def versions(*packages: str) -> str:
+    """Of Python's peers, as installed."""
+    ask = "import sys, importlib.metadata as m; print(', '.join(f'{n} {m.version(n)}' for n in sys.argv[1:]))"
+    return subprocess.run([PYTHON, "-c", ask, *packages], capture_output=True, text=True, check=True).stdout.strip()
 
 
 def python_module(name: str, *words: object) -> list[str]:

@@ -35,7 +35,7 @@ async def run(folder: Path, *, is_quick: bool) -> list[Table]:
 async def _measure(store: Store, rounds: int, scale: float, add: Callable[..., None], *, is_quick: bool) -> None:
     add(await throughput.compare_callers(store, rounds, scale))
     add(await throughput.compare_bulks(store, rounds, scale))
-    add(await command_cost.pieces(store, rounds, int(scale * 20_000)))
+    add(await command_cost.compare_command_costs(store, rounds, int(scale * 20_000)))
     count = 20_000 if is_quick else ENTRIES
     spot = store.place("open")
     await restarts.fill_open(spot, count)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from bench import work_folder
 from bench.measure import Table, show
 from bench.spool.append import appends
 from bench.spool.emit import compare_draining, compare_latencies
@@ -24,7 +23,7 @@ async def run(folder: Path, *, is_quick: bool) -> list[Table]:
 
     began = time.monotonic()
     for per_commit in (50, 1):
-        add(await appends(folder, work_folder.OUT, per_commit, rounds, seconds))
+        add(await appends(folder, per_commit, rounds, seconds))
     add(await compare_latencies(folder, rounds, 1.0 if is_quick else 5.0))
     add(await compare_draining(folder, rounds, 20_000 if is_quick else 300_000))
     add(*await compare_gigabyte(folder, rounds, (1 << 30) // (50 if is_quick else 1)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from datetime import timedelta
 from typing import Any
 
 import asyncpg
@@ -26,6 +27,8 @@ from bench.data_flow.peers.contract import (
 )
 
 BATCH, RESULT_CONNECTIONS = 64, 8
+LOOKS_EVERY = timedelta(seconds=1)
+"""A notice that comes while it ends a batch is lost; its default is then to look again after 30 s."""
 
 
 def run_worker(where: str) -> None:
@@ -38,7 +41,7 @@ def run_worker(where: str) -> None:
             await results.execute(INSERT_RESULT.format("$1", "$2"), int(job.payload), "done")
 
         say_up()
-        await worker.run(batch_size=BATCH)
+        await worker.run(batch_size=BATCH, dequeue_timeout=LOOKS_EVERY)
 
     asyncio.run(run())
 
