@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bench import chain, machine_load, match, measure, plot, work_folder
 from bench.api import program as api
-from bench.data_flow import idle_providers
+from bench.data_flow import idle_providers, soak
 from bench.data_flow import program as data_flow
 from bench.engine import program as engine
 from bench.queue import million_jobs
@@ -30,6 +30,7 @@ PROGRAMS = {
     "spool": spool.run,
     "stream": stream.run,
     "idle": idle_providers.run,
+    "soak": soak.run,
 }
 WAIT_S = 600.0
 """How long --wait-quiet waits by default."""

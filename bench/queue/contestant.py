@@ -50,9 +50,9 @@ def policy_without_limits() -> Policy:
     return msgspec.structs.replace(POLICY, **parts)
 
 
-async def open_engine_with_providers(spot: StorePlace, providers: int = 4) -> Engine:
+async def open_engine_with_providers(spot: StorePlace, providers: int = 4, policy: Policy | None = None) -> Engine:
     """A running engine with a rich requester and as many providers."""
-    engine = await open_engine(spot, policy_without_limits())
+    engine = await open_engine(spot, policy or policy_without_limits())
     await _mint(engine, ALICE, 10**15)
     for number in range(1, providers + 1):
         await _register_provider(engine, number)

@@ -116,7 +116,7 @@ class QueueContest:
         async def turn(number: int) -> Mapping[str, float]:
             if name in self._missing:
                 return {}
-            sizes = (min(one, self._one), min(bulk, self._bulk), self._leases)
+            sizes = (min(one, self._one), bulk if name not in SIZES or self._bulk >= 5 * bulk else 0, self._leases)
             command = [*self._commands[name], self._place(name, number), *map(str, sizes)]
             try:
                 cwd = NODE_HOME if name in ON_NODE else ROOT

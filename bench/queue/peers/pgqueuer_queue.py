@@ -19,6 +19,7 @@ from bench.queue.peers.contract import (
     Measured,
     enqueue_singly,
     print_measured,
+    run_and_leave,
     singles,
 )
 
@@ -28,7 +29,7 @@ LOOKS_EVERY = timedelta(seconds=1)
 
 
 def measure(asked: Asked) -> Measured:
-    return asyncio.run(_measure(asked))
+    return run_and_leave(_measure(asked))
 
 
 async def _measure(asked: Asked) -> Measured:

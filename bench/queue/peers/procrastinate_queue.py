@@ -7,13 +7,22 @@ import time
 
 import procrastinate
 
-from bench.queue.peers.contract import BATCH, REST_S, Asked, Measured, enqueue_singly, print_measured, singles
+from bench.queue.peers.contract import (
+    BATCH,
+    REST_S,
+    Asked,
+    Measured,
+    enqueue_singly,
+    print_measured,
+    run_and_leave,
+    singles,
+)
 
 CONCURRENCY = 16
 
 
 def measure(asked: Asked) -> Measured:
-    return asyncio.run(_measure(asked))
+    return run_and_leave(_measure(asked))
 
 
 async def _measure(asked: Asked) -> Measured:
@@ -47,7 +56,7 @@ async def _measure(asked: Asked) -> Measured:
             await work.defer_async(payload="x")
             await taken.wait()
             waits.append((time.perf_counter() - began) * 1e3)
-        running.cancel()
+            running.cancel()
         return Measured(single, bulk, drain, waits)
 
 
