@@ -66,6 +66,15 @@ async def enqueue_singly(enqueue: Callable[[], Awaitable[object]], one: int) -> 
     return found
 
 
+async def wait_taken(taken: asyncio.Event, worker: asyncio.Task[Any]) -> None:
+    """Until the worker has taken what was waited for; a worker that has ended will not, and says why."""
+    waiting = asyncio.create_task(taken.wait())
+    await asyncio.wait({waiting, worker}, return_when=asyncio.FIRST_COMPLETED)
+    if not waiting.done():
+        worker.result()
+        raise AssertionError("the worker has ended")
+
+
 def run_and_leave(measuring: Coroutine[Any, Any, Measured]) -> Measured:
     """Without `asyncio.run`, whose end waits for a worker that may not let itself be cancelled."""
     return asyncio.new_event_loop().run_until_complete(measuring)

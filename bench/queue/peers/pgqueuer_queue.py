@@ -21,6 +21,7 @@ from bench.queue.peers.contract import (
     print_measured,
     run_and_leave,
     singles,
+    wait_taken,
 )
 
 FETCHED = 256
@@ -56,14 +57,14 @@ async def _measure(asked: Asked) -> Measured:
 
     began = time.perf_counter()
     running = asyncio.create_task(worker.run(batch_size=FETCHED, dequeue_timeout=LOOKS_EVERY))
-    await taken.wait()
+    await wait_taken(taken, running)
     drain, waits = total / (time.perf_counter() - began), []
     for _ in range(asked.leases):
         await asyncio.sleep(REST_S)
         taken.clear()
         began = time.perf_counter()
         await queries.enqueue("work", PAYLOAD)
-        await taken.wait()
+        await wait_taken(taken, running)
         waits.append((time.perf_counter() - began) * 1e3)
     running.cancel()
     return Measured(single, bulk, drain, waits)

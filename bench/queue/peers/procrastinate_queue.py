@@ -16,6 +16,7 @@ from bench.queue.peers.contract import (
     print_measured,
     run_and_leave,
     singles,
+    wait_taken,
 )
 
 CONCURRENCY = 16
@@ -47,16 +48,16 @@ async def _measure(asked: Asked) -> Measured:
         bulk, began = asked.bulk / (time.perf_counter() - began), time.perf_counter()
         worker = app.run_worker_async(concurrency=CONCURRENCY, install_signal_handlers=False)
         running = asyncio.create_task(worker)
-        await taken.wait()
+        await wait_taken(taken, running)
         drain, waits = total / (time.perf_counter() - began), []
         for _ in range(asked.leases):
             await asyncio.sleep(REST_S)
             taken.clear()
             began = time.perf_counter()
             await work.defer_async(payload="x")
-            await taken.wait()
+            await wait_taken(taken, running)
             waits.append((time.perf_counter() - began) * 1e3)
-            running.cancel()
+        running.cancel()
         return Measured(single, bulk, drain, waits)
 
 
