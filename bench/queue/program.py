@@ -27,7 +27,7 @@ SHARES = {"SQLite": 0.4, "PostgreSQL": 0.7}
 async def run(folder: Path, *, is_quick: bool) -> list[Table]:
     """All comparisons, each printed as soon as it is measured."""
     rounds, many = (1, 1_000) if is_quick else (5, 5_000)
-    one, leases = (64, 20) if is_quick else (1_600, 200)
+    one, leases = (64, 6) if is_quick else (1_600, 100)
     tables: list[Table] = []
 
     def add(*found: Table) -> None:

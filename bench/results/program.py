@@ -39,7 +39,7 @@ ENCODED, PACKED, HASHED = "task id with encoding", "task id, hashing alone", "ba
 
 async def run(folder: Path, *, is_quick: bool) -> list[Table]:
     """All comparisons, each printed as soon as it is measured."""
-    rounds, many = (2, 1_000) if is_quick else (5, 5_000)
+    rounds, many = (1, 1_000) if is_quick else (5, 5_000)
     tables: list[Table] = []
     with postgres(folder / "pg") as server:
         for store in (Store(folder / "lite"), server):

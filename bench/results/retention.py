@@ -63,7 +63,7 @@ def policy(inline_bytes_max: int) -> Policy:
 
 async def run(folder: Path, *, is_quick: bool) -> list[Table]:
     """One table of rates, one of pauses."""
-    rounds, count = (2, 1_000) if is_quick else (5, 4_000)
+    rounds, count = (1, 500) if is_quick else (5, 4_000)
     pauses: dict[str, list[float]] = {}
 
     async def bare(number: int) -> Mapping[str, float]:

@@ -13,7 +13,7 @@ from bench.spool.gigabyte import compare_gigabyte
 
 async def run(folder: Path, *, is_quick: bool) -> list[Table]:
     """All comparisons, each printed as soon as it is measured."""
-    rounds, seconds = (2, 0.05) if is_quick else (5, 1.0)
+    rounds, seconds = (1, 0.05) if is_quick else (5, 1.0)
     tables: list[Table] = []
 
     def add(*found: Table) -> None:
@@ -26,7 +26,7 @@ async def run(folder: Path, *, is_quick: bool) -> list[Table]:
         add(await appends(folder, per_commit, rounds, seconds))
     add(await compare_latencies(folder, rounds, 1.0 if is_quick else 5.0))
     add(await compare_draining(folder, rounds, 20_000 if is_quick else 300_000))
-    add(*await compare_gigabyte(folder, rounds, (1 << 30) // (50 if is_quick else 1)))
+    add(*await compare_gigabyte(folder, rounds, (1 << 30) // (100 if is_quick else 1)))
     print(f"took {time.monotonic() - began:.0f} s; {_summary(tables)}")
     return tables
 
