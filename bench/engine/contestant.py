@@ -34,6 +34,7 @@ async def new_engine(spot: StorePlace) -> Engine:
     """A running engine in which alice has money."""
     engine = await open_engine(spot)
     await engine.submit(Mint(os.urandom(32), ALICE, Amount(10**12)))
+    await until_in_tables(engine)  # its projector runs
     return engine
 
 

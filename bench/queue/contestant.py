@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Mapping, Sequence
-from hashlib import sha512
 from itertools import count
 from typing import Final, TypeVar
 
 import msgspec
 
 from bench.engine.contestant import ALICE, check
-from bench.engine.opened import POLICY, open_engine, until_in_tables
+from bench.engine.opened import POLICY, BenchSigner, make_final, open_engine, until_in_tables
 from bench.queue.baselines.contract import FEE, UNITS
 from bench.stores import StorePlace
 from holdfast.core.base.canonical import canonical
@@ -56,6 +55,7 @@ async def open_engine_with_providers(spot: StorePlace, providers: int = 4, polic
     await _mint(engine, ALICE, 10**15)
     for number in range(1, providers + 1):
         await _register_provider(engine, number)
+    await until_in_tables(engine)  # its projector runs
     return engine
 
 
@@ -182,13 +182,15 @@ async def measure_cpu(engine: Engine, commands: Sequence[Enqueue]) -> Mapping[st
 
 
 async def seal_blocks(engine: Engine, times: int = 1) -> None:
+    signer = BenchSigner()
     for _ in range(times):
-        check([await engine.submit(SealBlock(bytes(range(32)), lambda raw: sha512(raw).digest()))])
+        check([await engine.submit(SealBlock(signer.public, signer.sign))])
 
 
 async def finalize_and_project(engine: Engine) -> None:
-    """Between turns: everything is final and in the tables, so that no contestant pays for another's turn."""
+    """Between turns: everything is final, in the tables and evicted, so that no contestant pays for another's turn."""
     await seal_blocks(engine, engine.policy.chain.finality_depth + 1)
+    await make_final(engine)
     await until_in_tables(engine)
 
 

@@ -20,6 +20,7 @@ BATCH = 1_000
 SIMPLE, PROMISED = "simple hand-written SQL", "hand-written SQL with the same promises"
 ANSWERED, IN_TABLES = "Holdfast, until answered", "Holdfast, until in tables"
 OWNER, JOURNAL, PROJECTOR = "Holdfast, owner", "Holdfast, journal's writer", "Holdfast, projector"
+FINAL = "Holdfast, owner, making final and evicting"
 SHARES = {"SQLite": 0.4, "PostgreSQL": 0.7}
 """What the order asks of whole lives until they are in tables, as a ratio to simple SQL."""
 
@@ -65,7 +66,7 @@ async def compare_lives(store: Store, rounds: int, many: int) -> list[Table]:
     simple = await open_baseline(store, "lives/simple", is_promised=False)
     promised = await open_baseline(store, "lives/promised", is_promised=True)
     engine = await ours.open_engine_with_providers(store.place("lives/ours"))
-    cpu: dict[str, list[float]] = {name: [] for name in (SIMPLE, PROMISED, OWNER, JOURNAL, PROJECTOR)}
+    cpu: dict[str, list[float]] = {name: [] for name in (SIMPLE, PROMISED, OWNER, JOURNAL, PROJECTOR, FINAL)}
     proofs = ours.ProofTime()
     gc.collect()
     gc.freeze()
@@ -93,7 +94,9 @@ async def compare_lives(store: Store, rounds: int, many: int) -> list[Table]:
         spent = {OWNER: used.owner_s() - (proofs.cpu_s - writing), JOURNAL: used.journal_s()}
         for name, seconds in (spent | {PROJECTOR: used.projector_s()}).items():
             cpu[name].append(seconds / many * 1e6)
+        final = PartTimes()
         await ours.finalize_and_project(engine)
+        cpu[FINAL].append(final.owner_s() / many * 1e6)
         commands, began = ours.make_enqueues(engine, many), time.perf_counter()
         for at in range(0, many, BATCH):
             await ours.enqueue_all(engine, commands[at : at + BATCH])
@@ -135,6 +138,7 @@ def _processor_times(store: Store, cpu: Mapping[str, list[float]]) -> Table:
     else:
         made.notes.append("the projector has neither a thread nor a process of its own here: it is in the owner's time")
     made.notes.append("owner: the thread that decides, without writing proofs; SQL: its one thread, without a server")
+    made.notes.append("making final and evicting comes later, and is not in the life")
     made.notes.append("projector: the threads that are named for the tables, and all child processes")
     return made
 
