@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
+# Peers of the measurements: optional, in an environment of their own, so that ours is measured as users have it.
+PEERS  := .venv-peers
 # Stories wait as much as they compute: three at a time keep two cores busy. Full counts are switched on by make test-all.
 PYTEST := $(BIN)/python -m pytest
 # What runs in the test's own process: lines that only other processes reach are not counted.
@@ -10,7 +12,7 @@ COVERED := $(filter-out tests/stories/ tests/mutants/,$(wildcard tests/*/))
 # The stories start a thousand processes: compiling all modules in each of them would take as long as the tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-one test-all tests coverage check format lint types contracts charts stubs bench clean
+.PHONY: help setup demo test test-one test-all tests coverage check format lint types contracts charts stubs peers bench clean
 
 help:            ## what can be made
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -65,8 +67,18 @@ charts: setup    ## draw docs/state_charts.md from the transition tables
 stubs: setup     ## make src/holdfast/wire/gen from the .proto files
 	$(BIN)/python -m tools.generate_stubs
 
-bench: setup     ## measure ours and the baselines: tables in bench/out, plots in docs/plots
-	$(BIN)/python -m bench
+$(PEERS)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(PEERS)
+	PIP_CONSTRAINT=constraints.txt $(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	PIP_CONSTRAINT=constraints.txt $(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --group bench
+	@command -v npm >/dev/null && npm install --silent --no-audit --no-fund --prefix $(PEERS)/node pg-boss graphile-worker pg \
+		|| echo 'no npm: pg-boss and graphile-worker will not be measured'
+	@touch $@
+
+peers: setup $(PEERS)/.ready  ## install the peers that make bench measures beside Holdfast
+
+bench: peers     ## measure ours, the baselines and the peers on a quiet machine: tables in bench/out, plots in docs/plots
+	$(BIN)/python -m bench --wait-quiet
 
 clean:           ## remove what make made
-	rm -rf $(VENV) bench/out .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage .coverage-html
+	rm -rf $(VENV) $(PEERS) bench/out .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage .coverage-html

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import platform
 from pathlib import Path
 
-from bench import chain, gateway, match, measure, plot, work_folder
+from bench import chain, gateway, machine_load, match, measure, plot, work_folder
 from bench.api import program as api
-from bench.data_flow import idle_providers
+from bench.data_flow import idle_providers, soak
 from bench.data_flow import program as data_flow
 from bench.engine import program as engine
 from bench.queue import million_jobs
@@ -32,7 +31,10 @@ PROGRAMS = {
     "stream": stream.run,
     "idle": idle_providers.run,
     "gateway": gateway.run,
+    "soak": soak.run,
 }
+WAIT_S = 600.0
+"""How long --wait-quiet waits by default."""
 PLOTS = Path(__file__).parent.parent / "docs" / "plots"
 
 
@@ -41,26 +43,41 @@ def main() -> None:
     arguments.add_argument("programs", nargs="*", help=f"which of {', '.join(PROGRAMS)}; all if none is named")
     arguments.add_argument("--quick", action="store_true", help="few rounds of little work: shows only that it works")
     arguments.add_argument("--folder", type=Path, help="where to put the measured files, default bench/out")
+    arguments.add_argument("--out", type=Path, default=work_folder.OUT, help="where to save tables as JSON")
     arguments.add_argument("--draw", action="store_true", help="only draw again what was saved")
+    arguments.add_argument(
+        "--wait-quiet",
+        nargs="?",
+        type=float,
+        const=WAIT_S,
+        default=0.0,
+        metavar="SECONDS",
+        help="before each program wait, at most so long, until the load average is below 0.5",
+    )
     given = arguments.parse_args()
     for name in given.programs or PROGRAMS:
         if name not in PROGRAMS:
             arguments.error(f"no program {name}: there is {', '.join(PROGRAMS)}")
-        _run(name, given.folder, is_quick=given.quick, is_drawn_only=given.draw)
+        _run(name, given)
 
 
-def _run(name: str, folder: Path | None, *, is_quick: bool, is_drawn_only: bool) -> None:
-    saved = work_folder.OUT / (f"{name}-quick.json" if is_quick else f"{name}.json")
-    if not is_drawn_only:
-        with work_folder.work_folder(folder) as shop:
-            print(
-                f"{name} on Python {platform.python_version()}, {os.cpu_count()} cores\n{work_folder.describe(shop)}\n"
-            )
-            measure.save(saved, asyncio.run(PROGRAMS[name](shop, is_quick=is_quick)))
-    plots = work_folder.OUT / "quick" if is_quick else PLOTS
-    for table in measure.load(saved):
+def _run(name: str, given: argparse.Namespace) -> None:
+    saved = given.out / (f"{name}-quick.json" if given.quick else f"{name}.json")
+    if not given.draw:
+        measure.save(saved, _measured(name, given.folder, given.wait_quiet, is_quick=given.quick))
+    plots = given.out / "quick" if given.quick else PLOTS
+    for table in measure.load(saved).tables:
         plot.draw(table, plots / f"{table.name}.svg")
     print(f"saved {saved}, drawn in {plots}")
+
+
+def _measured(name: str, folder: Path | None, wait_s: float, *, is_quick: bool) -> measure.Report:
+    load = machine_load.begin(wait_s)
+    with work_folder.work_folder(folder) as shop:
+        python, disk = platform.python_version(), work_folder.describe(shop)
+        print(f"{name} on Python {python}, {disk}\n{machine_load.describe()}\n", flush=True)
+        tables = asyncio.run(PROGRAMS[name](shop, is_quick=is_quick))
+    return measure.Report(name, is_quick, python, disk, load, tables)
 
 
 if __name__ == "__main__":

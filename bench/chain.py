@@ -9,7 +9,8 @@ from pathlib import Path
 
 import apsw
 
-from bench.engine.contestant import ALICE, POLICY, close_engine, new_engine
+from bench.engine.contestant import ALICE, new_engine
+from bench.engine.opened import POLICY, close_engine
 from bench.measure import Table, Turn, interleave, show, table
 from bench.stores import StorePlace
 from holdfast.adapters.files import AtomicFolder
@@ -36,7 +37,7 @@ HEADER_BYTES = 420
 
 async def run(folder: Path, *, is_quick: bool) -> list[Table]:
     """Both comparisons, each printed as soon as it is measured."""
-    rounds, count = (2, 300) if is_quick else (5, BLOCKS)
+    rounds, count = (1, 200) if is_quick else (5, BLOCKS)
     began, tables = time.monotonic(), list[Table]()
     for found in (await compare_sealing(folder, rounds, count), await compare_replaying(folder, rounds, count)):
         print(show(found), end="\n\n", flush=True)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import gc
-import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
 import msgspec
+
+from bench import machine_load
+from bench.machine_load import MachineLoad
 
 Turn = Callable[[int], Awaitable[Mapping[str, float]]]
 """One contestant's turn in round n: what it measured, by the name of the row."""
@@ -41,6 +43,19 @@ class Table(msgspec.Struct):
     rows: list[Row]
     goals: list[Goal] = []
     notes: list[str] = []
+    not_measured: list[str] = []
+    """Contestants that could not take part, each with its reason."""
+
+
+class Report(msgspec.Struct):
+    """What one program measured, and in what state the machine was when it began."""
+
+    program: str
+    is_quick: bool
+    python: str
+    disk: str
+    load: MachineLoad
+    tables: list[Table]
 
 
 async def interleave(turns: Sequence[Turn], rounds: int) -> dict[str, list[float]]:
@@ -65,8 +80,7 @@ def table(
     for each in order:
         ratios = [] if baseline is None else ratios_of(figures[each], figures[baseline])
         rows.append(Row(each, list(figures[each]), ratios))
-    load = f"load average at the end {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
-    return Table(name, title, unit, baseline, rows, notes=[load])
+    return Table(name, title, unit, baseline, rows, notes=[machine_load.describe()])
 
 
 def ratios_of(figures: Sequence[float], baseline: Sequence[float]) -> list[float]:
@@ -102,14 +116,15 @@ def show(each: Table) -> str:
     if each.baseline:
         lines.append(f"  × is to: {each.baseline}; median (range) of {len(each.rows[0].figures)} rounds")
     lines += [f"  {'met   ' if goal.is_met else 'MISSED'} {goal.says}: {goal.measured}" for goal in each.goals]
+    lines += [f"  NOT MEASURED {who}" for who in each.not_measured]
     lines += [f"  {note}" for note in each.notes]
     return "\n".join(lines)
 
 
-def save(path: Path, tables: Sequence[Table]) -> None:
+def save(path: Path, report: Report) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(tables), indent=1) + b"\n")
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
 
 
-def load(path: Path) -> list[Table]:
-    return msgspec.json.decode(path.read_bytes(), type=list[Table])
+def load(path: Path) -> Report:
+    return msgspec.json.decode(path.read_bytes(), type=Report)

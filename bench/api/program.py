@@ -20,7 +20,7 @@ FOLLOWERS = 1_000
 
 async def run(folder: Path, *, is_quick: bool) -> list[Table]:
     """All comparisons, each printed as soon as it is measured."""
-    rounds, count = (2, 800) if is_quick else (5, 8_000)
+    rounds, count = (1, 400) if is_quick else (5, 8_000)
     began, tables = time.monotonic(), list[Table]()
     for compare in COMPARISONS:
         found = await compare(folder, rounds, count)

@@ -21,7 +21,8 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from bench.engine.contestant import close_engine, new_engine
+from bench.engine.contestant import new_engine
+from bench.engine.opened import close_engine
 from bench.stores import StorePlace
 from holdfast.adapters.clock import MachineClock
 from holdfast.api.http.server import HttpServer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from itertools import count
 from typing import Any
@@ -14,12 +14,13 @@ from tests.loopback_ports import free_ports
 from tests.stories.agent_process import AgentProcess
 from tests.stories.node_process import NodeProcess, on_postgres
 
+from bench import processor_time
+from bench.data_flow.raised_limits import raised_limits
 from bench.stores import StorePlace
 from holdfast.client import Client
 
 PATIENCE_S = 120.0
 BLOCK_MS = 200
-SLOTS = 16
 SETTINGS = {
     "HOLDFAST_POLICY__CHAIN__BLOCK_MS": str(BLOCK_MS),
     "HOLDFAST_POLICY__CHAIN__IDLE_BLOCK_MS": "60000",
@@ -45,21 +46,36 @@ class JobTimes(msgspec.Struct):
     readable: int = 0
     attempts: int = 0
     notified_leased_s: float = 0.0
+    notified_completed_s: float = 0.0
     notified_readable_s: float = 0.0
 
 
 class JobRunTimes(msgspec.Struct):
-    """Some jobs that went the whole way, or at least its first step."""
+    """Some jobs that went the whole way, or at least its first step; processor time is in milliseconds a job."""
 
     took_s: float
     jobs: list[JobTimes]
+    completed_s: float = 0.0
+    """Until the last one was known to be completed; `took_s` is until the last one was readable."""
+    node_ms: float = 0.0
+    agent_ms: float = 0.0
+    client_ms: float = 0.0
+
+
+class MeasuredAgent(AgentProcess):
+    """An agent whose processor time is read."""
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
 
 
 class RealNetwork:
     """A node with some agents in one place; it keeps its data from one start to the next."""
 
-    def __init__(self, spot: StorePlace, agents: int) -> None:
-        self._spot, self._names = spot, [f"agent{number}" for number in range(agents)]
+    def __init__(self, spot: StorePlace, agents: int, slots: int) -> None:
+        self._spot, self._names, self._slots = spot, [f"agent{number}" for number in range(agents)], slots
         self.data = spot.folder / "node"
         self._keys = count()
         self._is_staked = False
@@ -68,8 +84,9 @@ class RealNetwork:
         spot, port = self._spot, free_ports(1)[0]
         spot.folder.mkdir(parents=True, exist_ok=True)
         store = {} if spot.address is None else on_postgres(spot.address)
-        self.node = NodeProcess(self.data, "node", SETTINGS | store | {"HOLDFAST_GRPC__PORT": str(port)})
-        self.agents = [AgentProcess(spot.folder / name, name, port, SLOTS) for name in self._names]
+        settings = SETTINGS | raised_limits(self._slots) | store | {"HOLDFAST_GRPC__PORT": str(port)}
+        self.node = NodeProcess(self.data, "node", settings)
+        self.agents = [MeasuredAgent(spot.folder / name, name, port, self._slots) for name in self._names]
         try:
             await self._start()
         except BaseException:
@@ -122,21 +139,57 @@ class RealNetwork:
         return JobRunTimes(time.perf_counter() - began, list(jobs.values()))
 
     async def run_jobs(self, callers: int, number: int) -> JobRunTimes:
-        """Until every job is readable, as one who follows the events learns of it."""
+        """Until every job is readable, as one who follows the events learns of it; enqueues are included."""
+
+        async def enqueue(jobs: dict[str, JobTimes]) -> None:
+            await self._enqueue(callers, number, jobs)
+
+        return await self._follow(number, enqueue)
+
+    async def drain_jobs(self, callers: int, number: int) -> JobRunTimes:
+        """The same for jobs that were enqueued before: their kind is paused meanwhile, and the clock runs from then."""
         async with Client(self.data, PATIENCE_S) as client:
+            await client.call("queue.pause", kind="AI", reason="bench")
+
+            async def resume(_: dict[str, JobTimes]) -> None:
+                await client.call("queue.resume", kind="AI")
+
+            known: dict[str, JobTimes] = {}
             cursor = (await client.status())["event"]
+            await self._enqueue(callers, number, known)
+            return await self._follow(number, resume, cursor)
+
+    async def _follow(
+        self, number: int, begin: Callable[[dict[str, JobTimes]], Awaitable[None]], cursor: int | None = None
+    ) -> JobRunTimes:
+        """Follow events until `number` jobs are readable; the clock runs from when `begin` is called."""
+        async with Client(self.data, PATIENCE_S) as client:
+            cursor = (await client.status())["event"] if cursor is None else cursor
             jobs: dict[str, JobTimes] = {}
-            began = time.perf_counter()
             following = asyncio.create_task(_follow_events(client, cursor, jobs, number))
+            used, began = self._used(), time.perf_counter()
             try:
-                await self._enqueue(callers, number, jobs)
+                await begin(jobs)
                 async with asyncio.timeout(PATIENCE_S):
                     ended = await following
             finally:
                 following.cancel()
                 with suppress(asyncio.CancelledError):
                     await following
-        return JobRunTimes(ended - began, list(jobs.values()))
+            spent = [(after - before) * 1e3 / number for before, after in zip(used, self._used(), strict=True)]
+            await client.call("cap.getResult", task_id=next(iter(jobs)))  # it can be read as promised
+        times = list(jobs.values())
+        completed_s = max(job.notified_completed_s for job in times) - began
+        return JobRunTimes(ended - began, times, completed_s, *spent)
+
+    def _used(self) -> tuple[float, float, float]:
+        """Seconds of processor time: the node with all its processes, all agents with theirs, this client."""
+        agents = sum(processor_time.process_s(agent.pid) for agent in self.agents)
+        return processor_time.process_s(self.node.pid), agents, time.process_time()
+
+    def memory_bytes(self) -> list[int]:
+        """Of the node's processes, the owner first."""
+        return list(processor_time.family_memory_bytes(self.node.pid).values())
 
     async def one_by_one(self, number: int) -> JobRunTimes:
         """The next job when the last one is readable: nothing waits for anything but its own way."""
@@ -182,7 +235,7 @@ async def _follow_events(client: Client, cursor: int, jobs: dict[str, JobTimes],
                 job.submitted, job.acked = event["at_ms"], job.acked or event["at_ms"]
             case "jobCompleted":
                 job = leases[event["lease_id"]]
-                job.accepted, job.height = event["ended_ms"], head + 1
+                job.accepted, job.height, job.notified_completed_s = event["ended_ms"], head + 1, now_s
                 waiting.append(job)
             case "blockSealed":
                 head = event["height"]

@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 import asyncpg
 from tests.postgres.server import ROLE
 
-from bench.engine.contestant import bulk, close_engine, ids, new_engine, settle
+from bench.engine.contestant import bulk, ids, new_engine, settle
+from bench.engine.opened import close_engine
 from bench.measure import Table, at_least, interleave, ratios_of, table
 from bench.stores import Store
 

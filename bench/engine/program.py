@@ -15,7 +15,7 @@ ENTRIES = 1_000_000
 
 async def run(folder: Path, *, is_quick: bool) -> list[Table]:
     """All comparisons, each printed as soon as it is measured."""
-    rounds, scale = (2, 0.05) if is_quick else (5, 0.6)
+    rounds, scale = (1, 0.05) if is_quick else (5, 0.6)
     tables: list[Table] = []
 
     def add(*found: Table) -> None:
@@ -35,14 +35,14 @@ async def run(folder: Path, *, is_quick: bool) -> list[Table]:
 async def _measure(store: Store, rounds: int, scale: float, add: Callable[..., None], *, is_quick: bool) -> None:
     add(await throughput.compare_callers(store, rounds, scale))
     add(await throughput.compare_bulks(store, rounds, scale))
-    add(await command_cost.pieces(store, rounds, int(scale * 20_000)))
-    count = 20_000 if is_quick else ENTRIES
+    add(await command_cost.compare_command_costs(store, rounds, int(scale * 20_000)))
+    count = 5_000 if is_quick else ENTRIES
     spot = store.place("open")
     await restarts.fill_open(spot, count)
     add(*await restarts.restarts(store, spot, rounds, count))
     if store.server is None:
         add(await restarts.pauses(spot, rounds, count))
-    add(await takeover.compare_takeovers(store, *((1, 10_000) if is_quick else (rounds, 100_000))))
+    add(await takeover.compare_takeovers(store, *((1, 1_000) if is_quick else (rounds, 100_000))))
     if store.server is not None:
         from bench.engine.long_snapshot import compare_long_snapshot  # noqa: PLC0415 - needs an extra
 

@@ -14,9 +14,12 @@ from typing import Any
 
 import apsw
 
-from bench.engine.contestant import bulk, call, close_engine, open_engine
+from bench.engine.contestant import bulk, call
+from bench.engine.opened import POLICY, close_engine, open_engine
 from bench.stores import StorePlace
 from holdfast.engine.loop import Engine
+from holdfast.engine.queries.accounts import CountLedger
+from holdfast.engine.queries.jobs import GetQueueStatus
 
 
 def memory_bytes() -> int:
@@ -27,10 +30,10 @@ def memory_bytes() -> int:
 async def restart(spot: StorePlace, snapshots: str) -> Mapping[str, float]:
     """Seconds until running, and what memory grew by."""
     before, began = memory_bytes(), time.perf_counter()
-    engine = await open_engine(spot, snapshots)
+    engine = await open_engine(spot, POLICY, snapshots)
     took = time.perf_counter() - began
     gc.collect()
-    entries = len(engine.undurable_state.ledger.reservations)
+    entries = (await engine.query_durable(CountLedger())).reservations
     found = {"seconds": took, "entries": entries, "bytes": memory_bytes() - before, "peak_bytes": _peak() - before}
     await close_engine(engine)
     return found
@@ -39,10 +42,11 @@ async def restart(spot: StorePlace, snapshots: str) -> Mapping[str, float]:
 async def waiting(spot: StorePlace, snapshots: str) -> Mapping[str, float]:
     """The same with jobs that wait."""
     before, began = memory_bytes(), time.perf_counter()
-    engine = await open_engine(spot, snapshots)
+    engine = await open_engine(spot, POLICY, snapshots)
     took = time.perf_counter() - began
     gc.collect()
-    found = {"seconds": took, "entries": len(engine.undurable_state.queue.jobs), "bytes": memory_bytes() - before}
+    depth = (await engine.query_durable(GetQueueStatus())).depth
+    found = {"seconds": took, "entries": depth, "bytes": memory_bytes() - before}
     await close_engine(engine)
     return found
 
@@ -71,7 +75,7 @@ async def _read_all(spot: StorePlace) -> Iterable[Any]:
 
 async def pauses(spot: StorePlace, snapshots: str) -> Mapping[str, list[float]]:
     """The longest stops in ms under load, in rounds that alternate between a frozen heap and one that is not."""
-    engine = await open_engine(spot, snapshots)
+    engine = await open_engine(spot, POLICY, snapshots)
     found: dict[str, list[float]] = {}
     height = engine.undurable_state.ledger.finalized_height
     for _ in range(int(sys.argv[4])):

@@ -10,11 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bench.engine.contestant import POLICY, bulk, charges, check, close_engine, ids, new_engine, reserves, settle
+from bench.engine.contestant import bulk, charges, check, ids, new_engine, reserves, settle
+from bench.engine.opened import close_engine, make_snapshot
 from bench.measure import Table, at_least, at_most, interleave, ratios_of, table
 from bench.stores import Store, StorePlace
-from holdfast.adapters.files import AtomicFolder
-from holdfast.engine import snapshot
 
 BATCH = 10_000
 
@@ -25,9 +24,7 @@ async def fill_open(spot: StorePlace, count: int) -> None:
     for _ in range(0, count, BATCH):
         check(await engine.submit_many(reserves(ids(min(BATCH, count)))))
     await close_engine(engine)
-    journal, _ = spot.open()
-    await snapshot.make(AtomicFolder(spot.folder / "snapshots"), journal, POLICY)
-    await journal.close()
+    await make_snapshot(spot)
 
 
 def run_fresh_process(what: str, spot: StorePlace, snapshots: str, *more: str) -> Any:

@@ -1,4 +1,4 @@
-"""Commands per second: single callers, bulks, our own pieces in a row, the journal alone, and SQL written by hand."""
+"""Commands per second: single callers, chunks without callers, bulks, and SQL written by hand."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import gc
 from collections.abc import Mapping
 from statistics import median, quantiles
 
-from bench.engine.contestant import DirectBatches, JournalAlone, bulk, call, close_engine, ids, new_engine, settle
+from bench.engine.contestant import bulk, call, chunks, ids, new_engine, settle
+from bench.engine.opened import close_engine
 from bench.measure import Table, at_least, interleave, ratios_of, table
 from bench.stores import Store
 
@@ -16,13 +17,9 @@ CALLERS = (1, 16, 64)
 
 
 async def compare_callers(store: Store, rounds: int, scale: float) -> Table:
-    """Closed loops of 1, 16 and 64 callers against direct batches of the same sizes and hand-written SQL."""
+    """Closed loops of 1, 16 and 64 callers against chunks of the same sizes without callers and hand-written SQL."""
     hand = await store.open_baseline("callers/hand")
     engine = await new_engine(store.place("callers/engine"))
-    bare = DirectBatches(store.place("callers/bare"), with_tables=False)
-    full = DirectBatches(store.place("callers/full"), with_tables=True)
-    await bare.open()
-    await full.open()
     gc.collect()
     gc.freeze()
     heights = iter(range(1, 10**9))
@@ -35,13 +32,12 @@ async def compare_callers(store: Store, rounds: int, scale: float) -> Table:
             BULK: await hand.run(ids(int(scale * 20_000)), 1000),
         }
 
-    async def by_direct(_: int) -> Mapping[str, float]:
+    async def by_chunks(_: int) -> Mapping[str, float]:
         found = {}
         for size in CALLERS:
-            for name, direct in (("direct batches of", bare), ("direct batches and tables,", full)):
-                height = next(heights)
-                found[f"{name} {size}"] = await direct.run(counts[size], size, height)
-                await direct.settle(height)
+            height = next(heights)
+            found[f"chunks of {size}"] = await chunks(engine, counts[size], size, height)
+            await settle(engine, height)
         return found
 
     async def by_engine(_: int) -> Mapping[str, float]:
@@ -53,10 +49,10 @@ async def compare_callers(store: Store, rounds: int, scale: float) -> Table:
             await settle(engine, height)
         return found
 
-    figures = await interleave((by_hand, by_direct, by_engine), rounds)
+    figures = await interleave((by_hand, by_chunks, by_engine), rounds)
     order = [ONE_BY_ONE, BULK]
     for size in CALLERS:
-        order += [f"direct batches of {size}", f"direct batches and tables, {size}", f"engine, {size} callers"]
+        order += [f"chunks of {size}", f"engine, {size} callers"]
     found = table(
         store.named("engine-callers"),
         f"Reserve and charge, one by one, {store.title}",
@@ -66,12 +62,10 @@ async def compare_callers(store: Store, rounds: int, scale: float) -> Table:
         ONE_BY_ONE,
     )
     for size, limit in ((16, 0.85), (64, 0.7)):
-        ratios = ratios_of(figures[f"engine, {size} callers"], figures[f"direct batches of {size}"])
-        found.goals.append(at_least(f"{size} callers to direct batches", ratios, limit))
+        ratios = ratios_of(figures[f"engine, {size} callers"], figures[f"chunks of {size}"])
+        found.goals.append(at_least(f"{size} callers to chunks", ratios, limit))
     found.notes += [f"{size} callers: {_latency(waits[size])}" for size in CALLERS]
     await close_engine(engine)
-    await bare.close()
-    await full.close()
     await hand.close()
     return found
 
@@ -81,11 +75,9 @@ def _latency(waits: list[float]) -> str:
 
 
 async def compare_bulks(store: Store, rounds: int, scale: float) -> Table:
-    """`submit_many` and the journal alone against hand-written SQL in transactions of 1000."""
+    """`submit_many` against hand-written SQL in transactions of 1000."""
     hand = await store.open_baseline("bulks/hand")
     engine = await new_engine(store.place("bulks/engine"))
-    journal = JournalAlone(store.place("bulks/journal"))
-    await journal.open()
     gc.collect()
     gc.freeze()
     heights = iter(range(1, 10**9))
@@ -103,11 +95,7 @@ async def compare_bulks(store: Store, rounds: int, scale: float) -> Table:
             await settle(engine, height)
         return found
 
-    async def by_journal(_: int) -> Mapping[str, float]:
-        counts = {1: count // 80, 16: count // 8, 64: count // 4, 1_000: count}
-        return {f"journal alone, batches of {size}": await journal.run(counts[size], size) for size in counts}
-
-    figures = await interleave((by_hand, by_engine, by_journal), rounds)
+    figures = await interleave((by_hand, by_engine), rounds)
     order = [BULK, at_once, *(name for name in figures if name not in (BULK, at_once))]
     found = table(
         store.named("engine-bulk"), f"Reserve and charge in bulk, {store.title}", "commands/s", figures, order, BULK
@@ -120,6 +108,5 @@ async def compare_bulks(store: Store, rounds: int, scale: float) -> Table:
         found.goals.append(at_least(f"submit_many of 1000 to {baseline}", ratios, by_store))
     found.notes.append("GOALS asks this ratio of the full lifecycle with matching, of which this is the money's part")
     await close_engine(engine)
-    await journal.close()
     await hand.close()
     return found

@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Mapping, Sequence
-from hashlib import sha512
 from itertools import count
 from typing import Final, TypeVar
 
 import msgspec
 
-from bench.engine.contestant import ALICE, POLICY, check
-from bench.queue.baselines import FEE, UNITS
+from bench.engine.contestant import ALICE, check
+from bench.engine.opened import POLICY, BenchSigner, make_final, open_engine, until_in_tables
+from bench.queue.baselines.contract import FEE, UNITS
 from bench.stores import StorePlace
-from holdfast.adapters.clock import MachineClock
-from holdfast.adapters.files import AtomicFolder
 from holdfast.core.base.canonical import canonical
 from holdfast.core.base.values import AccountId, Amount, TaskId, Tier
 from holdfast.core.chain.messages import SealBlock
@@ -51,14 +49,13 @@ def policy_without_limits() -> Policy:
     return msgspec.structs.replace(POLICY, **parts)
 
 
-async def open_engine_with_providers(spot: StorePlace, providers: int = 4) -> Engine:
+async def open_engine_with_providers(spot: StorePlace, providers: int = 4, policy: Policy | None = None) -> Engine:
     """A running engine with a rich requester and as many providers."""
-    journal, tables = spot.open()
-    engine = Engine(journal, tables, AtomicFolder(spot.folder / "snapshots"), MachineClock(), policy_without_limits())
-    await engine.start()
+    engine = await open_engine(spot, policy or policy_without_limits())
     await _mint(engine, ALICE, 10**15)
     for number in range(1, providers + 1):
         await _register_provider(engine, number)
+    await until_in_tables(engine)  # its projector runs
     return engine
 
 
@@ -85,7 +82,7 @@ def make_enqueues(engine: Engine, many: int) -> list[Enqueue]:
     found = []
     for number in (next(_numbers) for _ in range(many)):
         payload = {"kind": "AI", "spec": {"model": "echo", "prompt": "hello"}, "units": UNITS}
-        command = build_enqueue(engine.undurable_state.policy, ALICE, Tier.FREE, payload, FEE, number)
+        command = build_enqueue(engine.policy, ALICE, Tier.FREE, payload, FEE, number)
         assert isinstance(command, Enqueue), command
         found.append(command)
     return found
@@ -98,35 +95,48 @@ async def enqueue_all(engine: Engine, commands: Sequence[Enqueue]) -> list[TaskI
     return [each.fact.id for each in outcomes if isinstance(each, Accepted)]  # type: ignore[union-attr]
 
 
-async def drain_all(engine: Engine) -> tuple[int, float]:
+class ProofTime:
+    """What it took to write proofs, which is the providers' work and not the queue's."""
+
+    def __init__(self) -> None:
+        self.wall_s, self.cpu_s = 0.0, 0.0
+
+    def write(self, leases: Sequence[Lease]) -> list[SubmitCompletion]:
+        wall, cpu = time.perf_counter(), time.thread_time()
+        proofs = [_submission(each) for each in leases]
+        self.wall_s += time.perf_counter() - wall
+        self.cpu_s += time.thread_time() - cpu
+        return proofs
+
+
+async def drain_all(engine: Engine, proofs: ProofTime | None = None) -> tuple[int, float]:
     """Match, acknowledge, submit, judge until no job waits; how many jobs ended, and in which time."""
-    done, began, theirs = 0, time.perf_counter(), 0.0
+    proofs = proofs or ProofTime()
+    done, began, before = 0, time.perf_counter(), proofs.wall_s
     while leases := await _run_ticks(engine):
-        theirs += await finish_leases(engine, leases)
+        await finish_leases(engine, leases, proofs)
         done += len(leases)
-    return done, time.perf_counter() - began - theirs
+    return done, time.perf_counter() - began - (proofs.wall_s - before)
 
 
-async def finish_leases(engine: Engine, leases: Sequence[Lease]) -> float:
-    """What the providers and the verifier ask for; how long it took to write the proofs, which is not the queue's."""
+async def finish_leases(engine: Engine, leases: Sequence[Lease], proofs: ProofTime | None = None) -> None:
+    """What the providers and the verifier ask for."""
     check(await engine.submit_many([AckLease(each.id, each.provider_id) for each in leases]))
-    began = time.perf_counter()
-    proofs = [_submission(each) for each in leases]
-    took = time.perf_counter() - began
-    check(await engine.submit_many(proofs))
+    check(await engine.submit_many((proofs or ProofTime()).write(leases)))
     check(await engine.submit_many([RecordVerdict(each.id, True, "signed by the leased provider") for each in leases]))
-    return took
 
 
 async def _run_ticks(engine: Engine, ticks: int = 4) -> list[Lease]:
-    """The leases of a few ticks."""
-    before = engine.undurable_state.assignments
+    """The leases of a few ticks; all earlier ones have ended."""
     for _ in range(ticks):
         outcome = await engine.submit(Match())
         if not isinstance(outcome, Accepted) or outcome.is_repeat:
             break
-    given = engine.undurable_state.assignments - before
-    return list(engine.undurable_state.leases.by_id.values())[-given:] if given else []
+    return live_leases(engine)
+
+
+def live_leases(engine: Engine) -> list[Lease]:
+    return list(engine.undurable_state.leases.by_id.values())
 
 
 def _submission(lease: Lease) -> SubmitCompletion:
@@ -134,14 +144,14 @@ def _submission(lease: Lease) -> SubmitCompletion:
     return SubmitCompletion(lease.id, lease.provider_id, Envelope(1, "attested", body, bytes(64)))
 
 
-async def run_lives(engine: Engine, commands: Sequence[Enqueue], size: int) -> float:
+async def run_lives(engine: Engine, commands: Sequence[Enqueue], size: int, proofs: ProofTime | None = None) -> float:
     """Whole lives per second, chunk by chunk, a block sealed after each."""
     took = 0.0
     for at in range(0, len(commands), size):
         began = time.perf_counter()
         await enqueue_all(engine, commands[at : at + size])
         took += time.perf_counter() - began
-        done, drain = await drain_all(engine)
+        done, drain = await drain_all(engine, proofs)
         assert done == len(commands[at : at + size])
         began = time.perf_counter()
         await seal_blocks(engine)
@@ -161,7 +171,7 @@ async def measure_cpu(engine: Engine, commands: Sequence[Enqueue]) -> Mapping[st
 
     await step("enqueue", enqueue_all(engine, commands))
     leases = await step("match", _run_ticks(engine, len(commands)))
-    acks, proofs = [AckLease(each.id, each.provider_id) for each in leases], [_submission(each) for each in leases]
+    acks, proofs = [AckLease(each.id, each.provider_id) for each in leases], ProofTime().write(leases)
     check(await step("ack", engine.submit_many(acks)))
     check(await step("submit", engine.submit_many(proofs)))
     verdicts = [RecordVerdict(each.id, True, "signed by the leased provider") for each in leases]
@@ -172,14 +182,16 @@ async def measure_cpu(engine: Engine, commands: Sequence[Enqueue]) -> Mapping[st
 
 
 async def seal_blocks(engine: Engine, times: int = 1) -> None:
+    signer = BenchSigner()
     for _ in range(times):
-        check([await engine.submit(SealBlock(bytes(range(32)), lambda raw: sha512(raw).digest()))])
+        check([await engine.submit(SealBlock(signer.public, signer.sign))])
 
 
 async def finalize_and_project(engine: Engine) -> None:
-    """Between turns: everything is final and in the tables, so that no contestant pays for another's turn."""
-    await seal_blocks(engine, engine.undurable_state.policy.chain.finality_depth + 1)
-    await engine.wait_tables()
+    """Between turns: everything is final, in the tables and evicted, so that no contestant pays for another's turn."""
+    await seal_blocks(engine, engine.policy.chain.finality_depth + 1)
+    await make_final(engine)
+    await until_in_tables(engine)
 
 
 async def one_by_one(engine: Engine, commands: Sequence[Enqueue], callers: int) -> tuple[float, list[float]]:

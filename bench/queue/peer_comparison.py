@@ -1,126 +1,226 @@
-"""The queue against queues that people use: each by its own API, one by one, in bulk, and drained by its worker."""
+"""The queue beside queues that people use, each by its own API, all of them in the same rounds."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import subprocess
-import sys
 import time
 from collections.abc import Mapping
-from functools import cache
 from itertools import count
-from pathlib import Path
+from statistics import quantiles
 
+import msgspec
 from tests.postgres.server import ROLE
 
-from bench import work_folder
-from bench.engine.contestant import close_engine
-from bench.measure import Table, Turn, at_least, interleave, ratios_of, table
+from bench.engine.opened import close_engine
+from bench.measure import Table, Turn, at_least, at_most, interleave, ratios_of, table
+from bench.peer_modules import (
+    NODE_HOME,
+    ROOT,
+    PeerFailed,
+    python_module,
+    run_peer,
+    versions,
+    why_not_installed,
+    why_not_on_node,
+)
 from bench.queue import contestant as ours
+from bench.queue.peers.contract import BATCH, CLIENTS, REST_S, share
 from bench.stores import Store
+from holdfast.engine.loop import Engine
+from holdfast.engine.queries.jobs import GetLeasesOfJobs
+from holdfast.workers.dispatcher import Dispatcher
 
-HERE = Path(__file__).parent
 OURS = "Holdfast"
-WHEELS = {"pgqueuer": ["pgqueuer", "asyncpg"], "procrastinate": ["procrastinate", "psycopg[binary]"], "huey": ["huey"]}
-MODULES = ["pg-boss", "graphile-worker", "pg"]
-SIZES = {"procrastinate": (100, 1_000), "huey": (500, 0)}
+ON_FILES = {"huey": ("huey",)}
+ON_POSTGRES = {"pgqueuer": ("pgqueuer", "asyncpg"), "procrastinate": ("procrastinate", "psycopg")}
+ON_NODE = ("pg-boss", "graphile-worker")
+SIZES = {"procrastinate": (160, 1_000), "huey": (320, 0)}
 """Slow ones do less: one by one, and in bulk."""
-SHARES = {"pg-boss": 2.0, "graphile-worker": 2.0, "pgqueuer": 5.0, "procrastinate": 100.0, "huey": 20.0}
-"""What GOALS asks of whole lives, as a ratio to the peer's drain."""
+PATIENCE_S = 600.0
+BULK_MIN = 40_000
 _databases = count(1)
 
 
-@cache
-def commands() -> Mapping[str, list[str]]:
-    """The peers that can be had, and how each is run; of the others a loud line says that they were not measured."""
-    found: dict[str, list[str]] = {}
-    home = work_folder.OUT / "peers-queue"
-    python = home / "bin" / "python"
-    if not python.exists():
-        subprocess.run([sys.executable, "-m", "venv", home], check=True)
-    for name, wheels in WHEELS.items():
-        install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *wheels]
-        if _is_done(install, home, name):
-            found[name] = [str(python), "-P", str(HERE / "peer_process.py"), name]
-    (home / "package.json").write_text("{}")
-    if _is_done(["npm", "install", "--silent", "--no-audit", "--no-fund", *MODULES], home, "pg-boss, graphile-worker"):
-        for name in ("pg-boss", "graphile-worker"):
-            found[name] = ["node", str(HERE / "peer_process.mjs"), name]
-    return found
+class QueueFigures(msgspec.Struct):
+    """What a contestant has measured in one turn."""
+
+    single: dict[int, float]
+    bulk: float
+    drain: float
+    lease_ms: list[float]
 
 
-def _is_done(command: list[str], home: Path, name: str) -> bool:
-    try:
-        done = subprocess.run(command, capture_output=True, check=False, cwd=home).returncode == 0
-    except OSError:
-        done = False
-    if not done:
-        print(f"{name} cannot be installed: NOT MEASURED", file=sys.stderr)
-    return done
+class QueueContest:
+    """All contestants of one store."""
 
+    def __init__(self, store: Store, one: int, bulk: int, leases: int) -> None:
+        self._store, self._one, self._bulk, self._leases = store, one, bulk, leases
+        self._figures: dict[str, list[QueueFigures]] = {OURS: []}
+        self._chunks: dict[int, list[float]] = {clients: [] for clients in CLIENTS}
+        self._missing: dict[str, str] = {}
+        self._commands = self._find_peers()
 
-async def compare_peers(store: Store, rounds: int, many: int) -> Table:
-    """Jobs a second by every queue's own means; a peer's worker does nothing, ours matches, proves and pays."""
-    engine = await ours.open_engine_with_providers(store.place("contest"))
-    on_files = store.server is None
-    peers = [name for name in commands() if (name == "huey") == on_files]
+    def _find_peers(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for name, modules in (ON_FILES if self._store.server is None else ON_POSTGRES).items():
+            if (reason := why_not_installed(*modules)) is not None:
+                self._missing[name] = reason
+            else:
+                found[name] = python_module(f"bench.queue.peers.{name}_queue")
+        for name in ON_NODE if self._store.server is not None else ():
+            if (reason := why_not_on_node(name)) is not None:
+                self._missing[name] = reason
+            else:
+                found[name] = ["node", str(ROOT / "bench" / "queue" / "peers" / "node_queues.mjs"), name]
+        return found
 
-    async def of_ours(_: int) -> Mapping[str, float]:
-        one = max(100, many // 10)
-        single, _waits = await ours.one_by_one(engine, ours.make_enqueues(engine, one), 1)
-        commands_, began = ours.make_enqueues(engine, many), time.perf_counter()
-        for at in range(0, many, 1_000):
-            await ours.enqueue_all(engine, commands_[at : at + 1_000])
-        bulk = many / (time.perf_counter() - began)
+    async def tables(self, rounds: int) -> list[Table]:
+        self._engine = await ours.open_engine_with_providers(self._store.place("contest"))
+        await interleave([self._chunked, self._ours, *map(self._turn, self._commands)], rounds)
+        await close_engine(self._engine)
+        return [self._single_table(), self._lease_table(), self._bulk_table()]
+
+    # -------------------------------------------------------------------------------- turns
+
+    async def _ours(self, _: int) -> Mapping[str, float]:
+        engine, single = self._engine, {}
+        for clients in CLIENTS:
+            commands = ours.make_enqueues(engine, share(self._one, clients))
+            single[clients], _waits = await ours.one_by_one(engine, commands, clients)
+        await _finish(engine)
+        commands, began = ours.make_enqueues(engine, self._bulk), time.perf_counter()
+        for at in range(0, self._bulk, BATCH):
+            await ours.enqueue_all(engine, commands[at : at + BATCH])
+        bulk = self._bulk / (time.perf_counter() - began)
         done, took = await ours.drain_all(engine)
+        assert done == self._bulk
         await ours.finalize_and_project(engine)
-        return _named(OURS, {"one": single, "bulk": bulk, "drain": done / took})
+        waits = await measure_leases_ms(engine, self._leases)
+        self._figures[OURS].append(QueueFigures(single, bulk, done / took, waits))
+        return {}
 
-    turns: list[Turn] = [of_ours, *(_turn(store, name, many) for name in peers)]
-    figures = await interleave(turns, rounds)
-    await close_engine(engine)
-    title = f"Queues by their own means, {store.title}"
-    found = table(store.named("queue-contest"), title, "jobs/s", figures, sorted(figures, key=_order), None)
-    for name in peers:
-        ratios = ratios_of(figures[f"drain, {OURS}"], figures[f"drain, {name}"])
-        found.goals.append(at_least(f"drained, to {name}", ratios, SHARES[name]))
-    found.notes.append(
-        "drain: a peer fetches, does nothing and marks as done; ours assigns, acknowledges, proves, pays"
-    )
-    return found
+    async def _chunked(self, _: int) -> Mapping[str, float]:
+        """As many jobs without clients of their own: what a client costs."""
+        for clients in CLIENTS:
+            commands = ours.make_enqueues(self._engine, share(self._one, clients))
+            began = time.perf_counter()
+            for at in range(0, len(commands), clients):
+                await ours.enqueue_all(self._engine, commands[at : at + clients])
+            self._chunks[clients].append(len(commands) / (time.perf_counter() - began))
+        await _finish(self._engine)
+        return {}
+
+    def _turn(self, name: str) -> Turn:
+        one, bulk = SIZES.get(name, (self._one, self._bulk))
+
+        async def turn(number: int) -> Mapping[str, float]:
+            if name in self._missing:
+                return {}
+            sizes = (min(one, self._one), bulk if name not in SIZES or self._bulk >= 5 * bulk else 0, self._leases)
+            command = [*self._commands[name], self._place(name, number), *map(str, sizes)]
+            try:
+                cwd = NODE_HOME if name in ON_NODE else ROOT
+                found = await run_peer(command, QueueFigures, PATIENCE_S, cwd)
+            except PeerFailed as fault:
+                self._missing[name] = str(fault)
+                return {}
+            self._figures.setdefault(name, []).append(found)
+            return {}
+
+        return turn
+
+    def _place(self, name: str, number: int) -> str:
+        """An empty one for each turn."""
+        if self._store.server is None:
+            return str(self._store.folder / f"{name}-{number}")
+        database = f"peer{next(_databases)}"
+        self._store.server.psql(f"CREATE DATABASE {database} OWNER {ROLE}", database="postgres")
+        return self._store.server.dsn(ROLE, database)
+
+    # -------------------------------------------------------------------------------- tables
+
+    def _present(self) -> dict[str, list[QueueFigures]]:
+        """Ours, and the peers that took part in every round."""
+        return {name: found for name, found in self._figures.items() if name not in self._missing}
+
+    def _single_table(self) -> Table:
+        rows = {f"{OURS}, chunks of {clients} without clients": each for clients, each in self._chunks.items()}
+        for clients in CLIENTS:
+            for name, found in self._present().items():
+                rows[_single(name, clients)] = [each.single[clients] for each in found]
+        title = f"Durable enqueues one by one, {self._store.title}"
+        made = self._table("queue-single", title, "jobs/s", rows, _single(OURS, 1))
+        for clients in CLIENTS:
+            mine = rows[_single(OURS, clients)]
+            for name in list(self._present())[1:]:
+                says = f"{clients} clients to {name}"
+                made.goals.append(at_least(says, ratios_of(mine, rows[_single(name, clients)]), 1.0))
+        for clients, limit in ((16, 0.85), (64, 0.7)):
+            ratios = ratios_of(rows[_single(OURS, clients)], self._chunks[clients])
+            made.goals.append(at_least(f"{clients} clients to chunks of {clients}", ratios, limit))
+        return made
+
+    def _lease_table(self) -> Table:
+        rows: dict[str, list[float]] = {}
+        for part, at in (("p50", 49), ("p99", 98)):
+            for name, found in self._present().items():
+                waits = [quantiles(each.lease_ms, n=100, method="inclusive")[at] for each in found]
+                rows[f"{name}, {part}"] = waits
+        title = f"From asking until leased, one at a time, {self._store.title}"
+        made = self._table("queue-leased", title, "ms", rows, f"{OURS}, p50")
+        for part, limit in (("p50", 1.0), ("p99", 5.0)):
+            mine = rows[f"{OURS}, {part}"]
+            made.goals.append(at_most(part, mine, limit, " ms"))
+            for name in list(self._present())[1:]:
+                theirs = rows[f"{name}, {part}"]
+                made.goals.append(at_least(f"{part} of {name} to ours", ratios_of(theirs, mine), 1.0))
+        made.notes.append("ours: until the lease is durable; peers: until the worker's function is called")
+        return made
+
+    def _bulk_table(self) -> Table:
+        rows = {}
+        for what in ("bulk", "drain"):
+            for name, found in self._present().items():
+                figures = [float(getattr(each, what)) for each in found]
+                if all(figures):
+                    rows[f"{what}, {name}"] = figures
+        made = self._table(
+            "queue-contest", f"In bulk and drained, {self._store.title}", "jobs/s", rows, f"bulk, {OURS}"
+        )
+        made.goals.append(at_least(f"bulk of {BATCH}", rows[f"bulk, {OURS}"], BULK_MIN, "/s"))
+        made.notes.append("drain: a peer fetches, does nothing and marks as done; ours assigns, acks, proves and pays")
+        return made
+
+    def _table(self, name: str, title: str, unit: str, rows: Mapping[str, list[float]], baseline: str) -> Table:
+        made = table(self._store.named(name), title, unit, rows, list(rows), baseline)
+        made.not_measured = [f"{peer}: {reason}" for peer, reason in self._missing.items()]
+        python = [peer for peer in self._present() if peer in ON_FILES | ON_POSTGRES]
+        if python:
+            made.notes.append(f"peers: {versions(*python)}")
+        return made
 
 
-def _order(row: str) -> tuple[int, bool, str]:
-    what, _, who = row.partition(", ")
-    return ("one by one", "bulk", "drain").index(what), who != OURS, who
+def _single(name: str, clients: int) -> str:
+    return f"{name}, {clients} client{'' if clients == 1 else 's'}"
 
 
-def _named(who: str, figures: Mapping[str, float]) -> dict[str, float]:
-    names = {"one": "one by one", "bulk": "bulk", "drain": "drain"}
-    return {f"{names[what]}, {who}": figure for what, figure in figures.items()}
+async def _finish(engine: Engine) -> None:
+    await ours.drain_all(engine)
+    await ours.finalize_and_project(engine)
 
 
-def _turn(store: Store, name: str, many: int) -> Turn:
-    one, bulk = SIZES.get(name, (max(100, many // 10), many))
-
-    async def run(number: int) -> Mapping[str, float]:
-        where = str(store.folder / f"huey-{number}") if store.server is None else _database(store)
-        command = [*commands()[name], where, str(min(one, many)), str(min(bulk, many))]
-        return _named(name, await asyncio.to_thread(run_peer, command))
-
-    return run
-
-
-def run_peer(command: list[str]) -> dict[str, float]:
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=work_folder.OUT / "peers-queue")
-    told: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return told
-
-
-def _database(store: Store) -> str:
-    """An empty one for each turn."""
-    assert store.server is not None
-    name = f"peer{next(_databases)}"
-    store.server.psql(f"CREATE DATABASE {name} OWNER {ROLE}", database="postgres")
-    return str(store.server.dsn(ROLE, name))
+async def measure_leases_ms(engine: Engine, many: int) -> list[float]:
+    """From asking until the lease is durable, each job alone, with a dispatcher that is woken by it."""
+    dispatching, waits = asyncio.create_task(Dispatcher(engine).run()), list[float]()
+    for command in ours.make_enqueues(engine, many):
+        await asyncio.sleep(REST_S)
+        began = time.perf_counter()
+        ids = tuple(await ours.enqueue_all(engine, [command]))
+        while not await engine.query_durable(GetLeasesOfJobs(ids)):  # noqa: ASYNC110 - it looks at memory
+            await asyncio.sleep(0)
+        waits.append((time.perf_counter() - began) * 1e3)
+    dispatching.cancel()
+    await asyncio.gather(dispatching, return_exceptions=True)
+    await ours.finish_leases(engine, ours.live_leases(engine))
+    await ours.finalize_and_project(engine)
+    return waits

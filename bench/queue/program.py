@@ -1,36 +1,34 @@
-"""The queue on both stores against SQL written by hand: whole lives, enqueueing, and how soon a job is leased."""
+"""The queue on both stores against SQL written by hand, simple and with the same promises, and beside its peers."""
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from statistics import median, quantiles
 
-from bench.engine.contestant import close_engine
+from bench.engine.opened import close_engine, until_in_tables
 from bench.measure import Table, at_least, at_most, interleave, ratios_of, show, table
+from bench.processor_time import PartTimes
 from bench.queue import contestant as ours
-from bench.queue.baselines import BaselineQueue, SqliteBaselineQueue, drain_all, enqueue_all, run_lives
-from bench.queue.peer_comparison import compare_peers
+from bench.queue.baselines.contract import BaselineQueue, drain_all, enqueue_all, run_lives
+from bench.queue.peer_comparison import QueueContest
 from bench.stores import Store, postgres
-from holdfast.engine.loop import Engine
-from holdfast.engine.queries.node import Ping
-from holdfast.workers.dispatcher import Dispatcher
 
 BATCH = 1_000
-CALLERS = (1, 16, 64)
-HAND = "hand-written SQL, chunks of 1000"
-OURS = "Holdfast, chunks of 1000"
-SHARES = {"SQLite": 1.8, "PostgreSQL": 1.5}
-"""What GOALS asks of whole lives, as a ratio to SQL written by hand."""
+SIMPLE, PROMISED = "simple hand-written SQL", "hand-written SQL with the same promises"
+ANSWERED, IN_TABLES = "Holdfast, until answered", "Holdfast, until in tables"
+OWNER, JOURNAL, PROJECTOR = "Holdfast, owner", "Holdfast, journal's writer", "Holdfast, projector"
+FINAL = "Holdfast, owner, making final and evicting"
+SHARES = {"SQLite": 0.4, "PostgreSQL": 0.7}
+"""What the order asks of whole lives until they are in tables, as a ratio to simple SQL."""
 
 
 async def run(folder: Path, *, is_quick: bool) -> list[Table]:
     """All comparisons, each printed as soon as it is measured."""
-    rounds, many = (2, 1_000) if is_quick else (5, 5_000)
+    rounds, many = (1, 1_000) if is_quick else (5, 5_000)
+    one, leases = (64, 6) if is_quick else (1_600, 100)
     tables: list[Table] = []
 
     def add(*found: Table) -> None:
@@ -42,167 +40,126 @@ async def run(folder: Path, *, is_quick: bool) -> list[Table]:
         for store in (Store(folder / "lite"), server):
             if store is None:
                 continue
-            for measured in (compare_lives, compare_steps, compare_receipts, compare_time_to_lease, compare_peers):
-                found = await measured(store, rounds, many)
-                add(found)
+            add(*await compare_lives(store, rounds, many))
+            add(await compare_steps(store, rounds, many))
+            add(*await QueueContest(store, one, many, leases).tables(rounds))
     return tables
 
 
-async def open_baseline(store: Store, name: str) -> BaselineQueue:
+async def open_baseline(store: Store, name: str, *, is_promised: bool) -> BaselineQueue:
     spot = store.place(name)
     if spot.address is None:
-        return SqliteBaselineQueue(spot.folder)
-    from bench.queue.baselines import PostgresBaselineQueue  # noqa: PLC0415 - needs an extra
+        from bench.queue.baselines.promised_sqlite import PromisedSqliteQueue  # noqa: PLC0415 - as below
+        from bench.queue.baselines.simple_sqlite import SqliteBaselineQueue  # noqa: PLC0415
 
+        return PromisedSqliteQueue(spot.folder) if is_promised else SqliteBaselineQueue(spot.folder)
+    from bench.queue.baselines.promised_postgres import PromisedPostgresQueue  # noqa: PLC0415 - needs an extra
+    from bench.queue.baselines.simple_postgres import PostgresBaselineQueue  # noqa: PLC0415
+
+    if is_promised:
+        return await PromisedPostgresQueue.open(spot.address)
     return await PostgresBaselineQueue.open(spot.address)
 
 
-async def compare_lives(store: Store, rounds: int, many: int) -> Table:
-    """Enqueue, assign, acknowledge, complete: with leases, events, money and tombstone, each step durable."""
-    hand, engine = (
-        await open_baseline(store, "lives/hand"),
-        await ours.open_engine_with_providers(store.place("lives/ours")),
-    )
+async def compare_lives(store: Store, rounds: int, many: int) -> list[Table]:
+    """Enqueue, assign, acknowledge, complete, each step durable: rates, and processor time of the same runs."""
+    simple = await open_baseline(store, "lives/simple", is_promised=False)
+    promised = await open_baseline(store, "lives/promised", is_promised=True)
+    engine = await ours.open_engine_with_providers(store.place("lives/ours"))
+    cpu: dict[str, list[float]] = {name: [] for name in (SIMPLE, PROMISED, OWNER, JOURNAL, PROJECTOR, FINAL)}
+    proofs = ours.ProofTime()
     gc.collect()
     gc.freeze()
-    rows = {"a life": (HAND, OURS), "bulk": ("bulk, by hand", "bulk"), "drain": ("drain, by hand", "drain")}
 
-    async def of_hand(_: int) -> Mapping[str, float]:
-        found = {rows["a life"][0]: await run_lives(hand, _ids(many), BATCH)}
-        found[rows["bulk"][0]] = await enqueue_all(hand, _ids(many), BATCH)
-        found[rows["drain"][0]] = await drain_all(hand, BATCH)
+    async def of_hand(name: str, hand: BaselineQueue) -> Mapping[str, float]:
+        began = time.thread_time()
+        found = {name: await run_lives(hand, _ids(many), BATCH)}
+        cpu[name].append((time.thread_time() - began) / many * 1e6)
+        found[f"bulk, {name}"] = await enqueue_all(hand, _ids(many), BATCH)
+        found[f"drain, {name}"] = await drain_all(hand, BATCH)
         return found
 
+    async def of_simple(_: int) -> Mapping[str, float]:
+        return await of_hand(SIMPLE, simple)
+
+    async def of_promised(_: int) -> Mapping[str, float]:
+        return await of_hand(PROMISED, promised)
+
     async def of_ours(_: int) -> Mapping[str, float]:
-        found = {rows["a life"][1]: await ours.run_lives(engine, ours.make_enqueues(engine, many), BATCH)}
+        commands, used, writing = ours.make_enqueues(engine, many), PartTimes(), proofs.cpu_s
+        rate = await ours.run_lives(engine, commands, BATCH, proofs)
+        began = time.perf_counter()
+        await until_in_tables(engine)
+        late = time.perf_counter() - began
+        spent = {OWNER: used.owner_s() - (proofs.cpu_s - writing), JOURNAL: used.journal_s()}
+        for name, seconds in (spent | {PROJECTOR: used.projector_s()}).items():
+            cpu[name].append(seconds / many * 1e6)
+        final = PartTimes()
         await ours.finalize_and_project(engine)
+        cpu[FINAL].append(final.owner_s() / many * 1e6)
         commands, began = ours.make_enqueues(engine, many), time.perf_counter()
         for at in range(0, many, BATCH):
             await ours.enqueue_all(engine, commands[at : at + BATCH])
-        found[rows["bulk"][1]] = many / (time.perf_counter() - began)
+        bulk = many / (time.perf_counter() - began)
         done, took = await ours.drain_all(engine)
         assert done == many
-        found[rows["drain"][1]] = many / took
         await ours.finalize_and_project(engine)
-        return found
+        in_tables = many / (many / rate + late)
+        return {ANSWERED: rate, IN_TABLES: in_tables, "bulk, Holdfast": bulk, "drain, Holdfast": many / took}
 
-    figures = await interleave((of_hand, of_ours), rounds)
+    figures = await interleave((of_simple, of_promised, of_ours), rounds)
+    for each in (simple, promised):
+        await each.close()
     await close_engine(engine)
-    await hand.close()
-    order = [name for pair in rows.values() for name in pair]
-    title = f"Whole lives of jobs, {store.title}"
-    found = table(store.named("queue-lives"), title, "jobs/s", figures, order, HAND)
-    found.goals.append(at_least("a life", ratios_of(figures[OURS], figures[HAND]), SHARES[store.title]))
-    found.goals.append(at_least("bulk", figures["bulk"], 100_000, "/s"))
-    found.notes.append("requests and proofs are encoded while the clock stands, proofs are judged without signatures")
-    return found
+    each_us = proofs.wall_s / (2 * many * rounds) * 1e6
+    return [_rates(store, figures, each_us), _processor_times(store, cpu)]
+
+
+def _rates(store: Store, figures: Mapping[str, list[float]], proof_us: float) -> Table:
+    order = [SIMPLE, PROMISED, ANSWERED, IN_TABLES]
+    order += [f"{what}, {who}" for what in ("bulk", "drain") for who in (SIMPLE, PROMISED, "Holdfast")]
+    title = f"Whole lives of jobs, chunks of {BATCH}, {store.title}"
+    made = table(store.named("queue-lives"), title, "jobs/s", figures, order, SIMPLE)
+    to_simple, to_promised = (ratios_of(figures[IN_TABLES], figures[name]) for name in (SIMPLE, PROMISED))
+    made.goals.append(at_least("a life until in tables, to simple SQL", to_simple, SHARES[store.title]))
+    made.goals.append(at_least("a life until in tables, to SQL with the same promises", to_promised, 1.0))
+    made.goals.append(at_least("bulk", figures["bulk, Holdfast"], 40_000, "/s"))
+    made.notes.append("requests are encoded while the clock stands; completions are judged without signatures")
+    made.notes.append(f"writing a proof, {proof_us:.1f} µs, is the provider's: the clock stands, the projector may not")
+    return made
+
+
+def _processor_times(store: Store, cpu: Mapping[str, list[float]]) -> Table:
+    title = f"Processor time of a whole life, {store.title}"
+    made = table(store.named("queue-cpu"), title, "µs/job", cpu, list(cpu), SIMPLE)
+    made.goals.append(at_most("owner", cpu[OWNER], 100, " µs"))
+    if any(cpu[PROJECTOR]):
+        made.goals.append(at_most("projector", cpu[PROJECTOR], 45, " µs"))
+    else:
+        made.notes.append("the projector has neither a thread nor a process of its own here: it is in the owner's time")
+    made.notes.append("owner: the thread that decides, without writing proofs; SQL: its one thread, without a server")
+    made.notes.append("making final and evicting comes later, and is not in the life")
+    made.notes.append("projector: the threads that are named for the tables, and all child processes")
+    return made
 
 
 async def compare_steps(store: Store, rounds: int, many: int) -> Table:
-    """Where the processor time of a life goes; SQL by hand shares it with SQLite, or leaves it to the server."""
-    hand, engine = (
-        await open_baseline(store, "steps/hand"),
-        await ours.open_engine_with_providers(store.place("steps/ours")),
-    )
-    whole, by_them = "a whole life", "a whole life by hand, without the server's part"
-
-    async def of_hand(_: int) -> Mapping[str, float]:
-        began = time.thread_time()
-        await run_lives(hand, _ids(many), BATCH)
-        return {by_them: (time.thread_time() - began) / many * 1e6}
+    """Where the processor time of a life goes, step by step."""
+    engine = await ours.open_engine_with_providers(store.place("steps/ours"))
+    whole = "a whole life"
 
     async def of_ours(_: int) -> Mapping[str, float]:
         found = await ours.measure_cpu(engine, ours.make_enqueues(engine, min(many, BATCH)))
         await ours.finalize_and_project(engine)
         return {whole: sum(found.values()), **found}
 
-    figures = await interleave((of_hand, of_ours), rounds)
+    figures = await interleave((of_ours,), rounds)
     await close_engine(engine)
-    await hand.close()
-    title = f"Where a job's processor time goes, {store.title}"
-    order = [by_them, *(name for name in figures if name != by_them)]
-    found = table(store.named("queue-steps"), title, "µs/job", figures, order, by_them)
-    found.notes.append("of the thread that decides; what it waits for, and threads that write, are not in it")
-    return found
-
-
-async def compare_receipts(store: Store, rounds: int, many: int) -> Table:
-    """Single enqueues of 1, 16 and 64 requesters at a time, against chunks of as many without requesters."""
-    engine = await ours.open_engine_with_providers(store.place("receipts"))
-    waits: dict[int, list[float]] = {callers: [] for callers in CALLERS}
-
-    async def of_callers(_: int) -> Mapping[str, float]:
-        found = {}
-        for callers in CALLERS:
-            commands = ours.make_enqueues(engine, _share(many, callers))
-            found[f"{callers} requesters"], took = await ours.one_by_one(engine, commands, callers)
-            waits[callers] += took
-            await _drain_and_finalize(engine)
-        return found
-
-    async def of_chunks(_: int) -> Mapping[str, float]:
-        found = {}
-        for callers in CALLERS:
-            commands, began = ours.make_enqueues(engine, _share(many, callers)), time.perf_counter()
-            for at in range(0, len(commands), callers):
-                await ours.enqueue_all(engine, commands[at : at + callers])
-            found[f"chunks of {callers}"] = len(commands) / (time.perf_counter() - began)
-            await _drain_and_finalize(engine)
-        return found
-
-    figures = await interleave((of_chunks, of_callers), rounds)
-    await close_engine(engine)
-    order = [name for callers in CALLERS for name in (f"chunks of {callers}", f"{callers} requesters")]
-    title = f"Receipts for jobs asked one by one, {store.title}"
-    found = table(store.named("queue-receipts"), title, "jobs/s", figures, order, order[0])
-    for callers, share in ((16, 0.85), (64, 0.7)):
-        ratios = ratios_of(figures[f"{callers} requesters"], figures[f"chunks of {callers}"])
-        found.goals.append(at_least(f"{callers} requesters to chunks of {callers}", ratios, share))
-    for callers, took in waits.items():
-        p99 = quantiles(took, n=100)[98]
-        found.notes.append(f"{callers} requesters: receipt p50 {median(took) * 1e3:.2f} ms, p99 {p99 * 1e3:.2f} ms")
-    return found
-
-
-def _share(many: int, callers: int) -> int:
-    """One requester at a time is slow: as many jobs as take about as long."""
-    return max(callers, many * min(callers, 16) // 16)
-
-
-async def _drain_and_finalize(engine: Engine) -> None:
-    await ours.drain_all(engine)
-    await ours.finalize_and_project(engine)
+    title = f"Where the owner's processor time of a job goes, {store.title}"
+    made = table(store.named("queue-steps"), title, "µs/job", figures, list(figures), whole)
+    made.notes.append("of the thread that decides; what it waits for, and threads that write, are not in it")
+    return made
 
 
 def _ids(many: int) -> list[bytes]:
     return [os.urandom(32) for _ in range(many)]
-
-
-async def compare_time_to_lease(store: Store, rounds: int, many: int) -> Table:
-    """From asking until the lease is durable, with a dispatcher that is woken by the job."""
-    engine = await ours.open_engine_with_providers(store.place("leased"))
-    dispatching = asyncio.create_task(Dispatcher(engine).run())
-    waits: list[float] = []
-
-    async def turn(_: int) -> Mapping[str, float]:
-        mine: list[float] = []
-        for command in ours.make_enqueues(engine, max(200, many // 20)):
-            began = time.perf_counter()
-            (id_,) = await ours.enqueue_all(engine, [command])
-            while id_ not in engine.undurable_state.leases.by_job:  # noqa: ASYNC110 - what is waited for is a look at memory
-                await asyncio.sleep(0)
-            await engine.query_durable(Ping())
-            mine.append((time.perf_counter() - began) * 1e3)
-        waits.extend(mine)
-        await ours.finish_leases(engine, list(engine.undurable_state.leases.by_id.values()))
-        await ours.finalize_and_project(engine)
-        return {"p50": median(mine), "p99": quantiles(mine, n=100)[98]}
-
-    figures = await interleave((turn,), rounds)
-    dispatching.cancel()
-    await asyncio.gather(dispatching, return_exceptions=True)
-    await close_engine(engine)
-    title = f"From asking until leased, one at a time, {store.title}"
-    found = table(store.named("queue-leased"), title, "ms", figures, ["p50", "p99"], None)
-    found.goals += [at_most("p50", figures["p50"], 3, " ms"), at_most("p99", figures["p99"], 10, " ms")]
-    return found

@@ -19,7 +19,7 @@ PROVE, SAMPLE, CHECK = "prove one share", "share with its proof", "check a sampl
 
 async def run(folder: Path, *, is_quick: bool) -> list[Table]:
     """Both comparisons."""
-    rounds, size = (2, MIB) if is_quick else (5, 16 * MIB)
+    rounds, size = (1, MIB) if is_quick else (5, 16 * MIB)
     found = [await compare_building(rounds, size), await compare_sampling(rounds, size)]
     for each in found:
         print(show(each), end="\n\n", flush=True)

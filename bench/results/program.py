@@ -12,7 +12,8 @@ from urllib.request import Request, urlopen
 
 from bench.api import clients
 from bench.api.servers import TOKEN
-from bench.engine.contestant import check, close_engine
+from bench.engine.contestant import check
+from bench.engine.opened import close_engine, until_in_tables
 from bench.measure import Table, Turn, at_least, interleave, ratios_of, show, table
 from bench.queue import contestant
 from bench.results import nmt, reorg, retention
@@ -38,7 +39,7 @@ ENCODED, PACKED, HASHED = "task id with encoding", "task id, hashing alone", "ba
 
 async def run(folder: Path, *, is_quick: bool) -> list[Table]:
     """All comparisons, each printed as soon as it is measured."""
-    rounds, many = (2, 1_000) if is_quick else (5, 5_000)
+    rounds, many = (1, 1_000) if is_quick else (5, 5_000)
     tables: list[Table] = []
     with postgres(folder / "pg") as server:
         for store in (Store(folder / "lite"), server):
@@ -77,13 +78,13 @@ async def compare_resolving(store: Store, rounds: int, many: int) -> Table:
 
     async def of_ours(_: int) -> Mapping[str, float]:
         verdicts = await _submit_completions(engine, many)
-        await engine.wait_tables()
+        await until_in_tables(engine)
         began = time.perf_counter()
         for at in range(0, many, BATCH):
             check(await engine.submit_many(verdicts[at : at + BATCH]))
             await contestant.seal_blocks(engine)
         done = time.perf_counter()
-        await engine.wait_tables()
+        await until_in_tables(engine)
         found = {OURS: many / (done - began), IN_TABLES: many / (time.perf_counter() - began)}
         await contestant.finalize_and_project(engine)
         return found
@@ -101,13 +102,10 @@ async def compare_resolving(store: Store, rounds: int, many: int) -> Table:
 async def _submit_completions(engine: Engine, many: int) -> list[RecordVerdict]:
     """As many proofs that wait for their verdict."""
     await contestant.enqueue_all(engine, contestant.make_enqueues(engine, many))
-    while len(engine.undurable_state.leases.by_id) < many:
+    while len(leases := contestant.live_leases(engine)) < many:
         check([await engine.submit(Match())])
-    check(await engine.submit_many([_proof(each) for each in engine.undurable_state.leases.by_id.values()]))
-    return [
-        RecordVerdict(lease_id, True, "signed by the leased provider")
-        for lease_id in engine.undurable_state.submissions
-    ]
+    check(await engine.submit_many([_proof(each) for each in leases]))
+    return [RecordVerdict(each.id, True, "signed by the leased provider") for each in leases]
 
 
 def _proof(lease: Lease) -> SubmitCompletion:

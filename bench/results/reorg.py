@@ -1,134 +1,146 @@
-"""Rolling back blocks full of results, and evicting final ones: how long it takes, and the longest step of it."""
+"""Rolling back blocks full of results, and evicting final ones, on a running node: how long its clients wait.
+
+An engine fills a store once. Each round a node starts on a copy of it, rolls all blocks back when told to over RPC,
+seals what waits again and evicts it when it is final. Meanwhile a client asks for the node's status all the time.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import shutil
 import time
 from collections.abc import Mapping
-from hashlib import sha512
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from tests.stories.node_process import NodeProcess
 
+from bench.answer_probe import PATIENCE_S, probing
+from bench.engine.opened import close_engine, until_in_tables
 from bench.measure import Table, at_most, interleave, show, table
-from holdfast.core import state_machine
-from holdfast.core.base.canonical import H, canonical
-from holdfast.core.base.event import Decided
-from holdfast.core.base.values import AccountId, Amount, Height, Network, ReservationId, Tier
-from holdfast.core.chain.decide import has_evictable_txs, has_pending_settlements
-from holdfast.core.chain.messages import (
-    ContinueRollback,
-    EvictFinalTxs,
-    FinalizeSettlements,
-    RollBackBlocks,
-    SealBlock,
-)
-from holdfast.core.escrow.messages import Mint
-from holdfast.core.match.messages import Match
-from holdfast.core.policy import ChainPolicy, Policy, QuotaPolicy
-from holdfast.core.proof.envelope import Envelope, body_of
-from holdfast.core.proof.messages import RecordVerdict, SubmitCompletion
-from holdfast.core.provider.messages import Heartbeat, Register, Stake
-from holdfast.core.provider.model import provider_id
-from holdfast.core.queue.decide import build_enqueue
-from holdfast.core.queue.messages import Enqueue
-from holdfast.core.state import State
+from bench.queue import contestant
+from bench.stores import StorePlace
+from holdfast.client import Client
+from holdfast.core.policy import Policy
 
-ALICE, OAK, KEY = AccountId("alice"), AccountId("oak"), bytes(32)
 BLOCKS = 64
-ROLLED_BACK, STEP = "rolled back and resolved again", "longest step of rolling back"
-EVICTED, BATCH = "evicted when final", "longest step of evicting"
-NOW_MS = 1_700_000_000_000
-SEAL = SealBlock(KEY, lambda message: sha512(message).digest())
+HOUR_MS, BLOCK_MS = 3_600_000, 20
+QUIET = "nothing to do"
+ROLLED_BACK, EVICTED = "rolling back and resolving again", "sealing all of it, and evicting it when final"
+QUIET_S = 1.0
+LONGEST_MS = 50
+POLL_S = 0.01
 
 
-async def run(_: Path, *, is_quick: bool) -> list[Table]:
-    """Blocks of 1 000 results each."""
-    rounds, blocks, results = (2, 8, 100) if is_quick else (5, BLOCKS, 1_000)
-
-    async def turn(_: int) -> Mapping[str, float]:
-        world = ReorgState(blocks)
-        for _ in range(blocks):
-            world.fill(results)
-        return world.roll_back(blocks) | world.evict(blocks)
-
-    figures = await interleave((turn,), rounds)
-    title = f"{blocks} blocks with {results} results each"
-    found = table("results-reorg", title, "ms", figures, [ROLLED_BACK, STEP, EVICTED, BATCH], None)
-    found.goals += [at_most(name, figures[name], 50, " ms") for name in (STEP, BATCH)]
-    print(show(found), end="\n\n", flush=True)
-    return [found]
-
-
-class ReorgState:
-    """A state with one provider that has room for everything."""
-
-    def __init__(self, blocks: int) -> None:
-        policy = Policy.for_network(Network.DEVELOPMENT)
-        chain, quota = ChainPolicy(finality_depth=blocks + 1), QuotaPolicy(leases_per_provider_max=10**6)
-        quota = msgspec.structs.replace(quota, ai_units_per_epoch=10**9)
-        self.state, self._jobs = State(msgspec.structs.replace(policy, chain=chain, quota=quota)), 0
-        self._id = provider_id(KEY)
-        self.submit(Mint(ReservationId(H("bench.v1", 1)), ALICE, Amount(10**12)))
-        self.submit(Mint(ReservationId(H("bench.v1", 2)), OAK, Amount(10_000)))
-        told = ("oak", OAK, canonical({"AI": {"models": ["echo"]}}), "eu", 1, 10**6, NOW_MS + 10**10)
-        self.submit(Register(KEY, *told))
-        self.submit(Stake(self._id, Amount(10_000), ReservationId(H("bench.v1", 3))))
-        self.submit(Heartbeat(self._id, 10**6))
-
-    def submit(self, command: Any) -> Decided:
-        decided = state_machine.decide(self.state, command, NOW_MS)
-        assert isinstance(decided, Decided), decided
-        for event in decided.events:
-            state_machine.apply(self.state, event)
-        return decided
-
-    def fill(self, results: int) -> None:
-        """One block, from admission to results."""
-        for _ in range(results):
-            self._jobs += 1
-            payload = {"kind": "AI", "spec": {"model": "echo", "prompt": "hi"}}
-            command = build_enqueue(self.state.policy, ALICE, Tier.FREE, payload, 10, self._jobs)
-            assert isinstance(command, Enqueue)
-            self.submit(command)
-        while self.submit(Match()).events:
-            pass
-        for lease in list(self.state.leases.by_id.values()):
-            body = body_of(lease.job_id, lease.id, self._id, H("bench.v1", lease.job_id), 3, {})
-            self.submit(SubmitCompletion(lease.id, self._id, Envelope(1, "attested", body, b"")))
-            self.submit(RecordVerdict(lease.id, True))
-        self.submit(SEAL)
-        for touched in self.state.touched.values():
-            touched.clear()
-
-    def roll_back(self, blocks: int) -> dict[str, float]:
-        to = Height(self.state.chain.head.height - blocks)
-        whole, longest = _timed(self, RollBackBlocks(to), 0.0, 0.0)
-        while self.state.chain.rollback is not None:
-            whole, longest = _timed(self, ContinueRollback(), whole, longest)
-        return {ROLLED_BACK: whole, STEP: longest}
-
-    def evict(self, blocks: int) -> dict[str, float]:
-        """All of them are in one block now, the fullest there can be."""
-        whole, longest = 0.0, 0.0
-        for _ in range(blocks + 2):
-            whole, longest = _timed(self, SEAL, whole, longest)
-        while has_pending_settlements(self.state):
-            whole, longest = _timed(self, FinalizeSettlements(), whole, longest)
-        while has_evictable_txs(self.state, as_of := self.state.last_event):
-            whole, longest = _timed(self, EvictFinalTxs(as_of), whole, longest)
-        return {EVICTED: whole, BATCH: longest}
+async def run(folder: Path, *, is_quick: bool) -> list[Table]:
+    """64 blocks of 1 000 results each."""
+    rounds, blocks, results, rest_s = (1, 4, 50, 0.5) if is_quick else (5, BLOCKS, 1_000, 5.0)
+    await fill(folder / "filled", blocks, results)
+    reorg = Reorg(folder, blocks, rest_s)
+    figures = await interleave((reorg.turn,), rounds)
+    what = f"{blocks} blocks with {results} results each"
+    waits = table(
+        "results-reorg-pauses", f"Longest answer of a node, {what}", "ms", figures, [QUIET, ROLLED_BACK, EVICTED], None
+    )
+    waits.goals += [at_most(name, figures[name], LONGEST_MS, " ms") for name in (ROLLED_BACK, EVICTED)]
+    waits.notes.append("a client asks for the status again and again; a turn of the node's loop delays its answer")
+    took = table("results-reorg", f"Rolling back {what}", "ms", reorg.took, list(reorg.took), None)
+    for each in (waits, took):
+        print(show(each), end="\n\n", flush=True)
+    return [waits, took]
 
 
-def _timed(world: ReorgState, command: Any, whole: float, longest: float) -> tuple[float, float]:
-    began = time.perf_counter()
-    world.submit(command)
-    took = (time.perf_counter() - began) * 1_000
-    return whole + took, max(longest, took)
+def reorg_policy(blocks: int) -> Policy:
+    """Nothing is final before it is rolled back; limits are out of the way."""
+    policy = contestant.policy_without_limits()
+    chain = msgspec.structs.replace(policy.chain, finality_depth=blocks + 1, block_ms=HOUR_MS, idle_block_ms=HOUR_MS)
+    return msgspec.structs.replace(policy, chain=chain)
 
 
-if __name__ == "__main__":
-    import asyncio
-    import sys
+async def fill(folder: Path, blocks: int, results: int) -> None:
+    engine = await contestant.open_engine_with_providers(StorePlace(folder), 1, reorg_policy(blocks))
+    await contestant.seal_blocks(engine)
+    for _ in range(blocks):
+        await contestant.enqueue_all(engine, contestant.make_enqueues(engine, results))
+        done, _took = await contestant.drain_all(engine)
+        assert done == results
+        await contestant.seal_blocks(engine)
+    await until_in_tables(engine)
+    await close_engine(engine)
 
-    asyncio.run(run(Path(), is_quick="--quick" in sys.argv))
+
+class Reorg:
+    """A node on a copy of what was filled."""
+
+    def __init__(self, folder: Path, blocks: int, rest_s: float) -> None:
+        self._folder, self._blocks, self._rest_s = folder, blocks, rest_s
+        self.took: dict[str, list[float]] = {ROLLED_BACK: []}
+
+    async def turn(self, number: int) -> Mapping[str, float]:
+        data = self._folder / f"round-{number}"
+        shutil.copytree(self._folder / "filled", data)
+        data.chmod(0o700)
+        found = await self._roll_back(data) | await self._evict(data)
+        shutil.rmtree(data)
+        return found
+
+    async def _roll_back(self, data: Path) -> dict[str, float]:
+        node = NodeProcess(data, "node", self._settings(HOUR_MS))
+        try:
+            await node.up()
+            async with Client(data, PATIENCE_S, answer_timeout_s=PATIENCE_S) as client, probing(data) as probe:
+                await asyncio.sleep(QUIET_S)
+                quiet, target = probe.take_ms(), await _height(client) - self._blocks
+                began = time.perf_counter()
+                await client.call("chain.rollBack", height=target)
+                await _until(client, lambda head: head["block"]["height"] == target and not head.get("rollback"))
+                self.took[ROLLED_BACK].append((time.perf_counter() - began) * 1e3)
+                longest = probe.take_ms()
+            await node.stop()
+        finally:
+            node.end()
+        return {QUIET: quiet, ROLLED_BACK: longest}
+
+    async def _evict(self, data: Path) -> dict[str, float]:
+        """The fullest block there can be is sealed; when it is final, its transactions leave memory."""
+        node = NodeProcess(data, "node", self._settings(BLOCK_MS))
+        try:
+            await node.up()
+            async with Client(data, PATIENCE_S, answer_timeout_s=PATIENCE_S) as client, probing(data) as probe:
+                probe.take_ms()
+                final = await _height(client) + self._blocks + 3
+                await _until(client, lambda head: head["block"]["height"] >= final)
+                await asyncio.sleep(self._rest_s)
+                longest = probe.take_ms()
+            await node.stop()
+        finally:
+            node.end()
+        return {EVICTED: longest}
+
+    def _settings(self, block_ms: int) -> dict[str, str]:
+        policy = reorg_policy(self._blocks)
+        chosen = {
+            "CHAIN": {"BLOCK_MS": block_ms, "IDLE_BLOCK_MS": block_ms, "FINALITY_DEPTH": policy.chain.finality_depth},
+            "QUOTA": {
+                "LEASES_PER_PROVIDER_MAX": policy.quota.leases_per_provider_max,
+                "AI_UNITS_PER_EPOCH": policy.quota.ai_units_per_epoch,
+            },
+        }
+        settings = {
+            f"HOLDFAST_POLICY__{part}__{name}": str(value)
+            for part, values in chosen.items()
+            for name, value in values.items()
+        }
+        return settings | {"HOLDFAST_LOG__LEVEL": "warning"}
+
+
+async def _height(client: Client) -> int:
+    height: int = (await client.call("chain.getHead"))["block"]["height"]
+    return height
+
+
+async def _until(client: Client, is_reached: Any) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not is_reached(await client.call("chain.getHead")):  # noqa: ASYNC110 - it asks another process
+            await asyncio.sleep(POLL_S)

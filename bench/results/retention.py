@@ -10,12 +10,12 @@ from pathlib import Path
 
 import apsw
 
-from bench.engine.contestant import ALICE, close_engine
+from bench.engine.contestant import ALICE
+from bench.engine.opened import close_engine, open_engine, until_in_tables
 from bench.measure import Table, at_least, at_most, interleave, show, table
+from bench.queue.contestant import live_leases
+from bench.stores import StorePlace
 from holdfast.adapters.clock import MachineClock
-from holdfast.adapters.files import AtomicFolder
-from holdfast.adapters.sqlite.journal import SqliteJournal
-from holdfast.adapters.sqlite.tables import SqliteTables
 from holdfast.adapters.warm_store import WarmStore, path_of, result_hasher
 from holdfast.core.base.canonical import canonical
 from holdfast.core.base.values import AccountId, Amount, Digest, Network, Tier
@@ -63,7 +63,7 @@ def policy(inline_bytes_max: int) -> Policy:
 
 async def run(folder: Path, *, is_quick: bool) -> list[Table]:
     """One table of rates, one of pauses."""
-    rounds, count = (2, 1_000) if is_quick else (5, 4_000)
+    rounds, count = (1, 500) if is_quick else (5, 4_000)
     pauses: dict[str, list[float]] = {}
 
     async def bare(number: int) -> Mapping[str, float]:
@@ -95,23 +95,20 @@ async def run(folder: Path, *, is_quick: bool) -> list[Table]:
 class RetentionNode:
     """A node on real files with results that retention may delete."""
 
-    def __init__(self, folder: Path, told: Policy) -> None:
-        folder.mkdir(parents=True)
-        stores = (SqliteJournal(folder), SqliteTables(folder), AtomicFolder(folder / "snapshots"), MachineClock(), told)
-        self.engine, self.blobs = Engine(*stores), WarmStore(folder / "warm")
+    def __init__(self, folder: Path, engine: Engine) -> None:
+        self.engine, self.blobs = engine, WarmStore(folder / "warm")
         self.collector = Collector(self.engine, self.blobs, MachineClock())
         self.count = 0
 
     @classmethod
     async def build(cls, folder: Path, count: int, inline_bytes_max: int) -> RetentionNode:
-        node = cls(folder, policy(inline_bytes_max))
-        await node.engine.start()
+        node = cls(folder, await open_engine(StorePlace(folder), policy(inline_bytes_max)))
         await node._fund_and_register()
         for first in range(0, count, BATCH):
             await node._resolve(first, min(BATCH, count - first))
         await node.engine.submit(SEAL)
         await node.engine.submit(SEAL)
-        await node.engine.wait_tables()
+        await until_in_tables(node.engine)
         node.count = count
         return node
 
@@ -131,7 +128,7 @@ class RetentionNode:
         jobs = [build_enqueue(engine.policy, ALICE, Tier.FREE, payload, 5, first + n) for n in range(count)]
         await engine.submit_many(jobs)  # type: ignore[arg-type]
         await engine.submit(Match())
-        leases = list(engine.undurable_state.leases.by_id.values())
+        leases = live_leases(engine)
         outputs = [os.urandom(OUTPUT_BYTES) for _ in leases]
         await asyncio.to_thread(self._write, outputs)
         made = []

@@ -21,7 +21,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from bench.api.servers import KEY, SECRET, SETTINGS
-from bench.engine.contestant import close_engine
+from bench.engine.opened import close_engine
 from bench.queue import contestant
 from bench.stores import StorePlace
 from holdfast.adapters.clock import MachineClock

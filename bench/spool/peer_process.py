@@ -1,4 +1,4 @@
-"""One peer's append loop, run by the Python of a scratch environment: `spool_peers.py PEER FOLDER RECORDS PER_COMMIT`.
+"""One peer's append loop, run by the Python of `.venv-peers`: `peer_process.py PEER FOLDER RECORDS PER_COMMIT`.
 
 It needs nothing but the standard library and the peer itself, and prints the seconds that the loop took.
 """
@@ -17,7 +17,7 @@ LINE = b"x" * 300
 
 def lmdb(folder: Path, records: int, per_commit: int) -> float:
     """A transaction per commit, synced; keys in order."""
-    import lmdb as library  # type: ignore[import-not-found]  # noqa: PLC0415
+    import lmdb as library  # noqa: PLC0415
 
     store = library.open(str(folder), map_size=4 << 30, sync=True, metasync=True)
     began = time.perf_counter()
@@ -32,7 +32,7 @@ def lmdb(folder: Path, records: int, per_commit: int) -> float:
 
 def persist_queue(folder: Path, records: int, per_commit: int) -> float:
     """Its queue on SQLite (WAL, synchronous FULL by default), committed by `task_done`."""
-    import persistqueue  # type: ignore[import-not-found]  # noqa: PLC0415
+    import persistqueue  # noqa: PLC0415
 
     queue = persistqueue.SQLiteQueue(str(folder), auto_commit=per_commit == 1)
     began = time.perf_counter()
@@ -61,7 +61,7 @@ def nats(folder: Path, records: int, per_commit: int) -> float:
 
 
 async def _published(port: int, records: int, per_commit: int) -> float:
-    import nats as library  # type: ignore[import-not-found]  # noqa: PLC0415
+    import nats as library  # noqa: PLC0415
 
     for _ in range(200):
         try:

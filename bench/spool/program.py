@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from bench import work_folder
 from bench.measure import Table, show
 from bench.spool.append import appends
 from bench.spool.emit import compare_draining, compare_latencies
@@ -14,7 +13,7 @@ from bench.spool.gigabyte import compare_gigabyte
 
 async def run(folder: Path, *, is_quick: bool) -> list[Table]:
     """All comparisons, each printed as soon as it is measured."""
-    rounds, seconds = (2, 0.05) if is_quick else (5, 1.0)
+    rounds, seconds = (1, 0.05) if is_quick else (5, 1.0)
     tables: list[Table] = []
 
     def add(*found: Table) -> None:
@@ -24,10 +23,10 @@ async def run(folder: Path, *, is_quick: bool) -> list[Table]:
 
     began = time.monotonic()
     for per_commit in (50, 1):
-        add(await appends(folder, work_folder.OUT, per_commit, rounds, seconds))
+        add(await appends(folder, per_commit, rounds, seconds))
     add(await compare_latencies(folder, rounds, 1.0 if is_quick else 5.0))
     add(await compare_draining(folder, rounds, 20_000 if is_quick else 300_000))
-    add(*await compare_gigabyte(folder, rounds, (1 << 30) // (50 if is_quick else 1)))
+    add(*await compare_gigabyte(folder, rounds, (1 << 30) // (100 if is_quick else 1)))
     print(f"took {time.monotonic() - began:.0f} s; {_summary(tables)}")
     return tables
 

@@ -19,7 +19,8 @@ import msgspec
 from tests.loopback_ports import free_ports
 from tests.stories.node_process import NodeProcess, on_postgres
 
-from bench.measure import Table, Turn, at_least, interleave, show, table
+from bench.answer_probe import probing
+from bench.measure import Table, Turn, at_least, at_most, interleave, show, table
 from bench.stores import Store, StorePlace, postgres
 from bench.stream.sender_process import memory_kib
 from holdfast.shipping.evidence_transport import Hello
@@ -29,6 +30,7 @@ from holdfast.spool.files.record import Encoder
 
 CHANNELS = (1, 8, 64)
 IDLE, WARM = 1_000, 20
+REST_S = 1.0
 BARE, BARE_EACH = "bare receiver, batched, 8 channels", "bare receiver, one a message, 8 channels"
 SETTINGS = {
     "HOLDFAST_GRPC__ENABLED": "true",
@@ -40,11 +42,11 @@ SETTINGS = {
 
 async def run(folder: Path, *, is_quick: bool) -> list[Table]:
     """All comparisons, each printed as soon as it is measured."""
-    rounds, events = (2, 10_000) if is_quick else (5, 60_000)
+    rounds, events, idle = (1, 5_000, 50) if is_quick else (5, 60_000, IDLE)
     began, tables = time.monotonic(), list[Table]()
 
     async def measure(store: Store) -> None:
-        for found in await compare_streams(store, rounds, events):
+        for found in await compare_streams(store, rounds, events, idle):
             print(show(found), end="\n\n", flush=True)
             tables.append(found)
 
@@ -127,12 +129,12 @@ async def sender(stack: AsyncExitStack, port: int, protocol: str, channels: int,
 # ------------------------------------------------------------------------------------------------ comparisons
 
 
-async def compare_streams(store: Store, rounds: int, events: int) -> list[Table]:
-    """Memory of a node that has just begun, then rates and latency."""
+async def compare_streams(store: Store, rounds: int, events: int, idle_channels: int) -> list[Table]:
+    """Memory of a node that has just begun, then rates, latency and pauses."""
     spot = store.place("stream")
     async with AsyncExitStack() as stack:
         port, pid = await stack.enter_async_context(node_on(spot))
-        idle = await _idle(store, port, pid)
+        idle = await _idle(store, port, pid, idle_channels)
         bare = await stack.enter_async_context(bare_on(spot.folder / "bare"))
         names: dict[str, tuple[SenderProcess, int]] = {}
         for protocol, each, title in (("bare", events, BARE), ("retrovue", events // 100, BARE_EACH)):
@@ -143,7 +145,8 @@ async def compare_streams(store: Store, rounds: int, events: int) -> list[Table]
                 names[f"{kind}, {count} channel{'' if count == 1 else 's'}"] = made, each
         rate = await _rates(store, names, rounds)
         late = await _latency(store, names["batched, 8 channels"][0], names[BARE][0], rounds, max(50, events // 300))
-        return [rate, late, idle]
+        pauses = await _pauses(store, spot.folder / "node", names["batched, 8 channels"][0], rounds, events)
+        return [rate, late, pauses, idle]
 
 
 async def _rates(store: Store, names: Mapping[str, tuple[SenderProcess, int]], rounds: int) -> Table:
@@ -185,10 +188,29 @@ async def _latency(store: Store, ours: SenderProcess, bare: SenderProcess, round
     return found
 
 
-async def _idle(store: Store, port: int, pid: int) -> Table:
-    """A thousand channels that have sent one record each and are quiet."""
+async def _pauses(store: Store, data: Path, ours: SenderProcess, rounds: int, events: int) -> Table:
+    """How long others wait for an answer while evidence comes as fast as it can."""
+    storing, resting = "while events come over 8 channels", "nothing to do"
+
+    async def turn(_: int) -> Mapping[str, float]:
+        async with probing(data) as probe:
+            await asyncio.sleep(REST_S)
+            quiet = probe.take_ms()
+            await ours.do("rate", events // 50 * 50)
+            return {resting: quiet, storing: probe.take_ms()}
+
+    figures = await interleave([turn], rounds)
+    title = f"Longest answer of a node, {store.title}"
+    found = table(store.named("stream-pauses"), title, "ms", figures, [resting, storing], None)
+    found.goals.append(at_most(storing, figures[storing], 50, " ms"))
+    found.notes.append("a client asks for the status again and again; a turn of the node's loop delays its answer")
+    return found
+
+
+async def _idle(store: Store, port: int, pid: int, channels: int) -> Table:
+    """Channels that have sent one record each and are quiet."""
     dial, talks, before = NodeConnection(f"127.0.0.1:{port}", None), list[RetrovueEvidenceStream](), 0
-    for number in range(IDLE + WARM):
+    for number in range(channels + WARM):
         if number == WARM:
             before = memory_kib(pid)
         talk, channel = RetrovueEvidenceStream(dial), f"idle-{number}"
@@ -198,13 +220,13 @@ async def _idle(store: Store, port: int, pid: int) -> Table:
         while (await talk.receive()).acked != 1:
             pass
         talks.append(talk)
-    grown = (memory_kib(pid) - before) / IDLE
+    grown = (memory_kib(pid) - before) / channels
     for talk in talks:
         talk.end()
     await dial.close()
     found = table(
         store.named("stream-idle"),
-        f"Memory of the node for an idle channel, {IDLE} of them, {store.title}",
+        f"Memory of the node for an idle channel, {channels} of them, {store.title}",
         "KiB",
         {"a channel with an open stream": [grown]},
         ["a channel with an open stream"],
