@@ -21,7 +21,7 @@ from holdfast.shipping.sender_metrics import SenderMetrics
 from holdfast.spool import RecordBatch, Spool
 
 READ_INLINE_RECORDS: Final = 512
-"""So many records are read in the event loop; more are read in a thread."""
+"""At most this number of records is read in the event loop; more are read in a thread."""
 ACK_STALL_MS: Final = 30_000
 """A stream with records in flight whose acks do not advance for this long is closed and opened again."""
 PERMANENT_REFUSALS: Final = frozenset({"SequenceConflict", "NotSpoken"})

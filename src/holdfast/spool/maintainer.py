@@ -28,7 +28,7 @@ from holdfast.spool.ticket import SequenceProgress
 from holdfast.spool.writer import CompactedCopy, Writer
 
 ACK_STORE_MS: Final = 250
-"""How long an ack may wait to be stored while nobody waits for that: the next one is stored with it."""
+"""How long an ack may wait to be stored while no caller waits for that: the next one is stored with it."""
 COMPACT_BYTES: Final = 1 << 20
 """A plain file below this is not compacted by itself."""
 CHUNK: Final = 1 << 20

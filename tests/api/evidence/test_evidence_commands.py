@@ -389,7 +389,7 @@ async def test_bytes_that_are_being_deleted_are_sent_again_later(node: AgentNode
     assert node.lease(offer.lease_id) is None
 
 
-@pytest.mark.rule("JOB-010")
+@pytest.mark.rule("RPC-002")
 async def test_readers_of_evidence_do_not_see_payloads_and_outputs(node: AgentNode) -> None:
     oak = AgentDriver(node)
     offer = await oak.lease_job(await oak.start_work())

@@ -1,4 +1,4 @@
-"""Hides from readers of evidence what a record carries of its job: the payload and the output (JOB-010).
+"""Hides from readers of evidence what a record carries of its job: the payload and the output (RPC-002).
 
 They travel in the records so that a spool is enough to go on with a lease. Who may read them asks for the job or for
 its output, where the rules of the job apply.
