@@ -1,18 +1,13 @@
-"""TLS of the HTTP and gRPC servers (SEC-001): which settings are safe, and files that may be replaced while it runs."""
+"""TLS of the HTTP and gRPC servers (SEC-001): which settings are safe."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
-
-import structlog
+from typing import Protocol
 
 from holdfast.api.loopback import is_loopback
-from holdfast.core.base.errors import Refused, Unavailable
-
-T = TypeVar("T")
-_log = structlog.get_logger()
+from holdfast.core.base.errors import Refused
 
 
 class HasTlsSettings(Protocol):
@@ -43,21 +38,3 @@ def tls_faults(settings: HasTlsSettings) -> Iterator[Refused]:
             f"host: {settings.host} is reachable from other machines and there is no TLS",
             "set certificate and key, or listen on 127.0.0.1; allow_plain = true is for a proxy that adds TLS",
         )
-
-
-class TlsReloader(Generic[T]):
-    """The newest material that could be loaded. Where files are only half replaced, the last good material is used."""
-
-    def __init__(self, load: Callable[[], T]) -> None:
-        """`load` returns the same object until a file changes; it raises Unavailable where the files cannot be used."""
-        self._load, self.current, self._last_fault = load, load(), ""
-
-    def reload(self) -> T:
-        """Called at every handshake. The same fault is logged once."""
-        try:
-            self.current, self._last_fault = self._load(), ""
-        except Unavailable as fault:
-            if fault.message != self._last_fault:
-                self._last_fault = fault.message
-                _log.warning("tls_reload_failed", reason=fault.message, hint=fault.hint)
-        return self.current

@@ -16,7 +16,7 @@ from holdfast.api.grpc.health import HealthService
 from holdfast.api.grpc.rate_interceptor import RateInterceptor
 from holdfast.api.grpc.service import GrpcService
 from holdfast.api.grpc.settings import GrpcSettings, address_of, options_of, why_not_open
-from holdfast.api.tls import TlsReloader
+from holdfast.api.tls_reloader import TlsReloader
 from holdfast.core.base.errors import Unavailable
 from holdfast.ports import Clock
 

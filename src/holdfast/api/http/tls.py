@@ -6,7 +6,7 @@ import ssl
 from pathlib import Path
 
 from holdfast.api.http.settings import HttpSettings
-from holdfast.api.tls import TlsReloader
+from holdfast.api.tls_reloader import TlsReloader
 from holdfast.core.base.errors import Unavailable
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import TYPE_CHECKING
 
 from holdfast.adapters.keys.signing import verify as check_signature
-from holdfast.cli.db.stores import open_stores
 from holdfast.cli.terminal.options import ConfigFile, Data
 from holdfast.cli.terminal.progress import ProgressLine
 from holdfast.cli.terminal.reporting import load_settings, report_errors, value_or_exit
 from holdfast.cli.terminal.tables import pluralize
 from holdfast.core.base.errors import Refused
-from holdfast.history import replay as history_replay
+
+if TYPE_CHECKING:
+    from holdfast.history.replay import ReplayReport
 
 
 def replay(data: Data = None, config: ConfigFile = None) -> None:
@@ -21,10 +23,13 @@ def replay(data: Data = None, config: ConfigFile = None) -> None:
     Blocks that were rolled back are computed, too. It works with a running node or a stopped one, with either store
     and with archived batches. The first block that its events do not give is named, with exit code 74.
     """
+    from holdfast.cli.db.stores import open_stores  # noqa: PLC0415 - the other verbs of the chain need no store
+    from holdfast.history import replay as history_replay  # noqa: PLC0415
+
     settings = load_settings(config, {"data": data}, with_stores=True)
     progress, start_s = ProgressLine("replaying"), time.monotonic()
 
-    async def replay_journal() -> history_replay.ReplayReport | Refused:
+    async def replay_journal() -> ReplayReport | Refused:
         async with open_stores(settings) as stores:
             return await history_replay.replay(stores.journal, stores.policy, check_signature, progress.show_batch)
 

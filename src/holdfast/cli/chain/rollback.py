@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -23,7 +24,6 @@ from holdfast.core.chain.messages import (
     RollbackStarted,
     TransactionsReincluded,
 )
-from holdfast.core.transactions import TRANSACTIONS
 
 SETTLEMENTS: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
     "charged": lambda event: f"{event['charged']} for {event['payee']} from reservation {event['id']}: reserved again",
@@ -40,8 +40,6 @@ SETTLEMENTS: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
     ),
 }
 """Events that settle something in a block, each with what a rollback does to it."""
-TRANSACTION_NAMES: Final = frozenset(kind.public_name for kind in TRANSACTIONS)
-"""Events that are included again in a later block (CHN-004)."""
 LAST_EVENT: Final = {
     BlockRolledBack.public_name: TransactionsReincluded.public_name,
     RollbackStarted.public_name: RollbackFinished.public_name,
@@ -93,6 +91,14 @@ def _confirmed(question: str) -> bool:
     if not sys.stdin.isatty():
         return False
     return typer.confirm(question)
+
+
+@cache
+def _transaction_names() -> frozenset[str]:
+    """Events that are included again in a later block (CHN-004)."""
+    from holdfast.core.transactions import TRANSACTIONS  # noqa: PLC0415 - the other verbs of the chain need no rules
+
+    return frozenset(kind.public_name for kind in TRANSACTIONS)
 
 
 async def _roll_back(node: NodeSession, height: int) -> RollbackReport:
@@ -152,7 +158,7 @@ def _blocks(rolled_back: list[dict[str, Any]], events: list[dict[str, Any]], fir
         transactions = [
             {"event": event["number"], "type": event["type"], "id": _subject(event["event"])}
             for event in events
-            if first <= event["number"] <= last and event["type"] in TRANSACTION_NAMES
+            if first <= event["number"] <= last and event["type"] in _transaction_names()
         ]
         blocks.append({"height": block["height"], "hash": block["hash"], "transactions": transactions})
         first = last + 1
@@ -181,7 +187,7 @@ def _money(events: list[dict[str, Any]], open_height: int) -> Iterator[str]:
 
 
 def _is_still_settled(height: int, settlement: dict[str, Any], *, rolled_back: int) -> bool:
-    return height != rolled_back or settlement["type"] in TRANSACTION_NAMES
+    return height != rolled_back or settlement["type"] in _transaction_names()
 
 
 def _print(report: RollbackReport) -> None:
