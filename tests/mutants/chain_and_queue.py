@@ -138,8 +138,8 @@ CHAIN_AND_QUEUE: Final = [
     Mutant(
         "another request with a used idempotency key is accepted",
         QUEUE_DECIDE,
-        "        if known.checksum == idempotent_request(command.fingerprint, 0).checksum:\n",
-        "        if True:\n",
+        "    if known.checksum == idempotent_request(command.fingerprint, 0).checksum:\n",
+        "    if True:\n",
         f"{QUEUE_TESTS} -k for_another_request",
     ),
     Mutant(

@@ -17,7 +17,7 @@ BYTES_MAX: Final = 64 << 20
 
 
 class PayloadCache(Marks):
-    """Takes the marks of the table `spec`, oldest admission first."""
+    """Records the changed rows of the table `spec`, oldest admission first."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
 """The tables behind the journal (ENG-004): folded from it and nothing else, written in large transactions.
 
-The projector folds with the same apply as everybody else. In its state alone the marks of changed records are kept, and
+The projector folds with the same apply as everybody else. In its state alone changed records are marked, and
 so a record that changed ten times meanwhile is one row. It also writes the snapshots, at its checkpoint (ENG-003).
 """
 

@@ -37,7 +37,7 @@ class ProjectorHost(Protocol):
         ...
 
     async def stop(self) -> None:
-        """End it at once and wait until it has let go of the tables' lock; the next one goes on where it was."""
+        """End it at once and wait until it has released the tables' lock; the next one goes on where it was."""
         ...
 
 

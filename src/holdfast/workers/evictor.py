@@ -10,7 +10,7 @@ from holdfast.engine.loop import Engine
 
 INTERVAL_MS: Final = 200
 BLOCKS_MAX: Final = 16
-"""So many final blocks without a transaction stay until there is more to evict: an idle chain writes no more events."""
+"""Final blocks without a transaction that stay until there is more to evict: an idle chain writes no more events."""
 
 
 class Evictor:

@@ -200,8 +200,12 @@ SECTIONS: Final = (
         ("How the journal is written.",),
         (
             SettingLine("snapshot_every_events", "how often a snapshot is written, for fast starts"),
-            SettingLine("tables_lag_events_soft", "so many events behind, the tables hold new jobs back"),
-            SettingLine("tables_lag_events_max", "so many events behind, they hold new leases back, too"),
+            SettingLine(
+                "tables_lag_events_soft", "events that the tables may be behind before they hold new jobs back"
+            ),
+            SettingLine(
+                "tables_lag_events_max", "events that they may be behind before they hold new leases back, too"
+            ),
             SettingLine("batch_events_max"),
         ),
     ),
