@@ -101,11 +101,8 @@ async def test_tables_that_lost_their_newest_rows_are_written_again() -> None:
     engine = await lived(world)
     engine.projector.start()
     await engine.wait_tables()
-    before = (
-        {table: dict(rows) for table, rows in world.tables.rows.items()},
-        dict(world.tables.claims),
-        world.tables.at,
-    )
+    tables = world.tables
+    before = {table: dict(rows) for table, rows in tables.rows.items()}, dict(tables.claims), tables.at
     await engine.submit(Mint(some_id(50), ALICE, Amount(1)))
     await engine.wait_tables()
     world.tables.rows, world.tables.claims, world.tables.at = before

@@ -119,10 +119,12 @@ MUTANTS = [
         "tests/storage/test_tables.py -k sqlite",
     ),
     Mutant(
-        "rows that were taken are written again with the next ones",
+        "rows that were deleted stay in the tables",
         PROJECTOR,
-        "            records.clear()\n",
-        "",
+        "msgspec.structs.astuple(record) if record is not None else row_deleted(key)\n"
+        "                for key, record in records.items()\n",
+        "msgspec.structs.astuple(record)\n"
+        "                for record in records.values()\n                if record is not None\n",
         "tests/engine/test_projector.py -k deleted_is_gone",
     ),
     Mutant(

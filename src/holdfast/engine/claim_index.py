@@ -15,6 +15,8 @@ from holdfast.ports import Tables
 
 BUCKETS: Final = 4096
 PREFIX_MAX: Final = 2**64 - 1
+NEVER_ASKED: Final = ord("j")
+"""Ids of jobs: no decision depends on them, and whoever reads a job by its id asks the tables."""
 
 
 class PrefixFilter:
@@ -94,6 +96,8 @@ class ClaimIndex:
         if claims.older and checkpoint.number >= self._older_until:
             self._dropped_until = self._older_until
             for _ in range(min(limit, len(claims.older))):
-                self._filter.add(claims.older.popitem()[0])
+                key, _ = claims.older.popitem()
+                if key[0] != NEVER_ASKED:
+                    self._filter.add(key)
         if not claims.older:
             claims.older, claims.recent, self._older_until = claims.recent, {}, newest

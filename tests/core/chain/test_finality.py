@@ -108,17 +108,17 @@ def test_evicting_in_runs_of_any_size_gives_what_one_run_gives(run_max: int) -> 
 @pytest.mark.rule("ENG-004")
 def test_what_became_final_after_the_tables_checkpoint_is_not_evicted() -> None:
     core = full_block(at_once_max=100)
-    first = next(iter(core.state.final_blocks.values())).event
-    last = core.state.last_event
+    core.do(SEAL)
+    first, last = (block.event for block in core.state.final_blocks.values())
     before = comparable_parts(core.state)
     assert core.ask(EvictFinalTxs(EventNo(first - 1))) == ()
     assert comparable_parts(core.state) == before
+    assert len(core.state.results) == RESULTS
     core.do(EvictFinalTxs(EventNo(last - 1), 1_000))
     assert [block.event for block in core.state.final_blocks.values()] == [last]
-    assert list(core.state.ledger.final_reservations) == [last]
-    assert len(core.state.results) == RESULTS
-    core.do(EvictFinalTxs(last, 1_000))
     assert not core.state.results
+    assert not core.state.ledger.final_reservations
+    assert core.state.evicted_as_of == last - 1
 
 
 def test_a_block_is_final_before_its_money_is_free() -> None:
