@@ -31,7 +31,7 @@ from tests.spool.v01_writer import line_of
 from holdfast.spool import Refused, Spool, Unavailable, channel
 from holdfast.spool.files.disk import RealDisk
 from holdfast.spool.files.names import SessionPaths
-from holdfast.spool.files.ownership import Owner
+from holdfast.spool.files.ownership import SessionOwner
 from holdfast.spool.foreign.adoption import adopt, fingerprint, writers_of
 
 pytestmark = pytest.mark.rule("SP-OWN-001")
@@ -164,10 +164,10 @@ def test_a_torn_tail_of_another_program_stays_until_the_session_is_adopted(tmp_p
     spool = open_spool(tmp_path)
     assert [ticket.sequence for ticket in emit_spooled(spool, 1)] == [4]
     spool.close()
-    assert owner_of(tmp_path) is Owner.ADOPTED
+    assert owner_of(tmp_path) is SessionOwner.ADOPTED
 
 
-def owner_of(root: Path) -> Owner:
+def owner_of(root: Path) -> SessionOwner:
     return channel.read_status(RealDisk(), SessionPaths(channel_folder(root), CHANNEL, SESSION)).owner
 
 
@@ -181,7 +181,7 @@ def test_a_session_that_grows_or_is_open_for_writing_is_not_adopted(tmp_path: Pa
     with running_writer(tmp_path, "PS-2"):
         assert writers_of(file_of(tmp_path, "PS-2"))
         assert not writers_of(paths.plain)
-    assert owner_of(tmp_path) is Owner.FOREIGN
+    assert owner_of(tmp_path) is SessionOwner.FOREIGN
 
 
 def test_a_session_whose_program_writes_on_after_it_was_adopted_is_its_programs_again(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_a_session_whose_program_writes_on_after_it_was_adopted_is_its_programs_
     spool = open_spool(tmp_path)
     emit_spooled(spool, 1)
     spool.close()
-    assert owner_of(tmp_path) is Owner.ADOPTED
+    assert owner_of(tmp_path) is SessionOwner.ADOPTED
     with file_of(tmp_path).open("ab") as more:
         more.write(line_of(CHANNEL, SESSION, 4))
     raw = stored_bytes(tmp_path)

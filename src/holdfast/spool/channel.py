@@ -23,7 +23,7 @@ from holdfast.spool.files.names import (
     is_of_session,
     parse_file_name,
 )
-from holdfast.spool.files.ownership import Owner, find_owner, owner_of
+from holdfast.spool.files.ownership import SessionOwner, find_owner, owner_of
 from holdfast.spool.files.record import CHANNEL_TERMINATED
 from holdfast.spool.files.recover import WINDOW, FileVerdict, Tail, inspect_tail
 from holdfast.spool.files.segment_log import Segment, list_segments
@@ -40,7 +40,7 @@ class SessionStatus(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     markers: Markers
     losses: tuple[Loss, ...]
     """What is known to be missing (SP-LOSS-001); empty where nothing is."""
-    owner: Owner
+    owner: SessionOwner
     bytes_used: int
     quarantined_bytes: int
 
@@ -60,7 +60,7 @@ class SessionStatus(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     @property
     def is_foreign(self) -> bool:
         """Another program may be writing it: it is only read (SP-OWN-001)."""
-        return self.owner is Owner.FOREIGN
+        return self.owner is SessionOwner.FOREIGN
 
     @property
     def highest(self) -> int:
@@ -116,7 +116,7 @@ def read_status(disk: Disk, paths: SessionPaths, window: int = WINDOW) -> Sessio
         tail=tail,
         markers=markers,
         losses=find_losses(
-            markers if owner is not Owner.FOREIGN else markers.without_unreadable(), segments, tail, own
+            markers if owner is not SessionOwner.FOREIGN else markers.without_unreadable(), segments, tail, own
         ),
         owner=owner,
         bytes_used=sum(entry.size for entry in own),
@@ -182,7 +182,7 @@ def reclaim(disk: Disk, folder: Path, now_ms: int, *, except_session: str) -> in
     for session in list_sessions(disk, folder):
         paths = SessionPaths(folder, folder.name, session)
         if session != except_session and _is_worth_reading(disk, paths):
-            if owner_of(disk, paths) is Owner.FOREIGN:
+            if owner_of(disk, paths) is SessionOwner.FOREIGN:
                 continue  # no lock of ours says anything about its writer
             lock = disk.lock(paths.lock)
             if lock is None:

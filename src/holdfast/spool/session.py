@@ -17,7 +17,7 @@ from holdfast.spool.files.atomic_files import remove_file
 from holdfast.spool.files.disk import Disk, Handle
 from holdfast.spool.files.line_search import RecordFile
 from holdfast.spool.files.names import SessionPaths, parse_file_name
-from holdfast.spool.files.ownership import Owner, owner_of
+from holdfast.spool.files.ownership import SessionOwner, owner_of
 from holdfast.spool.files.recover import FileVerdict, Tail
 from holdfast.spool.files.segment_log import ActiveSegment, ReadView, Segment, SegmentLog, segment_size
 from holdfast.spool.files.session_markers import read_ack
@@ -54,7 +54,7 @@ def open_session(
     A session that another program may be writing is opened for reading alone: nothing in its folder is changed, our
     markers for it are in the folder `markers` (SP-OWN-001).
     """
-    if owner_of(disk, paths) is Owner.FOREIGN:
+    if owner_of(disk, paths) is SessionOwner.FOREIGN:
         return open_foreign(disk, paths, window, markers)
     make_folders(disk, paths.folder)
     lock = disk.lock(paths.lock)

@@ -20,7 +20,7 @@ from holdfast.spool.files.atomic_files import as_unavailable, remove_file
 from holdfast.spool.files.disk import Disk, RealDisk
 from holdfast.spool.files.losses import why_lost
 from holdfast.spool.files.names import SessionPaths, why_not_id
-from holdfast.spool.files.ownership import Owner
+from holdfast.spool.files.ownership import SessionOwner
 from holdfast.spool.files.record import FINAL_TYPES, Encoder
 from holdfast.spool.files.recover import WINDOW
 from holdfast.spool.files.session_markers import SessionFinal, read_released, write_final
@@ -72,7 +72,7 @@ class Spool:
         )
         self.is_foreign = status.is_foreign
         """Another program may be writing it: it is only read (SP-OWN-001)."""
-        self.is_ours = status.owner is Owner.OURS
+        self.is_ours = status.owner is SessionOwner.OURS
         """False also where it was adopted: its beginning is another program's."""
         self._follower = SessionFollower(log, self.writer.spooled, clock) if status.is_foreign else None
         self._reader = SpoolReader(log, lambda: read_released(log.disk, log.paths), status.losses)

@@ -13,7 +13,7 @@ from holdfast.cli.terminal.clock import now_ms
 from holdfast.core.base.errors import Refused
 from holdfast.spool.files.disk import RealDisk
 from holdfast.spool.files.names import SessionPaths
-from holdfast.spool.files.ownership import Owner, owner_of
+from holdfast.spool.files.ownership import SessionOwner, owner_of
 from holdfast.spool.foreign.adoption import Fingerprint, adopt, fingerprint, foreign_sessions
 
 WATCH_S: Final = 5.0
@@ -45,7 +45,7 @@ def adopt_command(
 
 def _one(path: Path) -> list[SessionPaths]:
     paths = paths_of(path)
-    if owner_of(RealDisk(), paths) is not Owner.FOREIGN:
+    if owner_of(RealDisk(), paths) is not SessionOwner.FOREIGN:
         exit_with(Refused("SP-OWN-001", f"session {paths.session} is ours already", "", "SessionOurs"))
     return [paths]
 

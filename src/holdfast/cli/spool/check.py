@@ -28,7 +28,7 @@ from holdfast.spool.files.atomic_files import as_unavailable
 from holdfast.spool.files.disk import RealDisk
 from holdfast.spool.files.losses import Loss
 from holdfast.spool.files.names import SessionPaths, paths_of_file
-from holdfast.spool.files.ownership import Owner
+from holdfast.spool.files.ownership import SessionOwner
 from holdfast.spool.files.recover import FileVerdict
 from holdfast.spool.files.segment_log import list_segments
 from holdfast.spool.files.session_markers import read_released, write_released
@@ -127,7 +127,7 @@ def describe_report(report: FileReport) -> list[str]:
         lines.append("  growing: a program is writing it; what looks like a torn tail may be its next record")
     if report.is_superseded:
         lines.append("  what follows its last record was written again into the next segment and does not count")
-    hint = FOREIGN_HINT if report.owner is Owner.FOREIGN and not is_intact else HINTS[report.verdict]
+    hint = FOREIGN_HINT if report.owner is SessionOwner.FOREIGN and not is_intact else HINTS[report.verdict]
     if hint:
         lines.append(f"  → {hint.format(report.path)}")
     return lines

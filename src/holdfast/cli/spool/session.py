@@ -16,7 +16,7 @@ from holdfast.spool.channel import list_sessions
 from holdfast.spool.files.atomic_files import as_unavailable
 from holdfast.spool.files.disk import Disk, RealDisk
 from holdfast.spool.files.names import SessionPaths, paths_of_file
-from holdfast.spool.files.ownership import Owner, owner_of
+from holdfast.spool.files.ownership import SessionOwner, owner_of
 from holdfast.spool.spool import Spool
 
 T = TypeVar("T")
@@ -43,7 +43,7 @@ def _exists(file: Path, paths: SessionPaths) -> bool:
 
 def refuse_foreign(paths: SessionPaths) -> None:
     """SP-OWN-001: what another program may be writing is not changed."""
-    if owner_of(RealDisk(), paths) is Owner.FOREIGN:
+    if owner_of(RealDisk(), paths) is SessionOwner.FOREIGN:
         message = f"session {paths.session} is another program's, which may be writing it"
         hint = f"end that program, then: holdfast spool adopt {paths.plain}"
         exit_with(Refused("SP-OWN-001", message, hint, "SessionForeign"))

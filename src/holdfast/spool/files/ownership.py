@@ -21,7 +21,7 @@ END_BYTES: Final = 1 << 18
 """How much is read of the beginning and of the end."""
 
 
-class Owner(StrEnum):
+class SessionOwner(StrEnum):
     """Who may change a session's files."""
 
     OURS = "ours"
@@ -31,27 +31,29 @@ class Owner(StrEnum):
     """Another program may be writing it: it is only read."""
 
 
-def owner_of(disk: Disk, paths: SessionPaths) -> Owner:
+def owner_of(disk: Disk, paths: SessionPaths) -> SessionOwner:
     """Whose a session is. One that does not exist can be ours."""
     try:
         entries = [entry for entry in disk.files(paths.folder) if is_of_session(entry.name, paths.session)]
         return find_owner(disk, paths, list_segments(disk, paths), entries)
     except FileNotFoundError:
-        return Owner.OURS
+        return SessionOwner.OURS
 
 
-def find_owner(disk: Disk, paths: SessionPaths, segments: Sequence[Segment], entries: Sequence[FileEntry]) -> Owner:
+def find_owner(
+    disk: Disk, paths: SessionPaths, segments: Sequence[Segment], entries: Sequence[FileEntry]
+) -> SessionOwner:
     """Judged from the first record of the first file; `entries` are those of the session."""
     if not segments or not segments[0].is_plain:
-        return Owner.OURS
+        return SessionOwner.OURS
     handle = disk.open(segments[0].path)
     try:
         first = _first_record(disk, paths, handle)
         is_locked_by_us = any(entry.name == paths.lock.name for entry in entries)
         if first.has_crc if first is not None else is_locked_by_us:
-            return Owner.OURS
+            return SessionOwner.OURS
         adoption = read_adopted(disk, paths)
-        return Owner.FOREIGN if adoption is None or _has_grown(disk, handle, adoption) else Owner.ADOPTED
+        return SessionOwner.FOREIGN if adoption is None or _has_grown(disk, handle, adoption) else SessionOwner.ADOPTED
     finally:
         disk.close(handle)
 

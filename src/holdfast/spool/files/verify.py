@@ -20,7 +20,7 @@ from holdfast.spool.files import line_search
 from holdfast.spool.files.disk import Disk, Handle, RealDisk
 from holdfast.spool.files.line_search import RecordFile
 from holdfast.spool.files.names import SessionPaths, parse_file_name
-from holdfast.spool.files.ownership import Owner, owner_of
+from holdfast.spool.files.ownership import SessionOwner, owner_of
 from holdfast.spool.files.record import RECORD_BYTES_MAX
 from holdfast.spool.files.record_scanner import InvalidRange, RecordScanner, scan_file
 from holdfast.spool.files.recover import FileVerdict, judge
@@ -67,7 +67,7 @@ class FileReport(msgspec.Struct, kw_only=True):
     """The next segment supersedes its last bytes, which do not count."""
     is_growing: bool = False
     """Somebody wrote to it while it was read, or in a moment after that."""
-    owner: Owner = Owner.OURS
+    owner: SessionOwner = SessionOwner.OURS
 
     @property
     def first_invalid_byte(self) -> int | None:

@@ -18,7 +18,7 @@ from holdfast.spool import channel
 from holdfast.spool.files.atomic_files import remove_file
 from holdfast.spool.files.disk import Disk, RealDisk
 from holdfast.spool.files.names import SessionPaths
-from holdfast.spool.files.ownership import Owner, owner_of
+from holdfast.spool.files.ownership import SessionOwner, owner_of
 from holdfast.spool.files.session_markers import Adoption, write_adopted
 
 PROCESSES: Final = Path("/proc")
@@ -47,7 +47,7 @@ def foreign_sessions(root: Path, disk: Disk | None = None) -> list[SessionPaths]
         for folder in folders
         for session in channel.list_sessions(disk, folder)
     ]
-    return [paths for paths in sessions if owner_of(disk, paths) is Owner.FOREIGN]
+    return [paths for paths in sessions if owner_of(disk, paths) is SessionOwner.FOREIGN]
 
 
 def writers_of(path: Path) -> list[int]:
