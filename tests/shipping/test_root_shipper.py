@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from tests.agent.in_process_agent import wait_until
 from tests.api.evidence.retrovue_sender import RetrovueSender
 from tests.api.grpc.agent_driver import AgentNode, agent_node
@@ -25,6 +26,13 @@ from holdfast.wire.retrovue_codec import message_of
 
 pytestmark = pytest.mark.rule("SP-OWN-001", "EVD-004")
 THEIRS = (CHANNEL, SESSION)
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """The command configures logging for its process, which is ours here."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture
