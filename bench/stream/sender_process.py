@@ -17,6 +17,7 @@ from random import randrange
 from typing import Any
 
 import msgspec
+import structlog
 
 from holdfast.adapters.clock import MachineClock
 from holdfast.adapters.keys.signing import SigningKey
@@ -161,6 +162,7 @@ def memory_kib(pid: object) -> int:
 
 
 async def main(port: str, protocol: str, count: str, folder: str) -> None:
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))  # answers alone go to the other one
     sender = BenchSender(int(port), protocol, Path(folder))
     loop = asyncio.get_running_loop()
     began_kib = memory_kib("self")
