@@ -20,7 +20,7 @@ from holdfast.engine import queries, snapshot
 from holdfast.engine.follower import Follower
 from holdfast.engine.loop import Engine
 from holdfast.engine.outcome import Accepted
-from holdfast.engine.projector_host import ProjectorTask
+from holdfast.engine.projection.host import ProjectorTask
 
 ALICE = AccountId("alice")
 pytestmark = pytest.mark.rule("ENG-004")

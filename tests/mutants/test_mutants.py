@@ -24,7 +24,7 @@ from tests.mutants.runs import RUNS
 from tests.mutants.sending import SENDING
 
 ROOT = Path(__file__).parents[2]
-LOOP, PROJECTOR = "engine/loop.py", "engine/projector.py"
+LOOP, PROJECTOR = "engine/loop.py", "engine/projection/projector.py"
 JOURNAL, TABLES = "adapters/sqlite/journal.py", "adapters/sqlite/tables.py"
 POSTGRES = "adapters/postgres"
 
@@ -178,14 +178,14 @@ MUTANTS = [
     ),
     Mutant(
         "a projector writes over tables that another one has written",
-        "engine/projector.py",
+        "engine/projection/projector.py",
         "                await self._tables.write(rows, claims, self._tip, after=self.checkpoint)\n",
         "                await self._tables.write(rows, claims, self._tip)\n",
         "tests/engine/test_projector_faults.py",
     ),
     Mutant(
         "a projector does not notice that the tables moved",
-        "engine/projector.py",
+        "engine/projection/projector.py",
         "        if stored not in (self.checkpoint, self._tip):\n",
         "        if False:\n",
         "tests/engine/test_projector_faults.py",
@@ -199,7 +199,7 @@ MUTANTS = [
     ),
     Mutant(
         "new leases do not wait for tables that are far behind",
-        "engine/tables_progress.py",
+        "engine/projection/progress.py",
         "        return kind in ADMITTING or (kind in LEASING and lag > self._policy.tables_lag_events_max)\n",
         "        return kind in ADMITTING\n",
         "tests/engine/test_projector.py -k farther_behind",

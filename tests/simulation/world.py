@@ -18,7 +18,7 @@ from holdfast.core.invariants import broken_invariants
 from holdfast.core.policy import EnginePolicy, Policy
 from holdfast.core.state import State
 from holdfast.engine.loop import Engine
-from holdfast.engine.projector import Projector
+from holdfast.engine.projection.projector import Projector
 from holdfast.engine.recover import recover
 
 CHECKED_EVERY = 16

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
+from tests.core.histories.test_queue_machine import QueueMachine
 from tests.core.journaled_core import JournaledCore
-from tests.core.test_queue_machine import QueueMachine
 from tests.counts import counts
 from tests.simulation.world import SimulatedClock, SimulatedFiles, stop_engine
 from tests.storage.stores import JOURNALS, TABLES, OpenJournal, OpenTables, Place

@@ -17,7 +17,7 @@ from holdfast.adapters.clock import MachineClock
 from holdfast.app.stores import make_full_journal, make_stores, snapshot_folder
 from holdfast.config import Config
 from holdfast.core.base.event import JournalHead
-from holdfast.engine.projector import Projector
+from holdfast.engine.projection.projector import Projector
 from holdfast.system.child_process import OWN_PIPE, CallFailed, ChildEnded, ChildProcess, exit_with_parent
 
 RESTART_S: Final = 1.0

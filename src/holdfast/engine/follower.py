@@ -18,7 +18,7 @@ from holdfast.core.policy import Policy
 from holdfast.core.state import State
 from holdfast.engine.claim_index import ClaimIndex
 from holdfast.engine.event_stream import EventStream
-from holdfast.engine.payload_cache import keep_payloads
+from holdfast.engine.projection.payload_cache import keep_payloads
 from holdfast.engine.queries import Query, ReplicationStatus
 from holdfast.engine.queries.table import answer
 from holdfast.engine.recover import Recovered, read_checkpoint

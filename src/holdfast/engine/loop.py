@@ -26,12 +26,12 @@ from holdfast.engine.commands.inbox import PendingCommands
 from holdfast.engine.event_stream import EventStream
 from holdfast.engine.invariants import check_commit
 from holdfast.engine.outcome import EngineStatus, Outcome
-from holdfast.engine.payload_cache import PayloadCache, keep_payloads
-from holdfast.engine.projector_host import ProjectorHost, ProjectorTask
+from holdfast.engine.projection.host import ProjectorHost, ProjectorTask
+from holdfast.engine.projection.payload_cache import PayloadCache, keep_payloads
+from holdfast.engine.projection.progress import TablesProgress
 from holdfast.engine.queries import Query, ReplicationStatus
 from holdfast.engine.queries.table import answer
 from holdfast.engine.recover import Recovered, Standby, check_nothing_lost, recover
-from holdfast.engine.tables_progress import TablesProgress
 from holdfast.ports import Clock, Files, Journal, Tables, TableWriter
 
 T = TypeVar("T")

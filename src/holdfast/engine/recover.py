@@ -14,8 +14,8 @@ from holdfast.core.index.metrics import QueueMetrics
 from holdfast.core.policy import Policy
 from holdfast.core.state import State
 from holdfast.engine.claim_index import ClaimIndex
-from holdfast.engine.payload_cache import PayloadCache, keep_payloads
-from holdfast.engine.projector import Projector
+from holdfast.engine.projection.payload_cache import PayloadCache, keep_payloads
+from holdfast.engine.projection.projector import Projector
 from holdfast.engine.snapshot import is_in_journal, load_fold_start
 from holdfast.ports import Files, Journal, Tables, TableWriter
 

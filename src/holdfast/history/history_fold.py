@@ -15,7 +15,7 @@ from holdfast.core.state import State
 from holdfast.core.state_snapshot import digest
 from holdfast.engine import snapshot
 from holdfast.engine.payloads import missing_payloads, referenced_payloads, split_missing_hot
-from holdfast.engine.projector import take_rows
+from holdfast.engine.projection.projector import take_rows
 from holdfast.history.archive_segments import ProgressCallback, head_before
 from holdfast.history.full_journal import FullJournal
 from holdfast.history.table_diff import ExpectedTables, NameSample

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from holdfast.core.index.unique_ids import claim_id
-from holdfast.engine.projector import Claimed, Rows
+from holdfast.engine.projection.projector import Claimed, Rows
 from holdfast.ports import CLAIMS, Row, is_row_deleted
 
 NAMED_MAX: Final = 3

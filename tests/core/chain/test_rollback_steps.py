@@ -12,7 +12,7 @@ from tests.core.blocks import Step as ChainStep
 from tests.core.blocks import steps as chain_steps
 from tests.core.commands import done, enqueue_command, refused, some_id
 from tests.core.core_driver import CoreDriver
-from tests.core.test_core_histories import STEPS, step_sequences, transactions, violated_invariants
+from tests.core.histories.test_core_histories import STEPS, step_sequences, transactions, violated_invariants
 from tests.counts import counts
 
 from holdfast.core import state_machine

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from tests.core.core_driver import BEGIN_MS, CoreDriver, leased, public
-from tests.core.test_core_histories import indexes
+from tests.core.histories.test_core_histories import indexes
 
 from holdfast.core import state_machine
 from holdfast.core.base.clock_record import RecordTime, TimeRecorded

@@ -7,8 +7,8 @@ import pytest
 from tests.core import naive
 from tests.core.core_driver import ALICE, CoreDriver
 from tests.core.fleet import completion_envelope, fail_lease, fleet, lenient_policy, retry_job
+from tests.core.histories.test_core_histories import indexes
 from tests.core.lease.quorums import enqueue_quorum_job, payload, quorum_refusal, replicas, submit, vote
-from tests.core.test_core_histories import indexes
 
 from holdfast.core import state_machine
 from holdfast.core.base.errors import Refused

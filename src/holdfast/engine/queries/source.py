@@ -10,7 +10,7 @@ from holdfast.core.base.event import JournalHead
 from holdfast.core.base.values import EventNo
 from holdfast.core.policy import Policy
 from holdfast.engine.event_stream import EventStream
-from holdfast.engine.payload_cache import PayloadCache
+from holdfast.engine.projection.payload_cache import PayloadCache
 from holdfast.engine.queries.query import Query
 from holdfast.ports import Journal, Tables
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.core_driver import CoreDriver
+from tests.core.histories.test_core_histories import STEPS, Step, new_core
 from tests.core.queue.test_ready_queue import random_job
-from tests.core.test_core_histories import STEPS, Step, new_core
 from tests.counts import counts
 
 from holdfast.core import state_machine
@@ -227,7 +227,10 @@ lives = st.lists(st.tuples(st.integers(0, len(LIVES) - 1), st.integers(0, 11)), 
 @settings(max_examples=counts(40, 3_000), deadline=None)
 @given(lives)
 def test_random_lives_are_decided_the_same_whether_jobs_are_packed_or_not(life: list[tuple[int, int]]) -> None:
-    with patch.object(chain_decide, "AT_ONCE_MAX", 1), patch("tests.core.test_core_histories.CoreDriver", TwinCore):
+    with (
+        patch.object(chain_decide, "AT_ONCE_MAX", 1),
+        patch("tests.core.histories.test_core_histories.CoreDriver", TwinCore),
+    ):
         core = new_core()
         assert isinstance(core, TwinCore)
         for step, pick in life:

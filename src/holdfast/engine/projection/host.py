@@ -15,7 +15,7 @@ import structlog
 from holdfast.core.base.errors import Unavailable
 from holdfast.core.base.event import JournalHead
 from holdfast.core.policy import Policy
-from holdfast.engine.projector import Projector
+from holdfast.engine.projection.projector import Projector
 from holdfast.ports import Clock, Files, Journal, TableWriter
 
 CANCEL_AGAIN_S: Final = 0.5

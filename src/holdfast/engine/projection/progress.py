@@ -19,7 +19,7 @@ from holdfast.core.match.messages import Match
 from holdfast.core.policy import EnginePolicy
 from holdfast.core.queue.messages import Enqueue
 from holdfast.core.queue.requeue import Requeue
-from holdfast.engine.projector_host import ProjectorHost
+from holdfast.engine.projection.host import ProjectorHost
 
 ADMITTING: Final = frozenset({Enqueue, Requeue})
 LEASING: Final = frozenset({Match})

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 from tests.core.core_driver import ALICE
 from tests.core.fleet import completion_envelope, join_provider
+from tests.core.histories.test_queue_machine import QueueMachine, picks
 from tests.core.journaled_core import JournaledCore, violated_invariants
 from tests.core.lease.quorums import enqueue_quorum_job
-from tests.core.test_queue_machine import QueueMachine, picks
 from tests.counts import counts
 
 from holdfast.core.base.values import ReservationId, TaskId
