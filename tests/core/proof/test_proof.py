@@ -57,6 +57,21 @@ def test_a_submission_counts_before_the_deadline(early_ms: int, is_taken: bool) 
         assert (outcome.rule, outcome.name) == ("RCV-002", "LeaseLost")
 
 
+@pytest.mark.rule("RCV-001")
+def test_a_live_lease_accepts_no_completion_whose_output_was_not_stored() -> None:
+    core, job = leased()
+    without_output = msgspec.structs.replace(submission(core, job), is_output_held=False)
+    outcome = core.ask(without_output)
+    assert isinstance(outcome, Refused)
+    assert outcome.rule == "RCV-001"
+    assert core.lease_of(job).submitted is None
+    (first,) = core.do(submission(core, job))
+    assert isinstance(first, CompletionSubmitted)
+    repeated = core.ask(without_output)
+    assert isinstance(repeated, Decided)
+    assert repeated.repeat_of is not None
+
+
 @pytest.mark.rule("RCV-001", "PRV-003")
 def test_a_submission_is_its_holders_alone() -> None:
     core, job = leased()

@@ -80,7 +80,7 @@ async def plan_commands(node: IngestContext, sender: RecordSender, requests: Seq
     for each in requests:
         if isinstance(each.request, AckLease) and each.request.id in completed_leases:
             continue  # LEA-003: completing counts as ACK
-        command = await _command_of(node, sender, each)
+        command = await _command_of(node, sender, each, plan.put)
         if isinstance(command, Refused):
             plan.refused.append((each, command))
         else:
@@ -107,14 +107,18 @@ def _inline_outputs(
     return [_InlineOutput(held[body.lease_id], body, output) for body, output in found if body.lease_id in held]
 
 
-async def _command_of(node: IngestContext, sender: RecordSender, each: RecordRequest) -> Command | Refused:
+async def _command_of(
+    node: IngestContext, sender: RecordSender, each: RecordRequest, put: frozenset[Digest]
+) -> Command | Refused:
     if not isinstance(each.request, Completion):
         return each.request
     proof = each.request.proof
     if each.request.output is None:
         return await build_completion(node.blobs, sender.provider_id, proof)
     body = check_completion(proof)
-    return body if isinstance(body, Refused) else SubmitCompletion(body.lease_id, sender.provider_id, proof)
+    if isinstance(body, Refused):
+        return body
+    return SubmitCompletion(body.lease_id, sender.provider_id, proof, is_output_held=body.output_digest in put)
 
 
 async def _verdicts(node: IngestContext, sender: RecordSender, inline: Sequence[_InlineOutput]) -> list[RecordVerdict]:

@@ -74,6 +74,8 @@ def _submit_completion(state: HasLeases, command: SubmitCompletion, now_ms: int)
         return _answer_repeat(state, lease, body.output_digest, now_ms)
     if refusal := why_not_held(state, lease, now_ms):
         return refusal
+    if not command.is_output_held:  # the lease came back when undurable memory was discarded (ENG-002)
+        return Refused("RCV-001", f"the node does not hold the output of lease {lease.id.hex()}", "submit it again")
     job = state.queue.jobs[lease.job_id]
     if (command.envelope.method, command.envelope.type) != (job.proof, PROOF_TYPES[job.kind]):
         message = f"the job requires proof by {job.proof!r} of type {PROOF_TYPES[job.kind].value}"

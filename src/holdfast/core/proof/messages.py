@@ -17,6 +17,8 @@ class SubmitCompletion(Command, frozen=True):
     lease_id: LeaseId
     provider_id: ProviderId
     envelope: Envelope
+    is_output_held: bool = True
+    """False where the caller found no live lease and stored nothing: it can only be a repeat, or late."""
 
 
 class VerifierFault(StrEnum):
