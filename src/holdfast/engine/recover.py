@@ -96,10 +96,9 @@ async def rebuild_tables(
     Only an owner in recovery and `holdfast db rebuild` do this. It keeps a start from holding in memory the claims of
     all of history.
     """
-    await tables.open()
     try:
         if is_dropped:
-            await tables.drop()
+            await tables.drop()  # also where they are damaged and cannot be opened
         projector = Projector(journal, tables, files, policy)
         await projector.load()
         await projector.catch_up((await journal.tip()).number, progress)
