@@ -115,9 +115,19 @@ async def read_checkpoint(tables: Tables) -> JournalHead:
         return JournalHead()
 
 
-async def _usable_checkpoint(journal: Journal, end: JournalHead, tables: Tables) -> JournalHead | None:
+async def _checkpoint_of_existing(tables: TableWriter) -> JournalHead:
+    """The checkpoint. Tables that do not exist are made here: readers need them before the projector is up."""
+    try:
+        return await tables.checkpoint()
+    except Unavailable:
+        checkpoint = await tables.open()
+        await tables.release()
+        return checkpoint
+
+
+async def _usable_checkpoint(journal: Journal, end: JournalHead, tables: TableWriter) -> JournalHead | None:
     """The checkpoint of the tables; None where they are ahead of the journal or belong to another one."""
-    checkpoint = await read_checkpoint(tables)
+    checkpoint = await _checkpoint_of_existing(tables)
     if end.number == 0 < checkpoint.number:
         raise Corrupt("ENG-003", f"the journal is empty, but the tables have seen batch {checkpoint.number}", _LOST)
     if checkpoint.number == 0 or await is_in_journal(journal, checkpoint):

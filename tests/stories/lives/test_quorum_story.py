@@ -13,6 +13,7 @@ import pytest
 from tests.api.result_node import SERVING
 from tests.core.core_driver import ALICE
 from tests.loopback_ports import free_ports
+from tests.simulation.world import evict_final
 from tests.storage.stores import Place
 from tests.stories.cli_runner import CliNode, running_cli_node
 from tests.stories.faults.test_provider_killed import PatientAgent
@@ -188,7 +189,7 @@ async def test_either_store_has_the_job_its_replica_and_its_pay_over_a_restart_a
         await story.restart()
         await story.roll_back(1)
         await story.seal(14)
-        await story.engine.wait_tables()
+        await evict_final(story.engine)
         assert story.engine.undurable_state.queue.jobs == {}
         job, row = await queries.job(story.engine, task), await queries.job(story.engine, replica)
         assert job is not None
