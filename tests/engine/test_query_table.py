@@ -92,6 +92,7 @@ def examples(state: State, task: dict[str, TaskId]) -> list[Query[Any]]:
         jobs.ListJobsOfProvider(provider_id, 0, 10),
         jobs.CountLiveLeases(),
         jobs.FilterLiveLeases(frozenset({lease.id})),
+        jobs.GetLeaseProofs((lease.id,)),
         jobs.CheckUpload(lease.id, provider_id, Digest(bytes(32)), 0),
         jobs.GetQueuePosition(task["waiting"], Kind.AI, 2**40),
         jobs.GetQueueStatus(),
