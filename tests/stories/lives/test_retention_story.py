@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from tests.storage.stores import Place
 from tests.stories.agent_process import AgentProcess
 from tests.stories.node_process import HOLDFAST, NodeProcess, on_postgres
 
+from holdfast.adapters.sqlite.small_blobs import FILE_NAME as SMALL_FILE
 from holdfast.adapters.warm_store import path_of
 from holdfast.client import Client, NodeRefused
 from holdfast.core.result import result_digest
@@ -112,11 +115,20 @@ class RetentionRun:
             place = path_of(warm, result_digest(raw))
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(raw)
-        for path in self.warm_files():
+        for path in self._warm_files():
             os.utime(path, (1, 1))
+        with closing(sqlite3.connect(warm / SMALL_FILE)) as small, small:
+            small.execute("UPDATE small SET used_ms = 1")
 
-    def warm_files(self) -> list[Path]:
-        return [path for path in (self.node.data / "warm").rglob("*") if path.is_file()]
+    def warm_count(self) -> int:
+        """How many outputs the warm tier holds, in files and as rows."""
+        with closing(sqlite3.connect(self.node.data / "warm" / SMALL_FILE)) as small:
+            (rows,) = small.execute("SELECT count(*) FROM small").fetchone()
+        return len(self._warm_files()) + int(rows)
+
+    def _warm_files(self) -> list[Path]:
+        paths = (self.node.data / "warm").rglob("*")
+        return [path for path in paths if path.is_file() and not path.name.startswith(SMALL_FILE)]
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.full)])
@@ -157,7 +169,7 @@ async def test_bytes_are_deleted_through_kills_and_what_is_gone_is_still_proved(
     assert (code, "--seed" in err, "Traceback" in err) == (74, True, False)
 
     # Nothing is old enough on the disk; hot bytes may go. A dry run changes nothing.
-    assert len(network.warm_files()) == 14
+    assert network.warm_count() == 14
     network.make_orphans(3)
     code, said, _ = await network.run_cli("gc", "run", "--dry-run", "--json")
     dry = {each["tier"]: each for each in json.loads(said)}
@@ -165,7 +177,7 @@ async def test_bytes_are_deleted_through_kills_and_what_is_gone_is_still_proved(
     assert (dry["orphans"]["looked"], dry["orphans"]["dropped"], dry["orphans"]["freed_bytes"]) == (17, 3, 24)
     code, said, _ = await network.run_cli("gc", "status", "--json")
     assert [each["results"] for each in json.loads(said)["passes"]] == [0, 0, 0, 0, 0]
-    assert len(network.warm_files()) == 17
+    assert network.warm_count() == 17
 
     # The node dies again and again while it collects.
     await network.restart_without_retention()
@@ -178,7 +190,7 @@ async def test_bytes_are_deleted_through_kills_and_what_is_gone_is_still_proved(
     assert sum(each["dropped"] for each in json.loads(said)) > 0
     code, said, _ = await network.run_cli("gc", "status", "--json")
     assert [each["results"] for each in json.loads(said)["passes"]] == [16, 16, 16, 0, 3]
-    assert network.warm_files() == []
+    assert network.warm_count() == 0
 
     # What is gone says so, with the pointer, and is proved as before.
     code, _, err = await network.run_cli("result", "read", large)
