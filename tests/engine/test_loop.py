@@ -262,6 +262,22 @@ async def test_a_disk_that_stays_broken_is_tried_again_and_callers_get_errors_me
 
 
 @pytest.mark.rule("ENG-002")
+async def test_an_owner_that_is_told_to_stop_while_it_recovers_stops_when_it_has() -> None:
+    world = World()
+    engine = await world.started()
+    world.disk.faults = [Fault.FAIL, Fault.HANG]  # the second one is the batch of its new term
+    with pytest.raises(Unavailable):
+        await engine.submit(mint(1))
+    await settle(20)
+    stopping = asyncio.create_task(engine.stop())
+    await settle(20)
+    assert not stopping.done()
+    world.disk.release.set()
+    async with asyncio.timeout(10):
+        await stopping
+    assert engine.status is EngineStatus.STOPPED
+
+
 async def test_a_journal_that_forgot_what_it_confirmed_is_never_built_upon() -> None:
     world = World()
     engine = await world.started()

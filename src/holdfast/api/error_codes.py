@@ -60,6 +60,12 @@ ERROR_CODES: Final = {
     "AckGap": ErrorCodes(-32048, 409, "OUT_OF_RANGE", 1),
     "NotFinal": ErrorCodes(-32049, 409, "FAILED_PRECONDITION", 1),
     "NotSpoken": ErrorCodes(-32053, 409, "FAILED_PRECONDITION", 1),
+    "SessionForeign": ErrorCodes(-32054, 409, "FAILED_PRECONDITION", 1),
+    "SessionOurs": ErrorCodes(-32055, 409, "FAILED_PRECONDITION", 1),
+    "SessionGrowing": ErrorCodes(-32056, 409, "FAILED_PRECONDITION", 75),
+    "NoMarkerFolder": ErrorCodes(-32057, 400, "INVALID_ARGUMENT", 2),
+    # refusals of the gateway
+    "InvalidItem": ErrorCodes(-32060, 400, "INVALID_ARGUMENT", 2),
     # authentication and limits
     "Unauthorized": ErrorCodes(-32020, 401, "UNAUTHENTICATED", 77),
     "KeyExpired": ErrorCodes(-32021, 401, "UNAUTHENTICATED", 77),

@@ -282,7 +282,10 @@ class Engine:
         delay_ms = RETRY_MS_FIRST
         while not self._is_stop_requested:
             try:
-                return await self._take_over()
+                await self._take_over()
+                if self._is_stop_requested:  # meanwhile: there is nothing more to commit
+                    self.status = EngineStatus.STOPPING
+                return None
             except (Fenced, Corrupt) as final:
                 return self._fail(final)
             except Exception as again:

@@ -105,6 +105,9 @@ class EvidenceRun:
     async def check(self) -> dict[tuple[str, str], int]:
         """The node's watermarks; they never go back."""
         async with Client(self.node.data) as client:
+            event = (await client.status())["event"]
+            while (await client.status())["tables_as_of"] < event:  # a list is as old as its tables
+                await asyncio.sleep(0.01)
             found = (await client.call("evidence.listSessions", channel=None, limit=1_000, cursor=""))["sessions"]
         watermarks = {(each["channel"], each["session"]): each["acked"] for each in found}
         for session, watermark in self.watermarks.items():
