@@ -44,6 +44,7 @@ class SmallBlobs:
         self._lock = threading.Lock()
         self._reader: apsw.Connection | None = None
         self._writer: apsw.Connection | None = None
+        self._has_table = False
 
     def put_many(self, blobs: Mapping[Digest, bytes]) -> int:
         """Hold these bytes, durable when this returns: one transaction, one sync. Returns how many bytes are new."""
@@ -117,7 +118,9 @@ class SmallBlobs:
             if self._writer is None and self._reader is None and self._path.exists():
                 self._reader = connect_to_read(self._path)
             connection = self._writer or self._reader
-            yield connection if connection is not None and _is_initialized(connection) else None
+            if connection is not None and not self._has_table:
+                self._has_table = _is_initialized(connection)
+            yield connection if self._has_table else None
 
     @contextmanager
     def _writing(self) -> Iterator[apsw.Connection]:
