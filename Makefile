@@ -12,7 +12,7 @@ COVERED := $(filter-out tests/stories/ tests/mutants/,$(wildcard tests/*/))
 # The stories start a thousand processes: compiling all modules in each of them would take as long as the tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-one test-all tests coverage check format lint types contracts charts stubs peers bench clean
+.PHONY: help setup demo test test-one test-all tests coverage attack check format lint types contracts page wheel browser charts client stubs peers bench clean
 
 help:            ## what can be made
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -26,7 +26,7 @@ $(STAMP): pyproject.toml constraints.txt
 
 setup: $(STAMP)  ## build .venv with .venv/bin/holdfast, nothing else
 
-demo: setup      ## less than a minute: an agent and the node are killed, and every job has one result
+demo: setup      ## about a minute: an agent and the node are killed, the archive refuses, and every job has one result
 	$(BIN)/holdfast demo
 
 test: lint types contracts tests  ## format check, lint, types, import contracts, then the tests with reduced counts
@@ -61,8 +61,24 @@ types: setup
 contracts: setup
 	$(BIN)/lint-imports
 
+attack: setup    ## all abuse cases together, both stores, kills in between: an hour, or ATTACK_S seconds a store
+	HOLDFAST_FULL=1 ATTACK_S=$(or $(ATTACK_S),1800) $(PYTEST) -s tests/stories/faults/test_attack.py --timeout 7200
+
+page: setup      ## build the page at / of a node; Node and npm packages come by themselves
+	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --group page
+	$(BIN)/python -m tools.build_page
+
+wheel: page      ## build dist/*.whl with the page in it
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+
+browser:         ## install Debian's Chromium, with which the tests look at the page (as root)
+	apt-get update -qq && apt-get install -y -qq chromium
+
 charts: setup    ## draw docs/state_charts.md from the transition tables
 	$(BIN)/python -m tools.draw_state_charts
+
+client: setup    ## make the blocking client from the asynchronous one
+	$(BIN)/python tools/generate_sync.py
 
 stubs: setup     ## make src/holdfast/wire/gen from the .proto files
 	$(BIN)/python -m tools.generate_stubs
@@ -81,4 +97,4 @@ bench: peers     ## measure ours, the baselines and the peers on a quiet machine
 	$(BIN)/python -m bench --wait-quiet
 
 clean:           ## remove what make made
-	rm -rf $(VENV) $(PEERS) bench/out .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage .coverage-html
+	rm -rf $(VENV) $(PEERS) .page-build src/holdfast/api/dashboard/static bench/out .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage .coverage-html

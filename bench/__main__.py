@@ -7,11 +7,13 @@ import asyncio
 import platform
 from pathlib import Path
 
-from bench import chain, gateway, machine_load, match, measure, plot, work_folder
+from bench import abuse, chain, gateway, machine_load, match, measure, plot, work_folder
 from bench.api import program as api
+from bench.archive import program as archive
 from bench.data_flow import idle_providers, soak
 from bench.data_flow import program as data_flow
 from bench.engine import program as engine
+from bench.engine import takeover
 from bench.queue import million_jobs
 from bench.queue import program as queue
 from bench.results import program as results
@@ -20,6 +22,7 @@ from bench.stream import program as stream
 
 PROGRAMS = {
     "engine": engine.run,
+    "takeover": takeover.run_hung,
     "chain": chain.run,
     "api": api.run,
     "way": data_flow.run,
@@ -28,9 +31,12 @@ PROGRAMS = {
     "match": match.run,
     "results": results.run,
     "spool": spool.run,
+    "emit": spool.run_emit,
     "stream": stream.run,
     "idle": idle_providers.run,
     "gateway": gateway.run,
+    "archive": archive.run,
+    "abuse": abuse.run,
     "soak": soak.run,
 }
 WAIT_S = 600.0

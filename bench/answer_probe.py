@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from holdfast.client import Client
+from holdfast.client.node_socket import NodeSocket
 
 REST_S = 0.001
 PATIENCE_S = 120.0
@@ -28,7 +28,7 @@ class AnswerProbe:
         return longest * 1e3
 
     async def run(self, data: Path) -> None:
-        async with Client(data, PATIENCE_S, answer_timeout_s=PATIENCE_S) as client:
+        async with NodeSocket(data, PATIENCE_S, answer_timeout_s=PATIENCE_S) as client:
             while True:
                 self._asked_at = time.perf_counter()
                 await client.status()

@@ -28,6 +28,7 @@ from holdfast.gateway.key_file import KeyFile
 from holdfast.wire.ans104 import build_item, item_id
 
 ITEM_BYTES = 128 << 10
+RECORD_BYTES = 400
 CLIENTS = 16
 INDEX_ROWS, TAGS_EACH = 1_000_000, 4
 BIG_UPLOADS, BIG_BYTES = 100, 100_000_000
@@ -45,7 +46,7 @@ async def run(folder: Path, *, is_quick: bool) -> list[Table]:
     comparisons: tuple[Awaitable[Table], ...] = (
         compare_uploads(folder / "local", rounds, uploads, None),
         compare_uploads(folder / "remote", rounds, uploads, "seaweedfs"),
-        compare_queries(folder / "queries", rounds, rows, 200 if is_quick else 2_000),
+        compare_queries(folder / "queries", rounds, rows, 100 if is_quick else 500),
         measure_memory(folder / "memory", *big),
     )
     for comparison in comparisons:
@@ -61,7 +62,8 @@ async def run(folder: Path, *, is_quick: bool) -> list[Table]:
 async def compare_uploads(folder: Path, rounds: int, count: int, remote: str | None) -> Table:
     """Signed items of 128 KiB, 16 at a time: answered uploads against puts of the same bytes."""
     where = "SeaweedFS" if remote else "a local folder"
-    ours, bare, synced = f"gateway, {where}", f"bare obstore put, {where}", "write, sync, link, sync the folder"
+    ours, bare = f"gateway, {where}", f"bare obstore put, {where}"
+    synced, three = "one synced file by hand", "the gateway's three files by hand"
     items = [_item(b"%d" % number) for number in range(count * rounds)]
     server = seaweedfs.SeaweedServer() if remote else None
     if server is not None:
@@ -90,8 +92,20 @@ async def compare_uploads(folder: Path, rounds: int, count: int, remote: str | N
 
         return {synced: await _rate(count, put)}
 
+    async def three_by_hand(number: int) -> Mapping[str, float]:
+        async def put(at: int) -> None:
+            id_, raw = items[number * count + at]
+            folder_of_all = folder / "three"
+            await asyncio.gather(
+                asyncio.to_thread(_write_synced, folder_of_all, f"{id_}.data", raw),
+                asyncio.to_thread(_write_synced, folder_of_all, f"{id_}.item", raw[:RECORD_BYTES]),
+            )
+            await asyncio.to_thread(_write_synced, folder_of_all, f"{id_}.meta", raw[:RECORD_BYTES])
+
+        return {three: await _rate(count, put)}
+
     turns: list[Turn] = [through_gateway, through_obstore]
-    turns += [] if remote else [by_hand]
+    turns += [] if remote else [by_hand, three_by_hand]
     try:
         figures = await interleave(turns, rounds)
         cpu_s = _cpu_s(gateway.pid) - started_s
@@ -99,10 +113,12 @@ async def compare_uploads(folder: Path, rounds: int, count: int, remote: str | N
         gateway.stop()
         if server is not None:
             server.stop()
-    order = [bare, ours] if remote else [bare, synced, ours]
+    order = [bare, ours] if remote else [bare, synced, three, ours]
     name = f"gateway-uploads-{'s3' if remote else 'local'}"
     found = table(name, f"Uploads of 128 KiB to {where}, {CLIENTS} at a time", "uploads/s", figures, order, bare)
-    found.notes.append("an upload is three objects and an index row; obstore's folder syncs nothing")
+    found.notes.append(
+        "an upload is three objects in folders of their own and an index row; obstore's folder syncs nothing"
+    )
     found.notes.append(f"the gateway's processor time: {cpu_s / count / rounds * 1000:.2f} ms an upload")
     return found
 

@@ -43,6 +43,7 @@ async def run(_: Path, *, is_quick: bool) -> list[Table]:
         compare_bulk(rounds, jobs, providers),
         compare_orders(rounds, providers),
         compare_waiting(rounds, 10 * jobs, providers),
+        compare_fees(rounds, providers),
     ):
         found = await measured
         print(show(found), end="\n\n", flush=True)
@@ -207,6 +208,33 @@ async def compare_orders(rounds: int, providers: int) -> Table:
     made_of.notes.append(
         f"scored with {providers // 10} providers of equal score: each pair is hashed, as the rule says"
     )
+    return made_of
+
+
+async def compare_fees(rounds: int, providers: int) -> Table:
+    """A tick of 256 of 10 000 jobs: with one fee, with as many fees as jobs, and with a hundred prices to pay."""
+    equal, distinct, prices = "one fee", "10 000 fees", "10 000 fees, 100 prices"
+    states = {name: world(10_000, providers) for name in (equal, distinct, prices)}
+    for name in (distinct, prices):
+        for number, job in enumerate(states[name].queue.jobs.values()):
+            job.max_fee = 100 + number
+    for number, provider in enumerate(states[prices].providers.values()):
+        provider.price = 100 * (number % 100)
+    for state in states.values():
+        state.queue.ready_queue = rebuild_ready_queue(state.queue.jobs.values())
+    settled(*states.values())
+
+    def of(name: str) -> Turn:
+        async def turn(number: int) -> Mapping[str, float]:
+            with_beacon(states[name], 3_000 + number)
+            return {name: 1_000 * timed(lambda: decide_tick(states[name]), 256)}
+
+        return turn
+
+    figures = await interleave([of(name) for name in states], rounds)
+    title = f"A tick with as many fees as jobs, {providers} providers"
+    made_of = table("match-fees", title, "ms", figures, list(figures), equal)
+    made_of.goals.append(at_most("a tick with 10 000 fees", figures[distinct], 10, " ms"))
     return made_of
 
 

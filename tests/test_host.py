@@ -10,17 +10,18 @@ from tests.api.result_node import ResultNode, result_node
 from tests.core.commands import some_id
 
 from holdfast.api.receipts import Receipt
-from holdfast.core.base.canonical import canonical
+from holdfast.core.base.canonical import canonical, decode
 from holdfast.core.base.errors import Refused
-from holdfast.core.base.values import AccountId, ChainId, Digest, Height, Kind
+from holdfast.core.base.values import AccountId, ChainId, Digest, Height, Kind, TaskId
 from holdfast.core.job.ids import request_hash, task_id
+from holdfast.core.job.spec import QuorumSpec
 from holdfast.core.result import result_digest
-from holdfast.core.state_snapshot import digest
+from holdfast.core.state_digest import digest
 from holdfast.host import Call, ConsumptionReceipt, Host, HostResult, Options
 
 pytestmark = pytest.mark.rule("JOB-004")
 SPEC = {"model": "echo", "prompt": "hi"}
-CIRCUIT = {"circuit": "OPENQASM 3.0;", "shots": 10, "width": 2, "depth": 3}
+CIRCUIT = {"circuit": "qubit[2] q; bit[2] c; t q[0]; c = measure q;", "shots": 10, "width": 2, "depth": 3}
 
 
 @pytest.fixture
@@ -126,3 +127,55 @@ async def test_a_malformed_spec_is_refused_with_the_path_of_the_field(here: Resu
     no = await Host(here.access).ai_enqueue(call(2), {"model": "echo"}, 100)
     assert isinstance(no, Refused)
     assert (no.rule, "payload.spec" in no.message) == ("JOB-003", True)
+
+
+@pytest.mark.parametrize(
+    ("spec", "fee", "options"),
+    [
+        (None, 100, None),
+        ("model", 100, None),
+        ({1: 2}, 100, None),
+        ({"model": "echo", "prompt": "\ud800"}, 100, None),
+        ({"model": "echo", "prompt": {"a": {1, 2}}}, 100, None),
+        (SPEC, "100", None),
+        (SPEC, None, None),
+        (SPEC, 1.5, None),
+        (SPEC, 2**70, None),
+        (SPEC, 100, "fast"),
+        (SPEC, 100, Options(units="two")),  # type: ignore[arg-type]
+        (SPEC, 100, Options(deny=["x"])),
+        (SPEC, 100, Options(quorum=QuorumSpec(1, 3))),
+        (SPEC, 100, Options(proof="zk-foo")),
+        ({"model": "digits", "prompt": "?"}, 100, None),
+    ],
+)
+async def test_whatever_a_contract_passes_is_answered_by_a_refusal(
+    here: ResultNode, spec: Any, fee: Any, options: Any
+) -> None:
+    before = digest(here.engine.undurable_state)
+    await unchanged(here, await Host(here.access).ai_enqueue(call(2), spec, fee, options), "InvalidParams", before)
+
+
+@pytest.mark.parametrize(
+    "told", [{"tx_hash": None}, {"caller": 7}, {"height": "2"}, {"chain_id": None}, {"tier": "GOLD"}]
+)
+async def test_so_is_a_call_that_is_bound_to_nothing(here: ResultNode, told: dict[str, Any]) -> None:
+    fields: dict[str, Any] = {"chain_id": 1337, "height": 2, "tx_hash": some_id(1), "caller": "alice"}
+    wrong, before = Call(**(fields | told)), digest(here.engine.undurable_state)
+    host, odd = Host(here.access), Any
+    await unchanged(here, await host.ai_enqueue(wrong, SPEC, 100), "InvalidParams", before)
+    await unchanged(here, await host.read_result(wrong, TaskId(bytes(32))), "InvalidParams", before)
+    await unchanged(here, await host.consume_result(wrong, TaskId(bytes(32))), "InvalidParams", before)
+    for wrong_id in (None, "00" * 32, 7, odd):
+        await unchanged(here, await host.read_result(call(2), wrong_id), "InvalidParams", before)  # type: ignore[arg-type]
+        await unchanged(here, await host.consume_result(call(2), wrong_id), "InvalidParams", before)  # type: ignore[arg-type]
+
+
+async def test_options_know_a_quorum_and_whom_a_job_allows_and_denies(here: ResultNode) -> None:
+    options = Options(quorum=QuorumSpec(2, 3), allow=["aa" * 32, "bb" * 32], deny=["cc" * 32])
+    receipt = await Host(here.access).ai_enqueue(call(2), SPEC, 100, options)
+    assert isinstance(receipt, Receipt)
+    job = here.engine.undurable_state.queue.jobs[receipt.task_id]
+    assert (job.quorum_n, job.quorum_m) == (2, 3)
+    needs: Any = decode(job.requirements)
+    assert (needs["allow"], needs["deny"]) == (["aa" * 32, "bb" * 32], ["cc" * 32])

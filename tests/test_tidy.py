@@ -31,12 +31,20 @@ def faults(paths: list[Path], check: Callable[[str], list[str]]) -> list[str]:
     return [f"{name_of(path)}: {fault}" for path in paths for fault in check(path.read_text("utf-8"))]
 
 
-def texts() -> list[Path]:
-    """Every text of the project that is, or could be, committed."""
+def committed() -> list[Path]:
+    """Every file of the project that is, or could be, committed."""
     listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
     done = subprocess.run(listing, cwd=ROOT, capture_output=True, check=True)
-    paths = (ROOT / name for name in done.stdout.decode().split("\0") if name)
-    return [path for path in paths if path.is_file() and b"\0" not in path.read_bytes()[:8_192]]
+    return [path for name in done.stdout.decode().split("\0") if name and (path := ROOT / name).is_file()]
+
+
+def head_of(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(8_192)
+
+
+def texts() -> list[Path]:
+    return [path for path in committed() if b"\0" not in head_of(path)]
 
 
 def text_faults(pattern: re.Pattern[str]) -> list[str]:
@@ -79,7 +87,7 @@ def test_no_module_has_a_name_that_could_hold_anything() -> None:
 
 def test_every_module_belongs_to_a_layer() -> None:
     contract = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"][0]
-    layers = frozenset(re.findall(r"\w+", " ".join(contract["layers"])))
+    layers = frozenset(re.findall(r"\w+", " ".join([*contract["layers"], *contract["exhaustive_ignores"]])))
     assert {"cli", "core", "engine"} <= layers
     modules = (path.relative_to(SRC).with_suffix("").as_posix().replace("/", ".") for path in MODULES)
     assert [
@@ -107,6 +115,12 @@ def test_no_folder_holds_more_files_than_a_reader_can_survey() -> None:
 
 def test_lines_of_markdown_are_not_too_wide() -> None:
     assert faults(markdown(), tidy.wide_lines) == []
+
+
+def test_no_data_is_committed() -> None:
+    """A folder with databases was, once, by mistake."""
+    found = [tidy.stored_data(name_of(path), path.stat().st_size, head_of(path)) for path in committed()]
+    assert [fault for faults_of_file in found for fault in faults_of_file] == []
 
 
 def test_nothing_is_left_for_later_in_a_comment() -> None:
@@ -221,6 +235,23 @@ def test_a_vague_name_is_seen(path: str, found: list[str]) -> None:
 )
 def test_a_module_in_no_layer_is_seen(module: str, is_bad: bool) -> None:
     assert bool(tidy.outside_layers(module, frozenset({"core"}))) is is_bad
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "head", "is_bad"),
+    [
+        ("docs/plan.md", 300_000, b"# Plan", False),
+        ("docs/plan.md", 300_001, b"# Plan", True),
+        ("tests/golden/v1", 4_096, b"SQLite format 3\0", True),
+        ("data/owner.lock", 0, b"", True),
+        ("node/journal.sqlite-wal", 0, b"", True),
+        ("node.log", 10, b"started", True),
+        ("docs/log.md", 10, b"a log", False),
+        ("src/holdfast/spool/files/segment_log.py", 10, b"", False),
+    ],
+)
+def test_data_that_should_not_be_committed_is_seen(name: str, size: int, head: bytes, is_bad: bool) -> None:
+    assert bool(tidy.stored_data(name, size, head)) is is_bad
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ RETIRED: Final[dict[str, str]] = {
     r"oust(?:s|ed|ing)?": "revoke",
     r"bur(?:y|ies|ied|ying)": "purge, dead letter",
     r"(?<!dead )letters|(?:its|the|that|this|every|each) letter": "dead letter, or alphanumeric characters",
-    r"le?t(?:s|ting)? (?:\w+ )?go(?: of)?": "delete, evict, release",
+    r"le?t(?:s|ting)? (?:\w+ )?go(?! only after the archive)(?: of)?": "delete, evict, release",  # the demo's sentence
     r"(?:take|takes|taken|taking|took) (?:\w+ )?back": "roll back, withdraw",
     r"(?:put|puts|putting) (?:\w+ )?back": "requeue, restore",
     r"hand in|hand(?:s|ed|ing) (?:\w+ ){0,2}in": "submit",
@@ -88,6 +88,11 @@ RETIRED: Final[dict[str, str]] = {
 """Words of the private dictionary that was given up, and what to write instead; docs/glossary.md has the words in use.
 
 Each is matched in a line whose identifiers were split into words: `JobSexton` and `stirred_at` are seen, too."""
+
+COMMITTED_BYTES_MAX: Final = 300_000
+LARGE_FILES: Final = frozenset[str]()
+"""Committed files that may be larger."""
+DATA_ENDINGS: Final = r"(\.(log|sqlite|sqlite3|db|sock|socket|pid|lock|spool\.jsonl|journal)|-(wal|shm|journal))$"
 
 
 def impure(source: str) -> list[str]:
@@ -211,3 +216,15 @@ def wide_lines(page: str) -> list[str]:
         for number, line in enumerate(page.splitlines(), 1)
         if len(line) > MARKDOWN_COLUMNS_MAX and not line.startswith("|")
     ]
+
+
+def stored_data(name: str, size: int, head: bytes) -> list[str]:
+    """What a program has stored, not what a person wrote: too large, a database, or what lies in a data folder."""
+    found = []
+    if size > COMMITTED_BYTES_MAX and name not in LARGE_FILES:
+        found.append(f"{name}: {size} bytes, at most {COMMITTED_BYTES_MAX}")
+    if head.startswith(b"SQLite format 3\0"):
+        found.append(f"{name}: a database")
+    if re.search(DATA_ENDINGS, name):
+        found.append(f"{name}: the name of a log, socket, lock or database")
+    return found

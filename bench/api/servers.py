@@ -1,6 +1,6 @@
 """Servers under test, each in a process of its own: our HTTP server on SQLite, and bare Starlette on uvicorn.
 
-`python -m bench.api.servers ours FOLDER` or `bare`: prints the port, serves until its standard input ends.
+`python -m bench.api.servers ours FOLDER`, `guarded FOLDER` or `bare`: prints the port, serves until its input ends.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from holdfast.api.http.server import HttpServer
 from holdfast.api.http.settings import HttpSettings
 from holdfast.api.http.uvicorn_server import listening_socket, uvicorn_config
 from holdfast.api.node_access import NodeAccess
-from holdfast.core.base.values import KeyId
+from holdfast.core.base.values import AccountId, KeyId
 from holdfast.core.key.messages import CreateKey
 from holdfast.core.key.model import Role, secret_hash
 
@@ -44,16 +44,22 @@ SETTINGS = HttpSettings(
 )
 KEY, SECRET = KeyId("be" * 8), "bench-" + "b" * 26
 TOKEN = f"hf_{KEY}_{SECRET}"
+OTHER_KEY = KeyId("ab" * 8)
+OTHER_TOKEN = f"hf_{OTHER_KEY}_{SECRET}"
+GUARDED = HttpSettings(port=0)
+"""With the limits that a node has."""
 ACCOUNT = {"owner": "alice", "available": 10**12, "held": 0, "pending": 0}
 
 
 # ------------------------------------------------------------------------------------------------ the servers
 
 
-async def serve_holdfast(folder: Path) -> None:
+async def serve_holdfast(folder: Path, settings: HttpSettings = SETTINGS) -> None:
     engine = await new_engine(StorePlace(folder))
-    await engine.submit(CreateKey(KEY, secret_hash(SECRET.encode()), Role.OPERATOR))
-    server = HttpServer(NodeAccess(engine, engine.submit), MachineClock(), SETTINGS)
+    hashed = secret_hash(SECRET.encode())
+    await engine.submit(CreateKey(KEY, hashed, Role.OPERATOR))
+    await engine.submit(CreateKey(OTHER_KEY, hashed, Role.REQUESTER, account=AccountId("mallory")))
+    server = HttpServer(NodeAccess(engine, engine.submit), MachineClock(), settings)
     await server.open()
     gc.collect()
     gc.freeze()
@@ -134,4 +140,7 @@ async def running_server(*words: Any) -> AsyncIterator[ServerProcess]:
 
 
 if __name__ == "__main__":
-    asyncio.run(serve_bare() if sys.argv[1] == "bare" else serve_holdfast(Path(sys.argv[2])))
+    if sys.argv[1] == "bare":
+        asyncio.run(serve_bare())
+    else:
+        asyncio.run(serve_holdfast(Path(sys.argv[2]), GUARDED if sys.argv[1] == "guarded" else SETTINGS))

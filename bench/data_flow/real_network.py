@@ -17,7 +17,7 @@ from tests.stories.node_process import NodeProcess, on_postgres
 from bench import processor_time
 from bench.data_flow.raised_limits import raised_limits
 from bench.stores import StorePlace
-from holdfast.client import Client
+from holdfast.client.node_socket import NodeSocket
 
 PATIENCE_S = 120.0
 BLOCK_MS = 200
@@ -109,7 +109,7 @@ class RealNetwork:
     async def _start(self) -> None:
         """Ready when every agent has been heard of since: before that, leases would wait for their holders."""
         await self.node.up()
-        async with Client(self.data, PATIENCE_S) as client:
+        async with NodeSocket(self.data, PATIENCE_S) as client:
             began_ms = (await client.status())["time_ms"]
             for agent in self.agents:
                 agent.up()
@@ -122,7 +122,7 @@ class RealNetwork:
                 client, lambda each: each["why_not"] is None and each["provider"]["heartbeat_ms"] > began_ms
             )
 
-    async def _registered(self, client: Client, is_ready: Callable[[Any], bool]) -> list[Any]:
+    async def _registered(self, client: NodeSocket, is_ready: Callable[[Any], bool]) -> list[Any]:
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 found: list[Any] = (await client.call("aicf.listProviders"))["providers"]
@@ -148,7 +148,7 @@ class RealNetwork:
 
     async def drain_jobs(self, callers: int, number: int) -> JobRunTimes:
         """The same for jobs that were enqueued before: their kind is paused meanwhile, and the clock runs from then."""
-        async with Client(self.data, PATIENCE_S) as client:
+        async with NodeSocket(self.data, PATIENCE_S) as client:
             await client.call("queue.pause", kind="AI", reason="bench")
 
             async def resume(_: dict[str, JobTimes]) -> None:
@@ -163,7 +163,7 @@ class RealNetwork:
         self, number: int, begin: Callable[[dict[str, JobTimes]], Awaitable[None]], cursor: int | None = None
     ) -> JobRunTimes:
         """Follow events until `number` jobs are readable; the clock runs from when `begin` is called."""
-        async with Client(self.data, PATIENCE_S) as client:
+        async with NodeSocket(self.data, PATIENCE_S) as client:
             cursor = (await client.status())["event"] if cursor is None else cursor
             jobs: dict[str, JobTimes] = {}
             following = asyncio.create_task(_follow_events(client, cursor, jobs, number))
@@ -198,25 +198,26 @@ class RealNetwork:
 
     async def _enqueue(self, callers: int, number: int, jobs: dict[str, JobTimes]) -> None:
         async def call(share: int) -> None:
-            async with Client(self.data, PATIENCE_S) as client:
+            async with NodeSocket(self.data, PATIENCE_S) as client:
                 for _ in range(share):
                     key = f"{time.time_ns()} {next(self._keys)}"
                     payload = {"kind": "AI", "spec": {"model": "echo", "prompt": key.ljust(PROMPT_BYTES, ".")}}
                     asked_s = time.perf_counter()
-                    receipt = await client.enqueue(payload, 100, "alice", key)
+                    params = {"payload": payload, "max_fee": 100, "caller": "alice", "idempotency_key": key}
+                    receipt = await client.call("cap.enqueue", **params)
                     jobs.setdefault(receipt["task_id"], JobTimes()).asked_s = asked_s
 
         more = number % callers
         await asyncio.gather(*(call(number // callers + (each < more)) for each in range(callers)))
 
 
-async def _stake(client: Client, shown: Any, request: bytes) -> None:
+async def _stake(client: NodeSocket, shown: Any, request: bytes) -> None:
     provider, amount = shown["provider"], shown["stake_min"]
     await client.mint(request, provider["account"], amount)
     await client.call("provider.stake", provider_id=provider["id"], amount=amount, request=request.hex())
 
 
-async def _follow_events(client: Client, cursor: int, jobs: dict[str, JobTimes], number: int) -> float:
+async def _follow_events(client: NodeSocket, cursor: int, jobs: dict[str, JobTimes], number: int) -> float:
     """Note when each job is where, until `number` are readable; returns when that was."""
     leases: dict[str, JobTimes] = {}
     head, waiting, readable = (await client.call("chain.getHead"))["block"]["height"], list[JobTimes](), 0

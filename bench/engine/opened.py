@@ -17,8 +17,8 @@ from holdfast.adapters.files import AtomicFolder
 from holdfast.app.projector_process import ProjectorProcess
 from holdfast.core.base.values import Network
 from holdfast.core.policy import Policy
-from holdfast.engine import snapshot
 from holdfast.engine.loop import Engine
+from holdfast.engine.snapshots import snapshot_files
 from holdfast.workers.evictor import Evictor
 from holdfast.workers.proposer import Proposer
 
@@ -73,5 +73,5 @@ class BenchSigner:
 async def make_snapshot(spot: StorePlace, policy: Policy = POLICY) -> None:
     """A snapshot of all that is stored there; no engine runs."""
     journal, _ = spot.open()
-    await snapshot.make(AtomicFolder(spot.folder / SNAPSHOTS), journal, policy)
+    await snapshot_files.make(AtomicFolder(spot.folder / SNAPSHOTS), journal, policy)
     await journal.close()

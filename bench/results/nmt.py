@@ -8,9 +8,9 @@ from hashlib import sha3_256, sha256
 from pathlib import Path
 
 from bench.measure import Table, interleave, show, table
-from holdfast.core.base.da.commitment import commit, commitment_of, namespace_of, take_sample, tree_of, why_not_sample
-from holdfast.core.base.da.proofs import prove_range
-from holdfast.core.base.da.shares import split
+from holdfast.lightclient.da.commitment import commit, commitment_of, namespace_of, take_sample, tree_of, why_not_sample
+from holdfast.lightclient.da.proofs import prove_range
+from holdfast.lightclient.da.shares import split
 
 MIB = 1 << 20
 BARE, HASHED, TREE = "SHA-256 of every share and node", "SHA3-256 of the whole", "pinned: shares, tree, commitment"

@@ -21,7 +21,7 @@ from bench.engine.opened import close_engine, until_in_tables
 from bench.measure import Table, at_most, interleave, show, table
 from bench.queue import contestant
 from bench.stores import StorePlace
-from holdfast.client import Client
+from holdfast.client.node_socket import NodeSocket
 from holdfast.core.policy import Policy
 
 BLOCKS = 64
@@ -89,7 +89,7 @@ class Reorg:
         node = NodeProcess(data, "node", self._settings(HOUR_MS))
         try:
             await node.up()
-            async with Client(data, PATIENCE_S, answer_timeout_s=PATIENCE_S) as client, probing(data) as probe:
+            async with NodeSocket(data, PATIENCE_S, answer_timeout_s=PATIENCE_S) as client, probing(data) as probe:
                 await asyncio.sleep(QUIET_S)
                 quiet, target = probe.take_ms(), await _height(client) - self._blocks
                 began = time.perf_counter()
@@ -107,7 +107,7 @@ class Reorg:
         node = NodeProcess(data, "node", self._settings(BLOCK_MS))
         try:
             await node.up()
-            async with Client(data, PATIENCE_S, answer_timeout_s=PATIENCE_S) as client, probing(data) as probe:
+            async with NodeSocket(data, PATIENCE_S, answer_timeout_s=PATIENCE_S) as client, probing(data) as probe:
                 probe.take_ms()
                 final = await _height(client) + self._blocks + 3
                 await _until(client, lambda head: head["block"]["height"] >= final)
@@ -135,12 +135,12 @@ class Reorg:
         return settings | {"HOLDFAST_LOG__LEVEL": "warning"}
 
 
-async def _height(client: Client) -> int:
+async def _height(client: NodeSocket) -> int:
     height: int = (await client.call("chain.getHead"))["block"]["height"]
     return height
 
 
-async def _until(client: Client, is_reached: Any) -> None:
+async def _until(client: NodeSocket, is_reached: Any) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not is_reached(await client.call("chain.getHead")):  # noqa: ASYNC110 - it asks another process
             await asyncio.sleep(POLL_S)

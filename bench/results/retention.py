@@ -16,7 +16,7 @@ from bench.measure import Table, at_least, at_most, interleave, show, table
 from bench.queue.contestant import live_leases
 from bench.stores import StorePlace
 from holdfast.adapters.clock import MachineClock
-from holdfast.adapters.warm_store import WarmStore, path_of, result_hasher
+from holdfast.adapters.warm_store import WarmStore, path_of
 from holdfast.core.base.canonical import canonical
 from holdfast.core.base.values import AccountId, Amount, Digest, Network, Tier
 from holdfast.core.chain.messages import SealBlock
@@ -28,7 +28,7 @@ from holdfast.core.proof.messages import RecordVerdict, SubmitCompletion
 from holdfast.core.provider.messages import Heartbeat, Register, Stake
 from holdfast.core.provider.model import provider_id
 from holdfast.core.queue.decide import build_enqueue
-from holdfast.core.result import result_digest
+from holdfast.core.result import result_digest, result_hasher
 from holdfast.core.retention.model import Pass
 from holdfast.engine.loop import Engine
 from holdfast.workers.retention.collector import Collector
@@ -50,6 +50,7 @@ def policy(inline_bytes_max: int) -> Policy:
         retain_hot_blocks=0,
         retain_warm_days=0,
         retain_cold_days=0,
+        result_ttl_blocks=1,
         may_lose_unarchived=True,
     )
     return Policy(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import gc
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from itertools import count
 from pathlib import Path
 from resource import RUSAGE_THREAD, getrusage
 from statistics import quantiles
@@ -19,7 +20,8 @@ from holdfast.spool.files.record import Encoder, encode
 HANG_S = 5.0
 FLOOR_RATIO = 1.3
 FAULT_RECORDS = 5_000
-PER_SECOND = 10_000
+PAUSE_S = 1e-4
+TURN_CALLS = 20
 ENCODING_ONLY = "encoding alone, no spool"
 CASES = ("steady load", "while one fdatasync hangs")
 PARTS = (("p50", 499), ("p99", 989), ("p99.9", 998))
@@ -42,26 +44,19 @@ class HangingDisk(RealDisk):
 
 
 async def compare_latencies(folder: Path, rounds: int, seconds: float) -> Table:
-    """Emits at a steady rate, each of them timed."""
+    """Emits at a steady rate, each of them timed. All cases take turns of a few emits: noise hits them alike."""
 
-    async def steady(number: int) -> Mapping[str, float]:
-        return _named(CASES[0], _timed(folder / f"steady-{number}", seconds, 0.0))
+    async def turn(number: int) -> Mapping[str, float]:
+        return _percentiles(_timed(folder / f"emit-{number}", min(HANG_S, seconds)))
 
-    async def hung(number: int) -> Mapping[str, float]:
-        return _named(CASES[1], _timed(folder / f"hung-{number}", seconds, min(HANG_S, seconds)))
-
-    async def encoding_only(_: int) -> Mapping[str, float]:
-        return _named(ENCODING_ONLY, _timed_encoding(seconds))
-
-    figures = await interleave((encoding_only, steady, hung), rounds)
+    figures = await interleave((turn,), rounds)
     order = [f"{case}, {part}" for case in (ENCODING_ONLY, *CASES) for part, _ in PARTS]
-    title = f"emit at {PER_SECOND} records/s, one emitter"
+    title = f"emit, one emitter that sleeps {PAUSE_S * 1e6:.0f} µs after each"
     found = table("spool-emit", title, "µs", figures, order, None)
     floor = figures[f"{ENCODING_ONLY}, p99.9"]
     for case in CASES:
         ratios = ratios_of(figures[f"{case}, p99.9"], floor)
         found.goals.append(at_most(f"{case}, p99.9 beside the floor of its round", ratios, FLOOR_RATIO, "×"))
-    found.notes.append("the emitter sleeps between its emits; GOALS asks this of a quiet machine")
     found.notes.append(f"{ENCODING_ONLY}: what this machine does with the same lines and no spool, the floor")
     for case, faults in _page_faults(folder).items():
         found.notes.append(f"page faults of the emitting thread, {case}: {faults} in {FAULT_RECORDS} emits")
@@ -86,51 +81,63 @@ def _page_faults(folder: Path) -> Mapping[str, int]:
     return {CASES[1]: found}
 
 
-def _named(case: str, took: list[float]) -> Mapping[str, float]:
-    cuts = quantiles(took, n=1_000)
-    return {f"{case}, {part}": cuts[index] for part, index in PARTS}
+def _percentiles(took: Mapping[str, list[float]]) -> Mapping[str, float]:
+    cuts = {case: quantiles(each, n=1_000) for case, each in took.items()}
+    return {f"{case}, {part}": cuts[case][index] for case in took for part, index in PARTS}
 
 
-def _timed_encoding(seconds: float) -> list[float]:
-    """The lower bound: a record is encoded at the same rate and thrown away, without threads, locks and disk."""
-    encoder, payload, took, clock = (
-        Encoder("bench", "s", bytes(16)),
-        payload_for("bench", "s"),
-        [],
-        time.perf_counter_ns,
-    )
-    until, sequence = time.monotonic() + seconds, 0
-    while time.monotonic() < until:
-        sequence += 1
-        began = clock()
-        encoder.line(sequence, time.time_ns() // 1_000_000, '"BLOCK_START"', encode(payload))
-        took.append((clock() - began) / 1_000)
-        time.sleep(1 / PER_SECOND)
-    return took
-
-
-def _timed(root: Path, seconds: float, hang_s: float) -> list[float]:
-    """Microseconds of each emit; where the sync is to hang, only of those that were made meanwhile."""
+def _timed(root: Path, hang_s: float) -> Mapping[str, list[float]]:
+    """Microseconds of each emit until the sync of one of the spools has hung so long."""
     disk = HangingDisk()
+    steady, hung = _open_warm(root / "steady", RealDisk()), _open_warm(root / "hung", disk)
+    cases = (_encode_only(), *(_emits_to(spool) for spool in (steady, hung)))
+    names, turns = (ENCODING_ONLY, *CASES), [(call, list[float]()) for call in cases]
+    gc.collect()
+    disk.hang_s = hang_s
+    hung.writer.spooled.wait(_emit(hung), 0)
+    disk.is_hanging.wait()
+    while disk.is_hanging.is_set():
+        turns.append(turns.pop(0))
+        for call, took in turns:
+            _time_calls(call, took)
+    steady.close()
+    hung.close()
+    return {name: took for name, case in zip(names, cases, strict=True) for call, took in turns if call is case}
+
+
+def _time_calls(call: Callable[[], object], took: list[float]) -> None:
+    clock = time.perf_counter_ns
+    for _ in range(TURN_CALLS):
+        began = clock()
+        call()
+        took.append((clock() - began) / 1_000)
+        time.sleep(PAUSE_S)
+
+
+def _open_warm(root: Path, disk: RealDisk) -> Spool:
     spool = Spool.open("bench", "s", root=root, policy=POLICY, disk=disk)
     assert isinstance(spool, Spool)
-    payload, took, clock = payload_for("bench", "s"), [], time.perf_counter_ns
     for _ in range(1_000):
-        spool.emit("BLOCK_START", payload)
-    disk.hang_s = hang_s
-    gc.collect()
-    if hang_s:
-        spool.emit("BLOCK_START", payload)
-        disk.is_hanging.wait()
-    until = time.monotonic() + seconds
-    while time.monotonic() < until and (not hang_s or disk.is_hanging.is_set()):
-        began = clock()
-        answer = spool.emit("BLOCK_START", payload)
-        took.append((clock() - began) / 1_000)
-        assert not isinstance(answer, Refused), answer
-        time.sleep(1 / PER_SECOND)
-    spool.close()
-    return took
+        last = _emit(spool)
+    spool.writer.spooled.wait(last, None)
+    return spool
+
+
+def _emit(spool: Spool) -> int:
+    ticket = spool.emit("BLOCK_START", payload_for("bench", "s"))
+    assert isinstance(ticket, Ticket), ticket
+    return ticket.sequence
+
+
+def _emits_to(spool: Spool) -> Callable[[], object]:
+    payload = payload_for("bench", "s")
+    return lambda: spool.emit("BLOCK_START", payload)
+
+
+def _encode_only() -> Callable[[], object]:
+    """The lower bound: a record is encoded and thrown away, without threads, locks and disk."""
+    encoder, payload, sequences = Encoder("bench", "s", bytes(16)), payload_for("bench", "s"), count(1)
+    return lambda: encoder.line(next(sequences), time.time_ns() // 1_000_000, '"BLOCK_START"', encode(payload))
 
 
 async def compare_draining(folder: Path, rounds: int, records: int) -> Table:

@@ -110,9 +110,8 @@ class BenchSender:
         emitted = time.perf_counter() - began
         await asyncio.gather(*(each.delivery.wait_acked(each.last) for each in self.channels))
         took = time.perf_counter() - began
-        messages = self.metrics.batch_records.count - before
-        busy = (time.process_time() - spent) / took
-        return {"rate": events / took, "a_message": events / messages, "emit": events / emitted, "busy": busy}
+        messages, used_us = self.metrics.batch_records.count - before, 1e6 * (time.process_time() - spent)
+        return {"rate": events / took, "a_message": events / messages, "emit": events / emitted, "us": used_us / events}
 
     def _emit(self, events: int) -> None:
         chunks, count = events // BATCH, len(self.channels)

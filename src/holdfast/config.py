@@ -22,6 +22,14 @@ from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
+from holdfast.adapters.archive.settings import LEAVES as ARCHIVE
+from holdfast.adapters.archive.settings import PATHS as ARCHIVE_PATHS
+from holdfast.adapters.archive.settings import ArchiveSettings, ProviderKind
+from holdfast.adapters.archive.settings import faults as archive_faults
+from holdfast.adapters.kzg.trusted_setup import why_not_installed as why_not_blobs
+from holdfast.adapters.objects.settings import LEAVES as OBJECTS
+from holdfast.adapters.objects.settings import SharedObjects
+from holdfast.adapters.objects.settings import faults as objects_faults
 from holdfast.adapters.postgres.settings import LEAVES as POSTGRES
 from holdfast.adapters.postgres.settings import PostgresSettings, Secret
 from holdfast.api.grpc.settings import LEAVES as GRPC
@@ -30,13 +38,16 @@ from holdfast.api.grpc.settings import why_not_open as why_not_grpc
 from holdfast.api.http.settings import LEAVES as HTTP
 from holdfast.api.http.settings import HttpSettings
 from holdfast.api.http.settings import faults as http_faults
-from holdfast.core.base.did_you_mean import closest
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.values import Network
 from holdfast.core.policy import Policy, check_policy
+from holdfast.engine.ownership.settings import LEAVES as OWNER
+from holdfast.engine.ownership.settings import OwnerSettings
+from holdfast.engine.ownership.settings import why_not as why_not_owner
 from holdfast.gateway.settings import LEAVES as GATEWAY
 from holdfast.gateway.settings import PATHS as GATEWAY_PATHS
-from holdfast.gateway.settings import GatewaySettings
+from holdfast.gateway.settings import GatewaySettings, why_not_libraries
+from holdfast.system.did_you_mean import closest
 from holdfast.verifiers.settings import LEAVES as VERIFIERS
 from holdfast.verifiers.settings import VerifierSettings
 
@@ -44,6 +55,9 @@ DEFAULT_FILE: Final = Path("holdfast.toml")
 """Read from the working directory when no file is named and it exists."""
 ENV_PREFIX: Final = "HOLDFAST_"
 CONFIG_VARIABLE: Final = "HOLDFAST_CONFIG"
+LOOPBACK: Final = "127.0.0.1"
+GATEWAY_TOKEN: Final = "keys/gateway.token"  # noqa: S105 - a file of the data folder
+"""The key that a node has at the gateway it runs."""
 NOT_SETTINGS: Final = frozenset({CONFIG_VARIABLE, "HOLDFAST_TOKEN", "HOLDFAST_FULL"})
 """Variables that are not settings: the file's name, a client's token, and the test suite's full counts."""
 
@@ -89,11 +103,21 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     http: HttpSettings | None = None
     """None where it is disabled: a node opens no port by default."""
     grpc: GrpcSettings | None = None
+    archive: ArchiveSettings = ArchiveSettings()
+    objects: SharedObjects = SharedObjects()
+    """Where outputs, blobs and journal segments lie when several nodes share them."""
     gateway: GatewaySettings = GatewaySettings()
-    """The gateway is a process of its own: `holdfast gateway`."""
+    """The gateway is a process of its own: `holdfast gateway`, or a child of this node."""
+    runs_gateway: bool = False
+    """Whether the archive is a gateway that this node runs: archive.provider = gateway."""
+    scrub_days: int = 7
+    """In how many days all outputs on the disk are read again; 0 does not read them."""
     asrun_folder: Path | None = None
     """The folder of as-run logs of v0.1 channels; None writes none."""
     verifiers: VerifierSettings = VerifierSettings()
+    owner: OwnerSettings = OwnerSettings()
+    accept_clock: bool = False
+    """The operator's word that the machine's clock is right (CAN-006)."""
     log: LogSettings = LogSettings()
     policy: Policy = Policy.for_network(Network.DEVELOPMENT)
 
@@ -114,6 +138,8 @@ def load(file: Path | None, environ: Mapping[str, str], flags: Mapping[str, obje
     for fault in check_policy(config.policy):
         path = fault.path if fault.path in LEAVES else f"policy.{fault.path}"
         refusals.append(Refused(fault.rule, f"{path}: {fault.message}", fault.hint, BAD_CONFIG))
+    if fault_of_owner := why_not_owner(config.owner):
+        refusals.append(_refuse(f"owner.{fault_of_owner}", "heartbeat_ms, then pause_ms, then takeover_ms", ""))
     refusals += _why_not_api(config)
     return refusals or config
 
@@ -121,6 +147,10 @@ def load(file: Path | None, environ: Mapping[str, str], flags: Mapping[str, obje
 def _why_not_api(config: Config) -> Iterator[Refused]:
     for refusal in http_faults(config.http) if config.http is not None else ():
         yield Refused(refusal.rule, f"http.{refusal.message}", refusal.hint, BAD_CONFIG)
+    for refusal in archive_faults(config.archive):
+        yield Refused(refusal.rule, f"archive.{refusal.message}", refusal.hint, BAD_CONFIG)
+    for refusal in objects_faults(config.objects):
+        yield Refused(refusal.rule, f"objects.{refusal.message}", refusal.hint, BAD_CONFIG)
     if config.grpc is not None and (why_not := why_not_grpc(config.grpc)) is not None:
         yield Refused(why_not.rule, f"grpc.{why_not.message}", why_not.hint, BAD_CONFIG)
 
@@ -145,17 +175,22 @@ LEAVES: Final[Mapping[str, Any]] = {
     "data": Annotated[str, msgspec.Meta(min_length=1)],
     "node": NodeName,
     "standby": bool,
+    "accept_clock": bool,
     "network": Network,
     "chain_id": int,
     "store": Store,
+    "scrub_days": Annotated[int, msgspec.Meta(ge=0, le=365)],
     "asrun_folder": Annotated[str, msgspec.Meta(min_length=1)],
     **{f"postgres.{name}": kind for name, kind in POSTGRES.items()},
     "http.enabled": bool,
     **{f"http.{name}": kind for name, kind in HTTP.items()},
     "grpc.enabled": bool,
     **{f"grpc.{name}": kind for name, kind in GRPC.items()},
+    **{f"archive.{name}": kind for name, kind in ARCHIVE.items()},
+    **{f"objects.{name}": kind for name, kind in OBJECTS.items()},
     **{f"gateway.{name}": kind for name, kind in GATEWAY.items()},
     **{f"verifiers.{name}": kind for name, kind in VERIFIERS.items()},
+    **{f"owner.{name}": kind for name, kind in OWNER.items()},
     **dict(_leaves_of(LogSettings, "log.")),
     **{path: kind for path, kind in _leaves_of(Policy, "policy.") if path.count(".") == 2},
 }
@@ -282,20 +317,48 @@ def _assemble(leaves: Mapping[str, Any]) -> Config:
     policy = _replaced(Policy.for_network(network, chain_id), leaves, "policy.")
     data = Path(leaves["data"]).expanduser() if "data" in leaves else base.data
     dsn = {"postgres.dsn": Secret(leaves["postgres.dsn"])} if "postgres.dsn" in leaves else {}
+    archive = _replaced(base.archive, {**leaves, **_paths(leaves, "archive.", ARCHIVE_PATHS)}, "archive.")
+    gateway = _replaced(base.gateway, {**leaves, **_paths(leaves, "gateway.", GATEWAY_PATHS)}, "gateway.")
     return Config(
         data=data,
         node=leaves.get("node", base.node),
         standby=leaves.get("standby", base.standby),
         store=leaves.get("store", base.store),
+        scrub_days=leaves.get("scrub_days", base.scrub_days),
         postgres=_replaced(base.postgres, {**leaves, **dsn}, "postgres."),
         http=_api_settings(HttpSettings(), leaves, "http."),
         grpc=_api_settings(GrpcSettings(), leaves, "grpc."),
-        gateway=_replaced(base.gateway, {**leaves, **_paths(leaves, "gateway.", GATEWAY_PATHS)}, "gateway."),
+        archive=_of_own_gateway(archive, gateway, data),
+        objects=_replaced(base.objects, leaves, "objects."),
+        gateway=gateway,
+        runs_gateway=archive.provider is ProviderKind.GATEWAY,
         asrun_folder=Path(leaves["asrun_folder"]).expanduser() if "asrun_folder" in leaves else None,
         verifiers=_replaced(base.verifiers, leaves, "verifiers."),
+        owner=_replaced(base.owner, leaves, "owner."),
+        accept_clock=leaves.get("accept_clock", base.accept_clock),
         log=_replaced(base.log, leaves, "log."),
         policy=policy,
     )
+
+
+def _of_own_gateway(archive: ArchiveSettings, gateway: GatewaySettings, data: Path) -> ArchiveSettings:
+    """The archive as its users see it: an agent at the gateway's address; none where something is not installed."""
+    if archive.provider is not ProviderKind.GATEWAY:
+        return archive
+    if why_not_own_gateway(gateway) is not None:
+        return msgspec.structs.replace(archive, provider=ProviderKind.NONE)
+    url, token_file = f"http://{LOOPBACK}:{gateway.port}", data / GATEWAY_TOKEN
+    return msgspec.structs.replace(archive, provider=ProviderKind.LOAD_S3, url=url, token_file=token_file)
+
+
+def gateway_folder(config: Config) -> Path:
+    """Of the gateway with these settings, alone or as a node's child."""
+    return config.gateway.folder or config.data / "gateway"
+
+
+def why_not_own_gateway(gateway: GatewaySettings) -> Refused | None:
+    """What a node that is to run its own archive lacks: it runs without one, and says so."""
+    return why_not_libraries(gateway) or why_not_blobs()
 
 
 def _api_settings(settings: S, leaves: Mapping[str, Any], prefix: str) -> S | None:

@@ -14,20 +14,19 @@ JSON-RPC offers the same to the holder of a key: cap.enqueue, cap.readResult, ca
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from holdfast.api.node_access import NodeAccess
 from holdfast.api.receipts import Receipt, receipt_of
+from holdfast.api.rpc.admission import checked_enqueue
 from holdfast.core.base.errors import Refused
-from holdfast.core.base.height_bound import AtHeight
+from holdfast.core.base.height_bound import TX_HASH_BYTES, AtHeight
 from holdfast.core.base.values import AccountId, Digest, EventNo, Height, Kind, ProviderId, TaskId, Tier
-from holdfast.core.queue.decide import build_enqueue
+from holdfast.core.job.spec import QuorumSpec
 from holdfast.core.result.model import ResultStatus
 from holdfast.engine.result_view import build_consume, readable_result, why_not_chain
-
-TX_HASH_BYTES: Final = 32
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +47,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     units: int = 1
     ttl_ms: int | None = None
     region: str | None = None
+    allow: list[str] | None = None
+    deny: list[str] = []
     proof: str = "attested"
+    quorum: QuorumSpec | None = None
 
 
 class HostResult(msgspec.Struct, frozen=True):
@@ -94,7 +96,7 @@ class Host:
 
     async def read_result(self, call: Call, task_id: TaskId) -> HostResult | Refused:
         """RES-002: resolved in block B, readable from B + 1; until then NoResultYet. Reading changes nothing."""
-        if refusal := self._why_not_bound(call):
+        if refusal := _why_not_typed(call, _ResultArguments(task_id)) or self._why_not_bound(call):
             return refusal
         result = await readable_result(self._access.source, task_id, call.height)
         if isinstance(result, Refused):
@@ -113,7 +115,7 @@ class Host:
 
     async def consume_result(self, call: Call, task_id: TaskId) -> ConsumptionReceipt | Refused:
         """RES-005: once, by the job's caller; the same transaction again is a repeat."""
-        if refusal := self._why_not_bound(call):
+        if refusal := _why_not_typed(call, _ResultArguments(task_id)) or self._why_not_bound(call):
             return refusal
         command = await build_consume(self._access.source, task_id, call.caller, call.tx_hash)
         outcome = await self._access.submit(AtHeight(call.height, command))
@@ -124,10 +126,12 @@ class Host:
     async def _enqueue(
         self, call: Call, kind: Kind, spec: Mapping[str, Any], max_fee: int, options: Options | None
     ) -> Receipt | Refused:
-        if refusal := self._why_not_bound(call):
+        if refusal := _why_not_typed(call, _EnqueueArguments(spec, max_fee, options)) or self._why_not_bound(call):
             return refusal
         payload = {"kind": kind.value, "spec": dict(spec), **msgspec.to_builtins(options or Options())}
-        command = build_enqueue(self._access.source.policy, call.caller, call.tier, payload, max_fee, 0)
+        terms = (call.caller, call.tier, payload, max_fee, 0)
+        access = self._access
+        command = await checked_enqueue(access.input_checker, access.source.policy, *terms, inputs=access.inputs)
         if isinstance(command, Refused):
             return command
         bound = msgspec.structs.replace(command, tx_hash=call.tx_hash)
@@ -138,3 +142,24 @@ class Host:
         if len(call.tx_hash) != TX_HASH_BYTES:
             return Refused("JOB-004", f"tx_hash: {TX_HASH_BYTES} bytes are expected", name="InvalidParams")
         return why_not_chain(self._access.source.policy.chain_id, call.chain_id)
+
+
+class _EnqueueArguments(msgspec.Struct, frozen=True):
+    spec: Mapping[str, Any]
+    max_fee: int
+    options: Options | None
+
+
+class _ResultArguments(msgspec.Struct, frozen=True):
+    task_id: TaskId
+
+
+def _why_not_typed(call: Call, arguments: _EnqueueArguments | _ResultArguments) -> Refused | None:
+    """JOB-004: a contract's mistake is answered, never raised: the block goes on."""
+    try:
+        for each, kind in ((call, Call), (arguments, type(arguments))):
+            plain = msgspec.to_builtins(each, builtin_types=(bytes,))
+            msgspec.convert(plain, kind, builtin_types=(bytes,))
+    except (msgspec.ValidationError, TypeError, ValueError, RecursionError) as fault:
+        return Refused("JOB-004", str(fault)[:200], name="InvalidParams")
+    return None

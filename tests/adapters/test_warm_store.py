@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 import holdfast.adapters.warm_store as warm_module
-from holdfast.adapters.warm_store import PART_BYTES, Upload, WarmStore, path_of
+from holdfast.adapters.warm_store import WarmStore, path_of
+from holdfast.adapters.warm_upload import PART_BYTES, Upload
 from holdfast.core.base.errors import Corrupt, Unavailable
 from holdfast.core.base.values import Digest
 from holdfast.core.result import result_digest
@@ -337,6 +338,7 @@ async def test_what_was_requested_a_moment_ago_is_not_deleted(
     one, _ = await put(warm, b"one")
     two, _ = await put(warm, b"two")
     assert await warm.size(two) == 3
+    assert await warm.requested_lately([one, two]) == {two}
     assert await warm.sweep([one, two]) == [two]
     assert files(folder) == [path_of(folder, two)]
     monkeypatch.setattr(warm_module, "RECENT_USE_S", 0.0)

@@ -91,3 +91,18 @@ async def test_who_has_asked_is_forgotten_in_order_and_asking_costs_the_same_how
     now_s += 2
     warm._record_request(DIGESTS[0])
     assert set(warm._recently_requested) == {result_digest(bytes(4)), DIGESTS[0]}
+
+
+async def test_bytes_that_nobody_relies_on_are_not_kept_by_a_question(
+    tmp_path: Path,
+) -> None:
+    warm = await filled_warm_store(tmp_path / "warm", RAWS)
+    small = result_digest(b"small")
+    await warm.put_many({small: b"small"})
+    assert [await warm.is_held(digest) for digest in (DIGESTS[0], small, result_digest(b"never"))] == [
+        True,
+        True,
+        False,
+    ]
+    assert await warm.sweep(DIGESTS[:1]) == []
+    assert not await warm.is_held(DIGESTS[0])

@@ -281,7 +281,7 @@ class _Provider(provider_pb2_grpc.ProviderServiceServicer):
         await context.write(pb.WorkResponse(challenge=pb.Challenge(nonce=nonce)))
         opened = (await context.read()).open
         id_ = provider_id(opened.public)
-        assert verify(opened.public, signed_messages.to_sign_open(nonce, id_), opened.signature)
+        assert verify(opened.public, signed_messages.to_sign_open(nonce, id_, opened.instance), opened.signature)
         out = node._streams[nonce] = asyncio.Queue()
         welcome = pb.Welcome(provider_id=id_, status=node.status, time_ms=now_ms(), heartbeat_ms=node.heartbeat_ms)
         out.put_nowait(pb.WorkResponse(welcome=welcome))

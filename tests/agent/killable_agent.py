@@ -20,21 +20,22 @@ from tests.agent.fake_node import FakeNode
 from tests.agent.in_process_agent import make_agent
 
 from holdfast.agent.executors.built_in import Echo
-from holdfast.agent.executors.contract import CancelSignal, ExecutorIsolation
+from holdfast.agent.executors.contract import CancelSignal, Executor, ExecutorIsolation
 from holdfast.agent.leases import work_dir
 from holdfast.agent.leases.active_leases import ActiveLeases
+from holdfast.agent.leases.group_signer import GroupSigner
 from holdfast.agent.leases.records import ACCEPTED, COMPLETED
 from holdfast.agent.leases.work_dir import WorkDir
 from holdfast.agent.transport.evidence_emitter import EvidenceEmitter
 from holdfast.agent.transport.node_client import NodeClient
 from holdfast.core.base.values import Kind
-from holdfast.core.job.spec import Payload
+from holdfast.core.job.spec import Payload, WorkPayload
 from holdfast.shipping.session_sender import SessionSender
 from holdfast.spool import Ticket
 from holdfast.spool.files.record import BLOCK_FENCE
 
 REPOSITORY = Path(__file__).parents[2]
-DIED = "died"
+DIED, THROWN = "died", "thrown"
 
 
 def kill_once(data: Path) -> None:
@@ -50,9 +51,21 @@ class KillingExecutor(msgspec.Struct, frozen=True):
     data: str
     isolation: ExecutorIsolation = ExecutorIsolation.THREAD
 
-    def run(self, payload: Payload, cancel: CancelSignal) -> bytes:
+    def run(self, payload: WorkPayload, cancel: CancelSignal) -> bytes:
         kill_once(Path(self.data))
         return Echo().run(payload, cancel)
+
+
+class Dice(msgspec.Struct, frozen=True):
+    """An executor whose output is another one every time, and that counts how often it has run."""
+
+    data: str
+    isolation: ExecutorIsolation = ExecutorIsolation.THREAD
+
+    def run(self, payload: Payload, cancel: CancelSignal) -> bytes:
+        with (Path(self.data) / THROWN).open("ab") as thrown:
+            thrown.write(b".")
+        return os.urandom(len(str(payload.spec["prompt"])))
 
 
 def kill_after(kind: type, name: str, data: Path, is_matching: Callable[..., bool] = lambda *_: True) -> None:
@@ -149,6 +162,7 @@ LARGE_KILL_POINTS: dict[str, Callable[[Path], None]] = {
     "kept, not acknowledged": lambda data: kill_after(WorkDir, "store_offer", data),
     "output written": lambda data: kill_after(WorkDir, "store_output", data),
     "uploaded": lambda data: kill_after(NodeClient, "put_output", data),
+    "signed": lambda data: kill_after(GroupSigner, "sign", data),
     "being removed": kill_half_removed,
 }
 """… of one that is too large for the spool."""
@@ -158,8 +172,10 @@ async def run(port: int, data: Path, point: str) -> None:
     node = FakeNode()
     node.port = port
     (KILL_POINTS | LARGE_KILL_POINTS)[point](data)
-    deadly = {(Kind.AI, "echo"): KillingExecutor(str(data))} if point == "executing" else {}
-    agent = make_agent(node, data, executors=deadly)
+    executors: dict[tuple[Kind, str], Executor] = {(Kind.AI, "dice"): Dice(str(data))}
+    if point == "executing":
+        executors[Kind.AI, "echo"] = KillingExecutor(str(data))
+    agent = make_agent(node, data, executors=executors)
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     await agent.run(stop)

@@ -20,9 +20,10 @@ from tests.stories.node_process import HOLDFAST, NodeProcess
 
 from holdfast.adapters.keys.signing import SigningKey
 from holdfast.agent.settings import check_settings
-from holdfast.client import Client
-from holdfast.core.base.canonical import canonical
+from holdfast.client import AsyncClient
+from holdfast.client.node_socket import NodeSocket
 from holdfast.core.provider.model import provider_id
+from holdfast.wire.signed_messages import invitation_token
 
 Start = Callable[..., subprocess.Popen[bytes]]
 
@@ -84,6 +85,30 @@ async def test_an_agent_that_is_asked_to_stop_finishes_its_work(
     assert node.records()[-1]["payload_type"] == "CHANNEL_TERMINATED"
 
 
+@pytest.mark.rule("SEC-002")
+async def test_an_agent_registers_with_the_invitation_of_a_file_and_names_what_is_none(
+    node: FakeNode, tmp_path: Path, start: Start
+) -> None:
+    file, secret, expires_ms = tmp_path / "invitation", bytes(range(32)), 1_900_000_000_000
+    for text in ("hfi_1_zz", None):
+        if text is not None:
+            file.write_text(text)
+        else:
+            file.unlink()
+        assert await wait_ended(start(node.port, invitation=str(file))) != 0
+    said = (tmp_path / "log").read_text()
+    assert "not an invitation" in said
+    assert str(file) in said
+    assert node.registrations == []
+    file.write_text(f"{invitation_token(secret, expires_ms)}\n")
+    agent = start(node.port, invitation=str(file))
+    await wait_until(lambda: node.registrations)
+    told = node.registrations[0]
+    assert (told.invitation, told.invitation_expires_ms) == (secret, expires_ms)
+    agent.send_signal(signal.SIGTERM)
+    assert await wait_ended(agent) == 0
+
+
 @pytest.mark.rule("SEC-001")
 async def test_an_agent_speaks_tls_with_a_node_whose_authority_it_knows(tmp_path: Path, start: Start) -> None:
     pair, node = tls_folder(tmp_path / "tls"), FakeNode()
@@ -106,11 +131,12 @@ async def test_a_second_agent_on_the_same_folder_is_refused(node: FakeNode, tmp_
     assert "another agent works in" in (tmp_path / "log").read_text()
 
 
+@pytest.mark.rule("RES-009")
 async def test_a_real_node_gives_work_to_an_agent_with_a_stake(tmp_path: Path, start: Start) -> None:
-    (port,) = free_ports(1)
+    port, http_port = free_ports(2)
     servers = {"HOLDFAST_GRPC__ENABLED": "true", "HOLDFAST_GRPC__PORT": str(port)}
-    quick = {"HOLDFAST_POLICY__CHAIN__BLOCK_MS": "100", "HOLDFAST_POLICY__RESULT__SERVE_BYTES": "true"}
-    node = NodeProcess(tmp_path / "data", "node", servers | quick)
+    servers |= {"HOLDFAST_HTTP__ENABLED": "true", "HOLDFAST_HTTP__PORT": str(http_port)}
+    node = NodeProcess(tmp_path / "data", "node", servers | {"HOLDFAST_POLICY__CHAIN__BLOCK_MS": "100"})
     try:
         await node.up()
         agent, out = start(port, price="3"), tmp_path / "out"
@@ -119,17 +145,37 @@ async def test_a_real_node_gives_work_to_an_agent_with_a_stake(tmp_path: Path, s
         staking = [str(HOLDFAST), *command, "--mint", "--data", str(node.data)]
         await asyncio.to_thread(subprocess.run, staking, check=True, stdout=subprocess.DEVNULL)
         await wait_until(lambda: "active, with 10000 at stake" in out.read_text())
-        async with Client(node.data) as client:
+        async with NodeSocket(node.data) as client:
             await client.mint(bytes(32), "alice", 1_000)
             payload = {"kind": "AI", "spec": {"model": "echo", "prompt": "hello"}}
-            receipt = await client.enqueue(payload, 100, "alice", "a key")
-            await client.wait(receipt["task_id"])
-            assert await client.result(receipt["task_id"]) == canonical("hello")
+        async with AsyncClient(node.data) as requester:
+            receipt = await requester.enqueue(payload, 100, caller="alice", idempotency_key="a key")
+            assert await requester.result(await requester.wait(receipt)) == b"hello"
+        await asyncio.to_thread(read_on_command_line, node.data, http_port, receipt.task_id, tmp_path / "output")
         await wait_until(lambda: not lease_dirs(tmp_path / "agent"))
         agent.send_signal(signal.SIGTERM)
         assert await wait_ended(agent) == 0
     finally:
         node.end()
+
+
+def read_on_command_line(data: Path, http_port: int, task: str, file: Path) -> None:
+    """RES-009: what the program wrote, on the node's machine and over HTTP with a key; a file appears complete."""
+
+    def holdfast(*words: object, token: str = "") -> subprocess.CompletedProcess[bytes]:
+        environ = os.environ | {"NO_COLOR": "1", "HOLDFAST_TOKEN": token}
+        return subprocess.run([str(HOLDFAST), *map(str, words)], check=False, capture_output=True, env=environ)
+
+    url = ("--url", f"http://127.0.0.1:{http_port}")
+    alice, bob = (
+        holdfast("key", "create", "--account", who, "--data", data).stdout.decode().strip() for who in ("alice", "bob")
+    )
+    assert holdfast("result", "read", task, "--data", data).stdout == b"hello"
+    assert holdfast("job", "output", task, *url, token=alice).stdout == b"hello"
+    assert holdfast("job", "output", task, "-o", file, "--data", data).stdout == b""
+    assert file.read_bytes() == b"hello"
+    assert (said := holdfast("job", "output", task, "-o", file, *url, token=bob)).returncode == 77, said
+    assert [path.name for path in file.parent.iterdir() if path.name.endswith(".part")] == []
 
 
 # ------------------------------------------------------------------------------------------------ bad settings

@@ -11,12 +11,11 @@ from random import Random
 import pytest
 from tests.agent.fake_node import FakeNode
 from tests.agent.in_process_agent import lease_dirs, wait_until
-from tests.agent.killable_agent import KILL_POINTS, LARGE_KILL_POINTS, KillableAgent
+from tests.agent.killable_agent import KILL_POINTS, LARGE_KILL_POINTS, THROWN, KillableAgent
 from tests.agent.test_lease_executor import LARGE
 from tests.counts import counts
 from tests.shipping.test_session_sender import check_complete
 
-from holdfast.core.base.canonical import canonical
 from holdfast.core.result.ids import result_digest
 
 SEED = 20261116
@@ -56,7 +55,7 @@ async def test_an_agent_killed_at_any_stage_delivers_its_work_once(
     start("never")
     await wait_until(lambda: node.submissions[lease] == 1)
     if not judges and not node.leases[lease].ended_reason:
-        assert base64.b64encode(canonical("hello")) in spooled_bytes(tmp_path / "agent")
+        assert base64.b64encode(b"hello") in spooled_bytes(tmp_path / "agent")
         await wait_until(lambda: node.connected)
         node.send_verdict(lease)
     await check_delivered_once(node, tmp_path, lease, "hello")
@@ -90,13 +89,40 @@ async def check_delivered_once(node: FakeNode, tmp_path: Path, lease: bytes, pro
     await wait_until(lambda: not lease_dirs(tmp_path / "agent"), "nothing is left of it")
     await wait_until(lambda: node.record_types(lease).count("LEASE_COMPLETED") == 1)
     assert node.delivered() == {lease: 1}
-    assert node.outputs == {result_digest(canonical(prompt)): canonical(prompt)}
+    assert node.outputs == {result_digest(prompt.encode()): prompt.encode()}
     assert node.leases[lease].ended_reason == "JUDGED"
     check_complete(node)
 
 
 def spooled_bytes(data: Path) -> bytes:
     return b"".join(file.read_bytes() for file in (data / "spool").rglob("*.jsonl"))
+
+
+@pytest.mark.rule("RCV-002")
+@pytest.mark.parametrize(
+    ("point", "prompt"),
+    [
+        ("output written", "hello"),
+        ("signed", "hello"),
+        ("completion emitted", "hello"),
+        ("completion spooled", "hello"),
+        ("completion acked", "hello"),
+        ("output written", LARGE),
+        ("uploaded", LARGE),
+        ("signed", LARGE),
+    ],
+)
+async def test_an_agent_killed_after_its_digest_is_on_disk_never_computes_another(
+    node: FakeNode, tmp_path: Path, start: Start, point: str, prompt: str
+) -> None:
+    """The work gives other bytes every time: a second digest would be equivocation."""
+    lease = node.offer(prompt, "dice")
+    assert await start(point).ended() == -9
+    start("never")
+    await wait_until(lambda: node.submissions[lease] == 1)
+    await wait_until(lambda: node.delivered() == {lease: 1} and not lease_dirs(tmp_path / "agent"))
+    assert (tmp_path / "agent" / THROWN).read_bytes() == b"."
+    assert len(node.outputs) == 1
 
 
 @pytest.mark.rule("EVD-005", "EVD-006")

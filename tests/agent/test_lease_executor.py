@@ -14,15 +14,16 @@ from tests.agent.fake_node import FakeNode
 from tests.agent.in_process_agent import lease_dirs, make_agent, running_agent, wait_until
 
 from holdfast.agent.executors.contract import CancelSignal, ExecutorIsolation
-from holdfast.agent.leases import lease_executor
+from holdfast.agent.leases import lease_executor, work_dir
 from holdfast.agent.leases.work_dir import WorkDir
 from holdfast.agent.transport.evidence_emitter import EvidenceEmitter, SpooledAt
-from holdfast.core.base.canonical import canonical
 from holdfast.core.base.errors import Unavailable
 from holdfast.core.base.values import Kind
 from holdfast.core.job.spec import Payload
 from holdfast.core.provider.model import provider_id
 from holdfast.core.result.ids import result_digest
+from holdfast.system.durable_files import replace_file
+from holdfast.wire import signed_messages
 from holdfast.wire.signed_messages import OUTPUT_INLINE_BYTES_MAX
 
 LEASE_RECORDS = ["LEASE_ACCEPTED", "LEASE_COMPLETED", "BLOCK_FENCE"]
@@ -46,7 +47,7 @@ class GatedExecutor(msgspec.Struct, frozen=True):
             if cancel.wait(0.005):
                 self.cancelled.set()
                 return b""
-        return canonical(payload.spec["prompt"])
+        return str(payload.spec["prompt"]).encode()
 
 
 def make_gate() -> GatedExecutor:
@@ -60,7 +61,7 @@ async def test_a_leases_life_is_reported_as_evidence_in_order(node: FakeNode, tm
         await wait_until(lambda: node.record_types(lease) == LEASE_RECORDS, "all records")
         await wait_until(lambda: not agent.leases.leases)
         assert agent.id == provider_id(node.registrations[0].public)
-    output = canonical("hello")
+    output = b"hello"
     assert node.outputs == {result_digest(output): output}
     assert node.submissions[lease] == 1
     assert node.leases[lease].is_acked
@@ -74,7 +75,7 @@ async def test_a_large_output_is_announced_and_uploaded_before_it_is_completed(n
         lease = node.offer(LARGE)
         await wait_until(lambda: node.record_types(lease) == LARGE_RECORDS, "all records")
         await wait_until(lambda: not lease_dirs(tmp_path))
-    output = canonical(LARGE)
+    output = LARGE.encode()
     ready = next(each for each in node.records() if each["payload_type"] == "OUTPUT_READY")
     assert ready["payload"] == {"lease_id": lease.hex(), "digest": result_digest(output).hex(), "size": len(output)}
     assert node.outputs == {result_digest(output): output}
@@ -181,6 +182,57 @@ async def test_a_lease_is_acknowledged_only_when_it_is_on_disk(
         await wait_until(lambda: node.submissions[lease])
 
 
+@pytest.mark.rule("RCV-002", "SP-005")
+async def test_a_digest_is_on_disk_before_the_node_hears_of_it(
+    node: FakeNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else an agent that is killed could compute again and sign another one."""
+    gate, may_sync, real_sync = make_gate(), threading.Event(), os.fdatasync
+
+    def hang(file: int) -> None:
+        may_sync.wait(60)
+        real_sync(file)
+
+    async with running_agent(node, tmp_path, executors={(Kind.AI, "echo"): gate}) as agent:
+        lease = node.offer("hello")
+        await wait_until(lambda: node.leases[lease].is_acked)
+        monkeypatch.setattr(os, "fdatasync", hang)
+        gate.open.set()
+        try:
+            await wait_until(lambda: agent.leases.leases[lease].is_reported, "it is signed and on its way to the disk")
+            beats = len(node.acts)
+            node.end_work_streams()
+            await wait_until(lambda: len(node.acts) > beats, "another stream")
+            assert "LEASE_COMPLETED" not in node.record_types(lease)
+        finally:
+            may_sync.set()
+        await wait_until(lambda: node.submissions[lease])
+
+
+@pytest.mark.rule("RCV-002")
+async def test_a_large_output_is_on_disk_before_its_digest_is_signed(
+    node: FakeNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signed, keep, seen, kept = signed_messages.to_sign_output, replace_file, list[bool](), list[bytes]()
+
+    def checked(lease_id: bytes, digest: bytes, size: int) -> bytes:
+        seen.append(kept == [LARGE.encode()])
+        return signed(lease_id, digest, size)
+
+    def synced(path: Path, raw: bytes) -> None:
+        keep(path, raw)
+        if path.name == work_dir.OUTPUT:
+            kept.append(raw)
+
+    monkeypatch.setattr(work_dir, "replace_file", synced)
+    monkeypatch.setattr(signed_messages, "to_sign_output", checked)
+    async with running_agent(node, tmp_path):
+        lease = node.offer(LARGE)
+        await wait_until(lambda: node.submissions[lease])
+    assert seen
+    assert all(seen)
+
+
 @pytest.mark.rule("EVD-006")
 async def test_a_large_offer_is_a_file_before_it_is_acknowledged(
     node: FakeNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -230,7 +282,7 @@ async def test_a_large_output_is_kept_until_the_verdict(node: FakeNode, tmp_path
         await wait_until(lambda: node.submissions[lease])
         await wait_until(lambda: "BLOCK_FENCE" in node.record_types(lease))
         output = tmp_path / "work" / lease.hex() / "output"
-        assert output.read_bytes() == canonical(LARGE)
+        assert output.read_bytes() == LARGE.encode()
         node.send_verdict(lease)
         await wait_until(lambda: not lease_dirs(tmp_path), "the folder is gone")
 
@@ -261,7 +313,7 @@ async def test_a_large_output_arrives_whole(node: FakeNode, tmp_path: Path) -> N
     async with running_agent(node, tmp_path):
         lease = node.offer(prompt)
         await wait_until(lambda: node.submissions[lease])
-    assert list(node.outputs.values()) == [canonical(prompt)]
+    assert list(node.outputs.values()) == [prompt.encode()]
 
 
 async def test_an_output_that_the_node_never_accepts_is_a_failure(node: FakeNode, tmp_path: Path) -> None:

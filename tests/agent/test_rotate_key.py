@@ -16,7 +16,8 @@ from tests.stories.agent_process import AgentProcess
 from tests.stories.node_process import HOLDFAST, NodeProcess
 
 from holdfast.adapters.keys.signing import SigningKey
-from holdfast.client import Client
+from holdfast.client import AsyncClient
+from holdfast.client.node_socket import NodeSocket
 from holdfast.core.provider.model import provider_id
 from holdfast.spool import Spool
 
@@ -29,7 +30,6 @@ async def node(tmp_path: Path) -> AsyncIterator[NodeProcess]:
     quick = {
         "HOLDFAST_GRPC__ENABLED": "true",
         "HOLDFAST_GRPC__PORT": str(port),
-        "HOLDFAST_POLICY__RESULT__SERVE_BYTES": "true",
         "HOLDFAST_POLICY__CHAIN__BLOCK_MS": "100",
         "HOLDFAST_POLICY__PROVIDER__HEARTBEAT_MS": "5000",
     }
@@ -58,17 +58,17 @@ def key_of(agent: AgentProcess, name: str = "agent.pem") -> SigningKey:
     return SigningKey.load(agent.data / "keys" / name)
 
 
-async def run_job(client: Client, prompt: str) -> str:
+async def run_job(client: NodeSocket, data: Path, prompt: str) -> str:
     """A job that the only provider does; who did it."""
     payload = {"kind": "AI", "spec": {"model": "echo", "prompt": prompt}}
-    receipt = await client.enqueue(payload, 100, "alice", prompt)
-    await client.wait(receipt["task_id"])
-    assert prompt.encode() in await client.result(receipt["task_id"])
+    async with AsyncClient(data, timeout_s=PATIENCE_S) as requester:
+        receipt = await requester.enqueue(payload, 100, caller="alice", idempotency_key=prompt)
+        assert prompt.encode() in await requester.result(await requester.wait(receipt))
     found: str = (await client.call("aicf.listProviders"))["providers"][0]["provider"]["id"]
     return found
 
 
-async def channels(client: Client, sessions: int) -> set[str]:
+async def channels(client: NodeSocket, sessions: int) -> set[str]:
     """Whose the sessions are, as soon as there are so many in the tables."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
@@ -78,7 +78,7 @@ async def channels(client: Client, sessions: int) -> set[str]:
             await asyncio.sleep(0.02)
 
 
-async def start_with_stake(agent: AgentProcess, client: Client) -> None:
+async def start_with_stake(agent: AgentProcess, client: NodeSocket) -> None:
     """Registered with its first key, and with enough at stake."""
     agent.up()
     await wait_until(lambda: "registered as" in agent.log())
@@ -92,10 +92,10 @@ async def start_with_stake(agent: AgentProcess, client: Client) -> None:
 async def test_an_agent_with_a_changed_key_is_the_same_provider_and_goes_on_working(
     node: NodeProcess, agent: AgentProcess
 ) -> None:
-    async with Client(node.data, PATIENCE_S) as client:
+    async with NodeSocket(node.data, PATIENCE_S) as client:
         await start_with_stake(agent, client)
         first = key_of(agent)
-        id_ = await run_job(client, "before")
+        id_ = await run_job(client, node.data, "before")
         assert await agent.stop() == 0
         said = run_rotate(agent)
         assert said.returncode == 0, said.stderr
@@ -103,7 +103,7 @@ async def test_an_agent_with_a_changed_key_is_the_same_provider_and_goes_on_work
         assert key_of(agent).public != first.public
         assert key_of(agent).public.hex() in said.stdout
         agent.up()
-        assert await run_job(client, "after") == id_
+        assert await run_job(client, node.data, "after") == id_
         assert await channels(client, 2) == {id_}
     assert await agent.stop() == 0
     assert agent.log().count(f"provider {id_}") == 2
@@ -111,9 +111,9 @@ async def test_an_agent_with_a_changed_key_is_the_same_provider_and_goes_on_work
 
 @pytest.mark.rule("PRV-003")
 async def test_a_change_that_was_interrupted_goes_on_from_where_it_was(node: NodeProcess, agent: AgentProcess) -> None:
-    async with Client(node.data, PATIENCE_S) as client:
+    async with NodeSocket(node.data, PATIENCE_S) as client:
         await start_with_stake(agent, client)
-        id_ = await run_job(client, "before")
+        id_ = await run_job(client, node.data, "before")
         assert await agent.stop() == 0
         keys = agent.data / "keys"
         shutil.copy(keys / "agent.pem", keys / "before.pem")
@@ -126,28 +126,28 @@ async def test_a_change_that_was_interrupted_goes_on_from_where_it_was(node: Nod
         assert key_of(agent).public == following, "the key that was begun with, no third one"
         assert not (keys / "agent.next.pem").exists()
         agent.up()
-        assert await run_job(client, "after") == id_
+        assert await run_job(client, node.data, "after") == id_
 
 
 @pytest.mark.rule("PRV-003")
 async def test_the_key_of_a_running_agent_is_not_changed(node: NodeProcess, agent: AgentProcess) -> None:
-    async with Client(node.data, PATIENCE_S) as client:
+    async with NodeSocket(node.data, PATIENCE_S) as client:
         await start_with_stake(agent, client)
         first = key_of(agent).public
         said = run_rotate(agent)
         assert said.returncode != 0
         assert "another agent works in" in said.stderr
         assert key_of(agent).public == first
-        await run_job(client, "still")
+        await run_job(client, node.data, "still")
 
 
 @pytest.mark.rule("PRV-003")
 async def test_a_key_is_not_changed_while_evidence_waits_that_the_old_one_has_signed(
     node: NodeProcess, agent: AgentProcess
 ) -> None:
-    async with Client(node.data, PATIENCE_S) as client:
+    async with NodeSocket(node.data, PATIENCE_S) as client:
         await start_with_stake(agent, client)
-        id_ = await run_job(client, "before")
+        id_ = await run_job(client, node.data, "before")
     assert await agent.stop() == 0
     spool = Spool.open(id_, "999999999999999", root=agent.data / "spool")
     assert isinstance(spool, Spool)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ async def test_a_removed_lease_is_gone(tmp_path: Path) -> None:
     await folder.remove(LEASE)
     folder.close()
     assert open_work_dir(tmp_path) == []
-    assert [entry.name for entry in (tmp_path / "work").iterdir()] == [".lock"]
+    assert sorted(entry.name for entry in (tmp_path / "work").iterdir()) == [".lock", "instance"]
 
 
 class Crash(BaseException):
@@ -168,3 +169,17 @@ async def test_a_folder_that_is_no_leases_is_left_alone(tmp_path: Path) -> None:
     (kept.parent / "todo").write_text("call somebody")
     assert open_work_dir(tmp_path) == []
     assert (kept.parent / "todo").exists()
+
+
+@pytest.mark.rule("RCV-002")
+async def test_a_folder_is_the_same_after_a_restart_and_a_copy_of_it_is_another(tmp_path: Path) -> None:
+    first = WorkDir(tmp_path / "one")
+    first.open()
+    first.close()
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    again, copied = WorkDir(tmp_path / "one"), WorkDir(tmp_path / "two")
+    again.open()
+    copied.open()
+    assert first.instance == again.instance != copied.instance
+    again.close()
+    copied.close()

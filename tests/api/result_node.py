@@ -17,6 +17,7 @@ from holdfast.core.base.errors import Refused
 from holdfast.core.base.values import AccountId, Amount, Height, TaskId, Tier
 from holdfast.core.chain.messages import RollBackBlocks
 from holdfast.core.escrow.messages import Mint
+from holdfast.core.job.model import JobState
 from holdfast.core.match.messages import Match
 from holdfast.core.policy import Policy, ResultPolicy
 from holdfast.core.proof.envelope import Envelope, body_of
@@ -29,13 +30,16 @@ from holdfast.core.result import result_digest
 from holdfast.engine.loop import Engine
 
 ID = provider_id(public(1))
-SERVING = msgspec.structs.replace(DEVELOPMENT, result=ResultPolicy(serve_bytes=True, max_inline_bytes=0))
+SERVING = msgspec.structs.replace(DEVELOPMENT, result=ResultPolicy(max_inline_bytes=0))
 
 
 class EmptyBlobs:
     """A warm tier that has let everything go."""
 
     async def read(self, _: bytes) -> bytes | None:
+        return None
+
+    async def open_output(self, _: bytes) -> None:
         return None
 
 
@@ -85,16 +89,22 @@ class ResultNode:
         await self.do(CancelJob(job))
         return job
 
+    async def ended(self, state: JobState) -> TaskId:
+        """A job that ended this way without a result."""
+        job = await self.cancelled()
+        self.engine.undurable_state.queue.jobs[job].state = state
+        return job
+
     async def submission(self, output: bytes = b"out") -> tuple[TaskId, SubmitCompletion]:
         """A job that is leased, and what its provider would hand in."""
         job = await self.pending()
         await self.do(Match())
         return job, self.proof(job, output)
 
-    def proof(self, job: TaskId, output: bytes = b"out") -> SubmitCompletion:
+    def proof(self, job: TaskId, output: bytes = b"out", media_type: str = "") -> SubmitCompletion:
         """What the provider that holds the job hands in."""
         lease = self.engine.undurable_state.leases.by_job[job]
-        body = body_of(job, lease.id, ID, result_digest(output), len(output), {})
+        body = body_of(job, lease.id, ID, result_digest(output), len(output), {}, media_type)
         return SubmitCompletion(lease.id, ID, Envelope(1, "attested", body, b"s" * 64))
 
     async def resolved(self, output: bytes = b"out") -> TaskId:
@@ -106,6 +116,10 @@ class ResultNode:
     async def finish(self, submission: SubmitCompletion) -> None:
         await self.do(submission)
         await self.do(RecordVerdict(submission.lease_id, True, "as the test says"))
+
+    async def verdict_with_output(self, submission: SubmitCompletion, output: bytes) -> None:
+        """Accepted, with the bytes for the hot store."""
+        await self.do(RecordVerdict(submission.lease_id, True, "as the test says", output))
 
     async def readable(self, output: bytes = b"out") -> TaskId:
         job = await self.resolved(output)

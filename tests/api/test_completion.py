@@ -12,6 +12,7 @@ from holdfast.core.base.values import ProviderId
 from holdfast.core.proof.envelope import Envelope, body_of, read_body
 from holdfast.core.proof.messages import SubmitCompletion
 from holdfast.core.result import result_digest
+from holdfast.engine.queries.jobs import AttemptsInMemory
 
 OUT = b"out"
 ID = ProviderId(b"p" * 32)
@@ -22,6 +23,16 @@ class OneOutputBlobs:
 
     async def size(self, digest: bytes) -> int | None:
         return len(OUT) if digest == result_digest(OUT) else None
+
+    async def was_sent(self, lease_id: bytes, digest: bytes) -> bool:
+        return True
+
+
+class NoJobs:
+    """A node that knows no lease."""
+
+    async def query_durable(self, _: object) -> AttemptsInMemory:
+        return AttemptsInMemory([], are_all=True)
 
 
 def proof(metrics: dict[str, Any], size: int = len(OUT)) -> Envelope:
@@ -37,7 +48,7 @@ async def test_a_proof_has_a_size_limit(more: int, is_taken: bool) -> None:
     told = proof({"a": "x" * (filled + more)})
     assert len(told.body) == BODY_BYTES_MAX + more or more == 4 << 20
     read_body.cache_clear()
-    found = await build_completion(OneOutputBlobs(), ID, told)  # type: ignore[arg-type]
+    found = await build_completion(OneOutputBlobs(), NoJobs(), ID, told)  # type: ignore[arg-type]
     assert isinstance(found, SubmitCompletion) == is_taken
     if isinstance(found, Refused):
         assert (found.rule, found.name) == ("PRF-001", "TooLarge")
@@ -46,6 +57,6 @@ async def test_a_proof_has_a_size_limit(more: int, is_taken: bool) -> None:
 
 @pytest.mark.rule("RCV-001")
 async def test_a_result_is_submitted_only_with_the_bytes_that_it_names() -> None:
-    no = await build_completion(OneOutputBlobs(), ID, proof({}, size=4))  # type: ignore[arg-type]
+    no = await build_completion(OneOutputBlobs(), NoJobs(), ID, proof({}, size=4))  # type: ignore[arg-type]
     assert isinstance(no, Refused)
     assert no.rule == "RCV-001"

@@ -19,23 +19,28 @@ from tests.core.core_driver import ALICE
 from tests.loopback_ports import free_port
 from tests.stories.node_process import HOLDFAST
 
-from holdfast.api.error_codes import ERROR_CODES, RESULT_ERRORS, error_reply
+from holdfast.api.error_codes import ERROR_CODES, RESULT_ERRORS
 from holdfast.api.grpc.services.result import result_service
 from holdfast.api.http.server import HttpServer
 from holdfast.api.http.settings import HttpSettings
 from holdfast.api.node_access import LOCAL
 from holdfast.api.rpc.unix_socket import UnixSocketServer
-from holdfast.client import SOCKET_NAME, Client, NodeRefused
+from holdfast.client import HTTP_SOCKET_NAME, SOCKET_NAME, AsyncClient, NodeRefused
+from holdfast.client.refusals import REFUSALS, ResultPrunedError
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.values import Digest, EventNo, TaskId
 from holdfast.core.index.unique_ids import Claim
+from holdfast.core.job.model import JobState
 from holdfast.core.proof.envelope import Envelope, body_of, packed_nullifier
 from holdfast.core.proof.messages import RecordVerdict, SubmitCompletion, link_key
 from holdfast.core.result.messages import Consume
+from holdfast.engine.outcome import Accepted
 from holdfast.wire.gen.holdfast.result.v1 import result_pb2, result_pb2_grpc
 
 pytestmark = pytest.mark.rule("RES-007")
 Params = dict[str, object]
+OUTPUT = "GET /v1/outputs"
+"""What stands for a method where bytes are asked for (RES-009)."""
 
 
 @pytest.fixture
@@ -59,11 +64,13 @@ async def missing(_: ResultNode) -> TaskId:
 
 WRONG: dict[str, tuple[Callable[[ResultNode], Awaitable[TaskId]], str, Params]] = {
     "NoResultYet": (ResultNode.resolved, "cap.readResult", {}),
-    "Expired": (ResultNode.cancelled, "cap.readResult", {}),
+    "Expired": (lambda results: results.ended(JobState.EXPIRED), "cap.readResult", {}),
+    "Failed": (lambda results: results.ended(JobState.FAILED), "cap.readResult", {}),
+    "Cancelled": (ResultNode.cancelled, "cap.readResult", {}),
     "NotFound": (missing, "cap.readResult", {}),
     "ChainMismatch": (ResultNode.readable, "cap.readResult", {"chain_id": 7}),
     "AlreadyConsumed": (consumed, "cap.consumeResult", {"caller": "alice"}),
-    "ResultPruned": (ResultNode.readable, "cap.getResultBytes", {}),
+    "ResultPruned": (ResultNode.readable, OUTPUT, {}),
 }
 """How it comes to be, and who is told."""
 
@@ -73,19 +80,24 @@ WRONG: dict[str, tuple[Callable[[ResultNode], Awaitable[TaskId]], str, Params]] 
 
 @asynccontextmanager
 async def listening(results: ResultNode, folder: Path) -> AsyncIterator[Path]:
-    """The socket of the node's folder."""
+    """The sockets of the node's folder."""
     door = UnixSocketServer(results.access, folder / SOCKET_NAME)
+    settings, path = HttpSettings(drain_ms=100), folder / HTTP_SOCKET_NAME
+    bytes_door = HttpServer(results.access, results.world.clock, settings, unix_path=path)
     await door.open()
+    await bytes_door.open()
     try:
         yield folder / SOCKET_NAME
     finally:
+        await bytes_door.close()
         await door.close()
 
 
 async def in_python(results: ResultNode, tmp_path: Path, method: str, params: Params) -> tuple[str, int | str]:
-    async with listening(results, tmp_path) as socket, Client(socket) as node:
+    async with listening(results, tmp_path), AsyncClient(tmp_path) as node:
         with pytest.raises(NodeRefused) as caught:
-            await node.call(method, **params)
+            await (node.result(str(params["task_id"])) if method == OUTPUT else node.call(method, **params))
+    assert type(caught.value) is REFUSALS[caught.value.name]
     return caught.value.name, caught.value.code
 
 
@@ -95,7 +107,10 @@ async def by_http(results: ResultNode, _: Path, method: str, params: Params) -> 
     try:
         token = await http_node.HttpNode(results.world, results.engine, results.access, door).token()
         async with httpx.AsyncClient(base_url=door.url, headers=http_node.bearer(token)) as client:
-            said = (await client.post("/rpc", json=http_node.request(method, **params))).json()
+            if method == OUTPUT:
+                said = (await client.get(f"/v1/outputs/{params['task_id']}")).json()
+            else:
+                said = (await client.post("/rpc", json=http_node.request(method, **params))).json()
     finally:
         await door.close()
     return said["error"]["data"]["name"], said["error"]["code"]
@@ -121,7 +136,7 @@ async def by_grpc(results: ResultNode, _: Path, method: str, params: Params) -> 
     return no.name, no.code
 
 
-VERBS = {"cap.readResult": "show", "cap.consumeResult": "consume", "cap.getResultBytes": "read"}
+VERBS = {"cap.readResult": "show", "cap.consumeResult": "consume", OUTPUT: "read"}
 
 
 async def by_command_line(results: ResultNode, tmp_path: Path, method: str, params: Params) -> tuple[str, int | str]:
@@ -140,7 +155,7 @@ CODES = {"rpc": "rpc", "python": "rpc", "grpc": "grpc", "exit": "exit"}
 CASES = [
     (name, interface) for name in WRONG for interface in INTERFACES if (name, interface) != ("ResultPruned", "grpc")
 ]
-"""No bytes pass through gRPC, so nobody misses any there (RPC-002)."""
+"""No bytes pass through gRPC, so none is missed there (RPC-002)."""
 
 
 @pytest.mark.parametrize(("name", "interface"), CASES)
@@ -154,15 +169,15 @@ async def test_what_is_wrong_with_a_result_has_its_name_and_its_code_everywhere(
 
 
 def test_the_table_has_every_name_that_the_rule_lists_each_with_a_code_of_its_own() -> None:
-    assert len({ERROR_CODES[name].rpc for name in RESULT_ERRORS}) == len(RESULT_ERRORS) == 8
+    assert len({ERROR_CODES[name].rpc for name in RESULT_ERRORS}) == len(RESULT_ERRORS) == 10
     assert set(WRONG) | {"ProofConflict", "NullifierReuse"} == RESULT_ERRORS
 
 
 async def test_pruned_bytes_are_refused_with_where_they_are_known(results: ResultNode, tmp_path: Path) -> None:
     job = await results.readable()
-    async with listening(results, tmp_path) as socket, Client(socket) as node:
-        with pytest.raises(NodeRefused) as caught:
-            await node.call("cap.getResultBytes", task_id=job.hex())
+    async with listening(results, tmp_path), AsyncClient(tmp_path) as node:
+        with pytest.raises(ResultPrunedError) as caught:
+            await node.result(job.hex())
     result = results.engine.undurable_state.results[job]
     assert caught.value.details == {"result_digest": result.result_digest.hex(), "height_resolved": "2"}
 
@@ -171,7 +186,7 @@ async def test_pruned_bytes_are_refused_with_where_they_are_known(results: Resul
 
 
 @pytest.mark.rule("RES-001", "RCV-002")
-async def test_the_same_proof_again_is_a_repeat_and_another_one_for_the_task_is_in_conflict(
+async def test_the_same_proof_again_is_a_repeat_and_another_one_for_the_task_is_slashed_once(
     results: ResultNode,
 ) -> None:
     job, first = await results.submission()
@@ -185,9 +200,9 @@ async def test_the_same_proof_again_is_a_repeat_and_another_one_for_the_task_is_
     for projected in (False, True):
         if projected:
             await results.engine.wait_tables()
-        no = await results.engine.submit(other)
-        assert isinstance(no, Refused)
-        assert (no.name, error_reply(no).codes) == ("ProofConflict", ERROR_CODES["ProofConflict"])
+        ignored = await results.engine.submit(other)
+        assert isinstance(ignored, Accepted)
+        assert ignored.is_repeat == projected, "it is slashed once"
     assert (await results.engine.submit(first)).is_repeat  # type: ignore[union-attr]
 
 

@@ -63,6 +63,16 @@ def test_a_node_gets_a_folder_for_its_user_alone_a_key_and_settings_that_enable_
     assert (config.data, config.policy.network) == (data, Network.DEVELOPMENT)
     assert SigningKey.load(data / "keys/node.pem").public.hex() in said
     assert "holdfast up" in said
+    assert (config.runs_gateway, config.archive.url) == (True, f"http://127.0.0.1:{config.gateway.port}")
+    assert 20_000 <= config.gateway.port < 32_768
+    assert f"a gateway on 127.0.0.1:{config.gateway.port}" in said
+
+
+def test_a_production_node_has_no_archive_until_one_is_configured_and_says_so() -> None:
+    code, said, _ = init("--network", "production")
+    config = loaded(Path("holdfast.toml"))
+    assert (code, config.runs_gateway, config.archive.provider.value) == (0, False, "none")
+    assert "archive  none: outputs stay on this node's disk until [archive] in the settings names one" in said
 
 
 def test_what_is_asked_for_is_in_the_file() -> None:
@@ -94,7 +104,9 @@ def test_with_tls_an_authority_and_a_certificate_are_made_and_used_by_both_serve
 @pytest.mark.parametrize("store", list(Store))
 @pytest.mark.parametrize("tls", [False, True])
 def test_every_default_that_the_file_names_is_the_real_one(network: Network, store: Store, tls: bool) -> None:
-    text = render_settings(InitOptions(Path("d"), network, 9, store, 2001, 2002, tls=tls))
+    text = render_settings(
+        InitOptions(Path("d"), network, 9, store, 2001, 2002, tls, gateway_port=2003 if tls else None)
+    )
     plain, spelt = Path("plain.toml"), Path("spelt.toml")
     plain.write_text(text, "utf-8")
     spelt.write_text(DEFAULT.sub("", text), "utf-8")

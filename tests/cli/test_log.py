@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from holdfast.cli.terminal.reporting import configure_logging
+from holdfast.app.log_output import configure_logging
 from holdfast.config import LogSettings
 
 

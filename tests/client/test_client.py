@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.client import Client
+from holdfast.client.node_socket import NodeSocket
 
 pytestmark = pytest.mark.rule("RPC-001")
 
@@ -24,5 +24,5 @@ async def test_an_answer_is_longer_than_any_question_may_be(tmp_path: Path) -> N
         writer.close()
 
     server = await asyncio.start_unix_server(node, tmp_path / "node.sock")
-    async with server, Client(tmp_path) as client:
+    async with server, NodeSocket(tmp_path) as client:
         assert (await client.job("00" * 32))["payload"] == payload

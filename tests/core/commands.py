@@ -13,7 +13,7 @@ from holdfast.core.policy import Policy
 from holdfast.core.queue.decide import build_enqueue
 from holdfast.core.queue.messages import Enqueue, JobAdmitted
 from holdfast.core.state import State
-from holdfast.core.state_snapshot import digest
+from holdfast.core.state_digest import digest
 
 DEVELOPMENT = Policy.for_network(Network.DEVELOPMENT)
 

@@ -20,7 +20,11 @@ from holdfast.core.result import result_digest
 from holdfast.core.state import State
 
 CAPABILITIES = canonical(
-    {"AI": {"models": ["echo", "other"]}, "QUANTUM": {"gates": ["h", "cx"], "depth_max": 100, "width_max": 10}}
+    {
+        "AI": {"models": ["echo", "other"]},
+        "QUANTUM": {"gates": ["h", "cx"], "depth_max": 100, "width_max": 10},
+        "COMPUTE": {"runtimes": ["wc"], "cpu_milli": 2_000, "memory_mb": 512, "gpus": 1},
+    }
 )
 LENIENT = ProviderPolicy(
     failures_in_row_max=1_000,
@@ -53,7 +57,7 @@ def join_provider(core: CoreDriver, number: int, slots: int = 4) -> ProviderId:
     told = (f"p{number}", account, CAPABILITIES, "eu", 3, slots, core.now_ms + YEAR_MS)
     core.do(Register(public(number), *told))
     core.funded(account, 100_000)
-    core.do(Stake(id_, Amount(60_000), core.new_id()))
+    core.do(Stake(id_, Amount(70_000), core.new_id()))
     core.do(Heartbeat(id_, slots))
     return id_
 
@@ -65,6 +69,7 @@ def enqueue_job(
     specs: dict[str, dict[str, object]] = {
         "AI": {"model": "echo", "prompt": "hi"},
         "QUANTUM": {"circuit": "OPENQASM 3;", "shots": 10, "width": 2, "depth": 3, "gates": ["h"]},
+        "COMPUTE": {"runtime": "wc", "resources": {"memory_mb": 512}},
     }
     payload: dict[str, object] = {"kind": kind, "spec": specs[kind], "units": units}
     if ttl_ms is not None:
@@ -78,7 +83,7 @@ def enqueue_job(
 def completion_envelope(core: CoreDriver, job: TaskId, output: bytes = b"out") -> Envelope:
     """What the holder of a job's lease hands in, for a job of either kind."""
     lease = core.lease_of(job)
-    type_ = {"AI": 1, "QUANTUM": 2}[core.state.queue.jobs[job].kind]
+    type_ = {"AI": 1, "QUANTUM": 2, "COMPUTE": 3}[core.state.queue.jobs[job].kind]
     body = body_of(job, lease.id, lease.provider_id, result_digest(output), len(output), {"ms": 5})
     return Envelope(type_, "attested", body, b"s" * 64)
 

@@ -31,7 +31,8 @@ from holdfast.core.policy_change.messages import AdoptPolicy
 from holdfast.core.proof.envelope import Envelope
 from holdfast.core.proof.messages import ProofAccepted, VoteCast
 from holdfast.core.state import State
-from holdfast.core.state_snapshot import digest, restore, snapshot
+from holdfast.core.state_digest import digest
+from holdfast.engine.snapshots.state_snapshot import restore, snapshot
 
 NARROW = msgspec.structs.replace(
     DEVELOPMENT,

@@ -95,7 +95,7 @@ def priority(max_fee: int, size_bytes: int, tier: str, enqueue_ts_ms: int, polic
 
 
 def backoff(kind: str, failure: int, u: int) -> int:
-    d = {"AI": 5_000, "QUANTUM": 2_000}[kind]
+    d = {"AI": 5_000, "QUANTUM": 2_000, "COMPUTE": 5_000}[kind]
     for _ in range(min(failure, 100)):  # a hundred doublings are beyond any cap
         d *= 2
     d = min(900_000, d)
@@ -126,6 +126,29 @@ def da_commitment(namespace: bytes, raw: bytes) -> tuple[bytes, bytes]:
 
 X = bytes.fromhex
 
+
+def notice_root(version: int, fields: dict[str, Any]) -> bytes:
+    """proto3 by hand: (field, its bytes with their key), in the order of the numbers."""
+
+    def varint(n: int) -> bytes:
+        return bytes([n]) if n < 128 else bytes([n % 128 + 128]) + varint(n // 128)
+
+    def number(key: int, n: int) -> bytes:
+        return varint(key * 8) + varint(n if n >= 0 else n + 2**64) if n else b""
+
+    def string(key: int, raw: bytes) -> bytes:
+        return varint(key * 8 + 2) + varint(len(raw)) + raw if raw else b""
+
+    f = fields
+    body = number(1, f["height"]) + number(2, f["round"]) + number(3, f["blob_index"])
+    body += string(4, X(f["kzg_commitment"])) + string(5, X(f["blob_keccak"]))
+    body += string(6, f["provider_id"].encode()) + string(7, f["locator"].encode())
+    body += string(8, string(1, X(f["archived_by"]))) + number(9, f["archived_at"])
+    if version:
+        body += number(10, f["chain_id"]) + string(11, X(f["versioned_hash"]))
+    return hashlib.sha256(b"ArchiveNoticeV%d" % version + body).digest()
+
+
 ANSWERS: dict[str, Callable[..., dict[str, Any]]] = {
     "task-id": lambda chain_id, height, tx_hash, caller, payload: {
         "task_id": h("animica.cap.task_id.v1", chain_id, height, X(tx_hash), X(caller), cbor(payload)).hex()
@@ -151,6 +174,7 @@ ANSWERS: dict[str, Callable[..., dict[str, Any]]] = {
     "da-commitment": lambda namespace, bytes: dict(
         zip(("da_commitment", "root"), (one.hex() for one in da_commitment(X(namespace), X(bytes))), strict=True)
     ),
+    "notice-root": lambda version, **fields: {"root": notice_root(version, fields).hex()},
     "dataitem-id": lambda seed, tags, bytes: naive_ans104.answer(X(seed), tags, X(bytes)),
 }
 """What `holdfast compute NAME` must print for the fields it reads."""

@@ -44,9 +44,20 @@ def test_a_body_says_the_same_read_quickly_and_read_with_care(metrics: object, s
     assert read_fast(raw) == read_generally(raw)
 
 
+@pytest.mark.rule("PRF-001", "RES-009")
+@pytest.mark.parametrize("media_type", ["text/plain; charset=utf-8", "a/b", "text", "a/b\n", "é/b", "a/" + "b" * 64, 3])
+def test_a_declared_media_type_is_read_quickly_as_with_care(media_type: object) -> None:
+    raw = body_of(*IDS, 3, {"ms": 5}, media_type)  # type: ignore[arg-type]
+    is_valid = media_type in ("text/plain; charset=utf-8", "a/b")
+
+    assert read_fast(raw) == read_generally(raw)
+    assert isinstance(read_body(raw), ProofBody) == is_valid
+
+
 @pytest.mark.rule("PRF-001")
-def test_a_body_that_is_cut_or_changed_anywhere_is_read_as_with_care() -> None:
-    whole = body_of(*IDS, 300, {"ms": 5, "gpu": "a"})
+@pytest.mark.parametrize("media_type", ["", "text/plain"])
+def test_a_body_that_is_cut_or_changed_anywhere_is_read_as_with_care(media_type: str) -> None:
+    whole = body_of(*IDS, 300, {"ms": 5, "gpu": "a"}, media_type)
 
     for at in range(len(whole)):
         changed = whole[:at] + bytes([whole[at] ^ 0x01]) + whole[at + 1 :]

@@ -14,7 +14,8 @@ from holdfast.core.base.event import Batch, Command, Event, JournalHead, check_f
 from holdfast.core.base.values import AccountId, Amount, BatchNo, Term
 from holdfast.core.escrow.messages import Mint, Minted
 from holdfast.core.state import State
-from holdfast.core.state_snapshot import digest, restore, snapshot
+from holdfast.core.state_digest import digest
+from holdfast.engine.snapshots.state_snapshot import restore, snapshot
 
 
 def journal_of(history: list[Command], batch_events: int = 3) -> tuple[State, list[Batch]]:

@@ -63,7 +63,8 @@ def test_the_same_provider_never_holds_the_same_job_under_the_same_id_twice() ->
 @pytest.mark.rule("PRF-001")
 @given(st.sampled_from(proof.ProofType), U64, PAYLOADS)
 def test_a_nullifier_hashes_type_window_and_body(type: proof.ProofType, window: int, body: object) -> None:
-    expected = naive.h("animica.proof.nullifier.v1", {"AI": 1, "QUANTUM": 2}[type.name], window, naive.cbor(body))
+    types = {"AI": 1, "QUANTUM": 2, "COMPUTE": 3}
+    expected = naive.h("animica.proof.nullifier.v1", types[type.name], window, naive.cbor(body))
     assert proof.nullifier(type, window, body) == expected
 
 
@@ -141,7 +142,7 @@ def test_two_jobs_are_in_the_order_of_their_scores_at_any_time(
 def test_a_delay_is_the_formula_and_within_a_tenth(kind: Kind, job_id: bytes, failure: int) -> None:
     delay = retry.delay_ms(kind, job_id, failure, RETRY)
     assert delay == naive.backoff(kind.value, failure, naive.jitter(job_id, failure))
-    d = min(900_000, {Kind.AI: 5_000, Kind.QUANTUM: 2_000}[kind] * 2 ** min(failure, 20))
+    d = min(900_000, {Kind.AI: 5_000, Kind.QUANTUM: 2_000, Kind.COMPUTE: 5_000}[kind] * 2 ** min(failure, 20))
     assert d * 9 // 10 <= delay <= d * 11 // 10
 
 
@@ -173,6 +174,17 @@ def test_the_dice_move_a_delay_by_at_most_a_tenth_either_way(
 ) -> None:
     monkeypatch.setattr(retry, "H", lambda *_: u.to_bytes(8, "big") + bytes(24))
     assert retry.delay_ms(kind, b"job", failure, RETRY) == d + moved(d)  # type: ignore[operator]
+
+
+@pytest.mark.rule("RTY-002")
+@pytest.mark.parametrize(
+    ("factor", "failure", "d"), [(1, 9, 5_000), (3, 2, 45_000), (10, 2, 500_000), (100, 99, 900_000)]
+)
+def test_policy_says_how_much_longer_each_wait_is(
+    factor: int, failure: int, d: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retry, "H", lambda *_: (2**63).to_bytes(8, "big") + bytes(24))
+    assert retry.delay_ms(Kind.AI, b"job", failure, RetryPolicy(backoff_factor=factor)) == d
 
 
 @pytest.mark.rule("RTY-002")

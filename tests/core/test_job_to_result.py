@@ -19,7 +19,8 @@ from holdfast.core.queue.messages import JobFailed
 from holdfast.core.result.model import leaf_of
 from holdfast.core.result.readability import why_not_readable
 from holdfast.core.state import State
-from holdfast.core.state_snapshot import digest, restore, snapshot
+from holdfast.core.state_digest import digest
+from holdfast.engine.snapshots.state_snapshot import restore, snapshot
 
 
 def completed_job() -> tuple[CoreDriver, bytes]:

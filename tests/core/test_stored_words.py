@@ -13,7 +13,7 @@ import pytest
 from holdfast.core import state_machine
 from holdfast.core.base import values
 from holdfast.core.chain.model import BlockStatus, TxKind
-from holdfast.core.escrow.model import ReservationStatus
+from holdfast.core.escrow.model import ReservationStatus, TransferKind, TransferStatus
 from holdfast.core.evidence.model import DeadLetterStatus, SessionEnd
 from holdfast.core.job.model import JobState
 from holdfast.core.key.model import Role
@@ -30,6 +30,7 @@ PINNED: Final = Path(__file__).parent / "stored_words.json"
 ENUMS: Final[tuple[type[Enum], ...]] = (
     *(BlockStatus, TxKind, ReservationStatus, DeadLetterStatus, SessionEnd, JobState, Role, LeaseStatus, MatchOrder),
     *(ReadBack, VerifierFault, ProviderStatus, ResultStatus, Pass, values.Kind, values.Tier, values.Network),
+    *(TransferKind, TransferStatus),
 )
 
 
@@ -47,7 +48,7 @@ def words() -> dict[str, Any]:
         "events": {str(kind.__struct_config__.tag): kind.public_name for kind in state_machine.EVENTS},
         "enums": {kind.__name__: [member.value for member in kind] for kind in ENUMS},
         "parts": [part.stored for part in PARTS],
-        "tables": {name: list(table.columns) for name, table in TABLES.items()},
+        "tables": {name: [*table.columns, *table.packed] for name, table in TABLES.items()},
         "policy": policy_fields(Policy),
     }
 

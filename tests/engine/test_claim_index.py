@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from tests.core.commands import some_id
 from tests.simulation.world import World, drop_claims, small_batches
 
-from holdfast.adapters.sql.claim_rows import split_id
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.values import AccountId, Amount, EventNo, Height
 from holdfast.core.escrow.messages import Charge, Finalize, Mint, Refund, Reserve
@@ -28,7 +27,7 @@ keys = st.binary(min_size=33, max_size=33)
 @given(st.sets(keys), st.sets(keys), st.sets(keys))
 def test_the_prefix_filter_never_calls_an_old_key_new(loaded: set[bytes], added: set[bytes], new: set[bytes]) -> None:
     prefixes = PrefixFilter()
-    prefixes.load([[split_id(key)[0] for key in loaded], []])
+    prefixes.load([[claim_number(key) for key in loaded], []])
     for key in added:
         prefixes.add(key)
         prefixes.add(key)
@@ -51,7 +50,7 @@ def test_one_hash_claimed_for_two_purposes_has_two_ids() -> None:
 @pytest.mark.parametrize("order", ["big", "little"])
 def test_ids_that_count_up_are_told_apart(order: Literal["big", "little"]) -> None:
     prefixes = PrefixFilter()
-    prefixes.load([[split_id(b"h" + n.to_bytes(32, order))[0] for n in range(1_000)]])
+    prefixes.load([[claim_number(b"h" + n.to_bytes(32, order)) for n in range(1_000)]])
     assert not any(prefixes.may_contain(b"h" + n.to_bytes(32, order)) for n in range(1_000, 3_000))
 
 
@@ -102,7 +101,7 @@ async def test_another_key_with_the_same_prefix_is_no_repeat() -> None:
     ours, theirs = b"12345678" + bytes(24), b"another" + bytes(25)
     await engine.submit(Mint(ours, ALICE, Amount(10)))
     await drop_claims(engine)
-    engine.claim_index._filter.load([[split_id(b"m" + theirs)[0]]])
+    engine.claim_index._filter.load([[claim_number(b"m" + theirs)]])
     assert engine.undurable_state.claims.lacking((b"m" + theirs,))
     last = engine.durable_head.last
     assert await engine.submit(Mint(theirs, ALICE, Amount(10))) == Accepted(EventNo(last + 1))

@@ -17,11 +17,12 @@ from holdfast.core.base.event import Command, JournalHead
 from holdfast.core.base.values import AccountId, Amount, BatchNo, Digest, EventNo, Height, Term
 from holdfast.core.escrow.messages import Charge, Finalize, Mint, Reserve
 from holdfast.core.escrow.model import ReservationStatus
-from holdfast.core.state_snapshot import digest
-from holdfast.engine import queries, snapshot
+from holdfast.core.state_digest import digest
+from holdfast.engine import queries
 from holdfast.engine.follower import Follower
 from holdfast.engine.loop import Engine
 from holdfast.engine.outcome import Accepted, EngineStatus
+from holdfast.engine.snapshots import snapshot_files
 
 ALICE, BOB = AccountId("alice"), AccountId("bob")
 pytestmark = pytest.mark.rule("ENG-006")
@@ -51,7 +52,7 @@ async def test_a_follower_has_the_owners_state_wherever_it_joined(
     await engine.submit_many(history[:joins_at])
     if has_snapshot:
         await engine.wait_tables()
-        await snapshot.make(world.files, engine.journal, world.policy)
+        await snapshot_files.make(world.files, engine.journal, world.policy)
     follower = follower_of(world)
     await follower.load()
     following = asyncio.create_task(follower.run())

@@ -19,7 +19,7 @@ from holdfast.core.base.values import AccountId, Amount, EventNo, Height
 from holdfast.core.escrow.invariants import broken_invariants
 from holdfast.core.escrow.messages import Charge, Finalize, Mint, Reserve
 from holdfast.core.state import State
-from holdfast.core.state_snapshot import digest
+from holdfast.core.state_digest import digest
 from holdfast.engine.loop import Engine
 from holdfast.engine.outcome import Accepted, EngineStatus
 from holdfast.engine.queries.accounts import GetAccount
@@ -438,7 +438,7 @@ def assert_same(command: Command, event: object) -> None:
             "Charge": {"Charged"},
             "Refund": {"Refunded"},
             "Finalize": {"Finalized"},
-            "RollBack": {"Undone"},
+            "RollBackSettlements": {"SettlementsRolledBack"},
         }[type(command).__name__]
     )
     if hasattr(command, "id"):

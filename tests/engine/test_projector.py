@@ -7,11 +7,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.core.blocks import SEAL, final_after
+from tests.core.blocks import final_after
 from tests.core.commands import enqueue_command, some_id
+from tests.engine.ended_jobs import cancelled_job
 from tests.simulation.journal import Fault
 from tests.simulation.tables import SimulatedTables
-from tests.simulation.world import DEVELOPMENT, World, evict_final, small_batches
+from tests.simulation.world import DEVELOPMENT, World, small_batches
 
 from holdfast.core.base.clock_record import RecordTime
 from holdfast.core.base.errors import Corrupt, Refused, Unavailable
@@ -22,9 +23,8 @@ from holdfast.core.escrow.messages import Charge, Finalize, Mint, Reserve
 from holdfast.core.escrow.model import Account, ReservationStatus
 from holdfast.core.match.messages import Match
 from holdfast.core.policy import EnginePolicy, Policy
-from holdfast.core.queue.messages import CancelJob, JobAdmitted
 from holdfast.core.queue.purge import PurgedJob, PurgeJobs
-from holdfast.core.state_snapshot import digest
+from holdfast.core.state_digest import digest
 from holdfast.engine import queries
 from holdfast.engine.loop import Engine
 from holdfast.engine.outcome import Accepted, EngineStatus
@@ -77,18 +77,11 @@ async def test_point_reads_never_lag_though_the_tables_do() -> None:
 
 async def purged_job(world: World) -> tuple[Engine, EventNo]:
     """An owner whose tables hold a job that ended and left memory, and the key of that row."""
-    engine = await world.started()
-    await engine.submit(Mint(some_id(1), ALICE, Amount(100)))
-    admitted = await engine.submit(enqueue_command(1, policy=world.policy))
-    assert isinstance(admitted, Accepted)
-    assert isinstance(admitted.fact, JobAdmitted)
-    await engine.submit(CancelJob(admitted.fact.id))
-    await engine.submit(SEAL)
-    await evict_final(engine)
+    engine, event, admitted = await cancelled_job(world, ALICE)
     await engine.wait_tables()
-    assert admitted.event in world.tables.rows["job"]
-    await engine.submit(PurgeJobs([PurgedJob(admitted.event, admitted.fact.id)]))
-    return engine, admitted.event
+    assert event in world.tables.rows["job"]
+    await engine.submit(PurgeJobs([PurgedJob(event, admitted.id)]))
+    return engine, event
 
 
 async def test_a_row_that_was_deleted_is_gone_once_the_tables_know() -> None:

@@ -7,20 +7,22 @@ import asyncio
 import pytest
 from tests.core.blocks import SEAL, final_after
 from tests.core.commands import enqueue_command, some_id
+from tests.engine.ended_jobs import cancelled_job
 from tests.simulation.journal import SimulatedJournal
 from tests.simulation.tables import SimulatedTables
-from tests.simulation.world import World, drop_claims, evict_final, small_batches
+from tests.simulation.world import World, drop_claims, small_batches
 
 from holdfast.core.base.event import JournalHead
 from holdfast.core.base.values import AccountId, Amount, EventNo
 from holdfast.core.escrow.messages import Mint, Reserve
 from holdfast.core.queue.messages import CancelJob, JobAdmitted
-from holdfast.core.state_snapshot import digest
-from holdfast.engine import queries, snapshot
+from holdfast.core.state_digest import digest
+from holdfast.engine import queries
 from holdfast.engine.follower import Follower
 from holdfast.engine.loop import Engine
 from holdfast.engine.outcome import Accepted
 from holdfast.engine.projection.host import ProjectorTask
+from holdfast.engine.snapshots import snapshot_files
 
 ALICE = AccountId("alice")
 pytestmark = pytest.mark.rule("ENG-004")
@@ -124,27 +126,15 @@ async def test_a_projector_writes_a_snapshot_when_enough_has_happened_and_not_be
         await engine.wait_tables()
         await engine.stop()
         assert len(world.files.files) == (0, 1, 1, 2)[life]  # five events in each life
-    state, tip = await snapshot.load_newest(world.files, engine.journal, world.policy, 10**9)
+    state, tip = await snapshot_files.load_newest(world.files, engine.journal, world.policy, 10**9)
     assert (tip.last, tip) == (20, engine.durable_head)
     assert digest(state) == digest(engine.undurable_state)
-
-
-async def final_job(world: World) -> tuple[Engine, JobAdmitted]:
-    engine = await world.started()
-    await engine.submit(Mint(some_id(1), ALICE, Amount(100)))
-    outcome = await engine.submit(enqueue_command(1, policy=world.policy))
-    assert isinstance(outcome, Accepted)
-    assert isinstance(outcome.fact, JobAdmitted)
-    await engine.submit(CancelJob(outcome.fact.id))
-    await engine.submit(SEAL)
-    await evict_final(engine)
-    return engine, outcome.fact
 
 
 @pytest.mark.parametrize("is_standby", [False, True])
 async def test_a_read_after_a_start_waits_until_the_tables_have_reached_the_eviction(is_standby: bool) -> None:
     world = World(final_after(0))
-    engine, job = await final_job(world)
+    engine, _, job = await cancelled_job(world, ALICE)
     await engine.stop()
     world.tables = SimulatedTables()  # they were lost, and are written again
     source: Engine | Follower

@@ -13,15 +13,17 @@ from tests.core.core_driver import ALICE, CoreDriver
 from tests.simulation.journal import Fault
 from tests.simulation.world import World
 
-from holdfast.core.base.values import Amount, Digest, EventNo, Height, Kind, ReservationId, TaskId
+from holdfast.core.base.values import Amount, Digest, EventNo, Height, Kind, LeaseId, ReservationId, TaskId
 from holdfast.core.escrow.messages import Mint, Reserve
 from holdfast.core.evidence.messages import RejectedRecord, StoreEvidence
 from holdfast.core.key.messages import CreateKey
 from holdfast.core.key.model import Role, secret_hash
 from holdfast.core.retention.model import Pass
 from holdfast.core.state import State
+from holdfast.engine.lookups import catalogue, overview
 from holdfast.engine.outcome import Accepted
-from holdfast.engine.queries import accounts, chain, evidence, jobs, metrics, node, providers, retention
+from holdfast.engine.queries import accounts, blobs, chain, evidence, jobs, metrics, node, providers, retention
+from holdfast.engine.queries.archive import validators
 from holdfast.engine.queries.query import Query
 from holdfast.engine.queries.table import QUERIES, answer
 
@@ -67,6 +69,7 @@ def examples(state: State, task: dict[str, TaskId]) -> list[Query[Any]]:
         node.Ping(),
         node.GetOwner(),
         node.GetStateDigest(),
+        node.GetPolicy(),
         node.GetClaimingEvent(next(iter(state.claims.recent))),
         node.GetEvictedAsOf(),
         accounts.GetAccount(ALICE),
@@ -84,10 +87,12 @@ def examples(state: State, task: dict[str, TaskId]) -> list[Query[Any]]:
         chain.GetResultMoment(task["done"]),
         chain.IsHotOutputDropped(EventNo(1)),
         jobs.GetLiveJob(task["waiting"]),
-        jobs.GetCallerOfJob(task["waiting"]),
+        jobs.GetOwnerOfJob(task["waiting"]),
         jobs.GetQuorumVotes(task["waiting"]),
         jobs.GetAttempts(task["leased"]),
         jobs.GetLeasesOfJobs(tuple(task.values())),
+        jobs.GetLiveLease(LeaseId(bytes(32))),
+        providers.HasStake(provider_id),
         jobs.ListLeasesOfProvider(provider_id),
         jobs.ListJobsOfProvider(provider_id, 0, 10),
         jobs.CountLiveLeases(),
@@ -114,11 +119,23 @@ def examples(state: State, task: dict[str, TaskId]) -> list[Query[Any]]:
         evidence.CountDeadLetters(),
         evidence.GetDeadLetterCapacity("c"),
         retention.GetRetentionProgress(),
+        blobs.GetLiveBlobs(Height(1)),
+        blobs.GetArchiveProgress(),
+        blobs.ListPrunable(),
         retention.GetRetentionView(),
         retention.FilterUnreferenced(EventNo(1), ((Digest(bytes(32)), 1),)),
         retention.IsWarmDeletePending(Digest(bytes(32))),
         metrics.GetQueueMetrics(),
         metrics.GetResultCounts(),
+        jobs.CheckInput(lease.id, provider_id, 0),
+        jobs.FilterInputsInUse((Digest(bytes(32)),)),
+        chain.FindBlockInMemory(Digest(bytes(32))),
+        providers.FindProviders("oak", 10),
+        validators.ListValidators(),
+        validators.GetValidatorSet(),
+        catalogue.StartCatalogue(),
+        catalogue.AddOffers([], (provider_id,), 0),
+        overview.GetOverview(0),
     ]
 
 

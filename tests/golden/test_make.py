@@ -12,7 +12,7 @@ from holdfast.core import journal_codec, state_machine
 from holdfast.core.base.event import JournalHead
 from holdfast.core.base.values import BatchNo
 from holdfast.core.state import State
-from holdfast.core.state_snapshot import digest
+from holdfast.core.state_digest import digest
 from holdfast.engine.recover import recover
 from holdfast.history.archive_segments import SegmentFolder
 from holdfast.history.check import check

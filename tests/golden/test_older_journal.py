@@ -18,9 +18,10 @@ from tests.simulation.world import DEVELOPMENT, SimulatedFiles
 from holdfast.core import journal_codec
 from holdfast.core.base.event import JournalHead, head_of, seal_batch
 from holdfast.core.base.values import BatchNo
-from holdfast.core.queue.live.waiting_columns import GroupColumns, WaitingColumns
 from holdfast.core.state import PARTS, State, StatePart
-from holdfast.core.state_snapshot import MAGIC, checksum, digest, restore, snapshot
+from holdfast.core.state_digest import digest
+from holdfast.engine.snapshots.state_snapshot import MAGIC, checksum, restore, snapshot
+from holdfast.engine.snapshots.waiting_columns import GroupColumns, WaitingColumns
 from holdfast.history.archive_segments import ArchiveEntry, SegmentFolder, journal_entries
 from holdfast.history.export_import import ExportManifest, export_journal, import_journal
 from holdfast.history.full_journal import FullJournal

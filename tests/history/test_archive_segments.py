@@ -16,10 +16,11 @@ from holdfast.core.base.event import Command, JournalHead
 from holdfast.core.base.values import AccountId, Amount, BatchNo, EventNo
 from holdfast.core.escrow.messages import Mint, Reserve
 from holdfast.core.state import State
-from holdfast.core.state_snapshot import digest
-from holdfast.engine import queries, snapshot
+from holdfast.core.state_digest import digest
+from holdfast.engine import queries
 from holdfast.engine.loop import Engine
 from holdfast.engine.recover import rebuild_tables, recover
+from holdfast.engine.snapshots import snapshot_files
 from holdfast.history.archive_segments import SegmentFolder, copy_journal, decode_segment, parse_segment_name
 from holdfast.history.full_journal import FullJournal
 
@@ -69,7 +70,7 @@ async def test_reading_crosses_from_archive_to_store_without_a_seam(trim: int, a
 async def test_a_trimmed_node_recovers_the_same_state_and_still_reads_its_oldest_memo() -> None:
     world, archive = World(), SimulatedFiles()
     engine = await lived(world)
-    await snapshot.make(world.files, engine.journal, world.policy)
+    await snapshot_files.make(world.files, engine.journal, world.policy)
     before = digest(engine.undurable_state)
     await engine.stop()
     journal = full_journal(world, archive)
@@ -100,7 +101,7 @@ async def test_tables_are_rebuilt_through_the_archive_and_not_without_it() -> No
     await engine.stop()
     rows = world.tables.rows
     journal = full_journal(world, archive)
-    await snapshot.make(world.files, journal, world.policy)
+    await snapshot_files.make(world.files, journal, world.policy)
     await journal.trim(BatchNo(10**6))
     await world.tables.drop()
     await rebuild_tables(journal, world.tables, world.files, world.policy, is_dropped=False)
@@ -116,7 +117,7 @@ async def test_a_snapshot_at_the_trim_point_suffices_when_the_archive_is_gone() 
     engine = await lived(world)
     await engine.stop()
     journal = full_journal(world, archive)
-    await snapshot.make(world.files, journal, world.policy)
+    await snapshot_files.make(world.files, journal, world.policy)
     await journal.trim(BatchNo(10**6))
     await journal.archive.delete_until(BatchNo(10**6))
     found = await recover(journal, world.tables, world.files, world.policy)

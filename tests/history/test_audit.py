@@ -24,7 +24,7 @@ from holdfast.core.match.provider_index import IndexedProvider
 from holdfast.core.match.selection import Shuffled
 from holdfast.core.policy import MatchOrder, Policy
 from holdfast.core.policy_change.messages import AdoptPolicy
-from holdfast.engine import snapshot
+from holdfast.engine.snapshots import snapshot_files
 from holdfast.history.audit import AuditReport, audit
 from holdfast.history.full_journal import FullJournal
 
@@ -175,7 +175,7 @@ async def test_an_audit_of_a_part_begins_at_a_snapshot_and_says_where_it_was() -
     since = assignments(batches)[6][0]
     start = await journal.batch_of(since)  # type: ignore[arg-type]
     assert start is not None
-    await snapshot.make(files, journal, policy, until=start - 1)  # type: ignore[arg-type]
+    await snapshot_files.make(files, journal, policy, until=start - 1)  # type: ignore[arg-type]
     read: list[int] = []
     done = await audit(journal, files, policy, since, None, lambda tip: read.append(tip.number))
     assert isinstance(done, AuditReport)

@@ -22,9 +22,9 @@ from holdfast.core.base.values import AccountId, Amount, BatchNo, Digest, EventN
 from holdfast.core.escrow.messages import Charge, Finalize, Mint, Minted, Reserve
 from holdfast.core.index.unique_ids import Claim, claim_id
 from holdfast.core.state import State
-from holdfast.core.state_snapshot import snapshot as pack_snapshot
-from holdfast.engine import snapshot
 from holdfast.engine.loop import Engine
+from holdfast.engine.snapshots import snapshot_files
+from holdfast.engine.snapshots.state_snapshot import snapshot as pack_snapshot
 from holdfast.history.archive_segments import SegmentFolder
 from holdfast.history.check import CheckResult, check
 from holdfast.history.full_journal import FullJournal
@@ -74,13 +74,13 @@ async def lived(trim: int = 0) -> StoredNode:
         await engine.submit(Mint(some_id(n), ALICE, Amount(10)))
     await engine.submit(Reserve(some_id(500), ALICE, Amount(3), b"large" * 2_000))
     await engine.wait_tables()
-    await snapshot.make(stored.world.files, engine.journal, stored.world.policy)
+    await snapshot_files.make(stored.world.files, engine.journal, stored.world.policy)
     await engine.submit(Reserve(some_id(501), ALICE, Amount(3), b"small"))
     await engine.submit(Reserve(some_id(502), ALICE, Amount(3)))
     await engine.submit(Charge(some_id(502), Height(1), BOB, Amount(2)))
     await engine.submit(Finalize(Height(1)))
     await engine.stop()
-    await snapshot.make(stored.world.files, engine.journal, stored.world.policy)
+    await snapshot_files.make(stored.world.files, engine.journal, stored.world.policy)
     if trim:
         await stored.journal.trim(BatchNo(trim))
     return stored
@@ -241,7 +241,7 @@ async def test_a_damaged_a_wrong_and_a_foreign_snapshot_are_named_and_nothing_el
     assert await stored.bad() == {"snapshots": f"1 not usable: {first} (of another journal)"}
     files[first] = whole[first]
     ahead = JournalHead(BatchNo(99), Term(1), EventNo(99), 0, Digest(bytes(32)))
-    files[snapshot.file_name(ahead)] = pack_snapshot(state, ahead)
+    files[snapshot_files.file_name(ahead)] = pack_snapshot(state, ahead)
     assert await stored.bad() == {"snapshots": "1 not usable: batch 99 (history stops before it)"}
 
 
@@ -254,14 +254,14 @@ async def test_a_snapshot_whose_queue_contradicts_its_jobs_is_named() -> None:
     for nonce in (1, 2):
         await engine.submit(enqueue_command(nonce, policy=stored.world.policy))
     await engine.stop()
-    tip = await snapshot.make(stored.world.files, engine.journal, stored.world.policy)
+    tip = await snapshot_files.make(stored.world.files, engine.journal, stored.world.policy)
     assert await stored.bad() == {}
-    state, _ = await snapshot.load(stored.world.files, snapshot.file_name(tip), stored.world.policy)
+    state, _ = await snapshot_files.load(stored.world.files, snapshot_files.file_name(tip), stored.world.policy)
     (group,) = state.queue.ready_queue.groups.values()
     group.by_age.blocks[0].reverse()
-    await stored.world.files.replace(snapshot.file_name(tip), pack_snapshot(state, tip))
+    await stored.world.files.replace(snapshot_files.file_name(tip), pack_snapshot(state, tip))
     why = "it contradicts itself: not every group of the ready queue is in order"
-    assert await stored.bad() == {"snapshots": f"1 not usable: {snapshot.file_name(tip)} ({why})"}
+    assert await stored.bad() == {"snapshots": f"1 not usable: {snapshot_files.file_name(tip)} ({why})"}
 
 
 # ------------------------------------------------------------------------------------------------ history

@@ -19,10 +19,10 @@ from holdfast.core.base.errors import Corrupt, Refused, Unavailable
 from holdfast.core.base.event import Attachment, Batch, Command
 from holdfast.core.base.values import AccountId, Amount, BatchNo
 from holdfast.core.escrow.messages import Mint, Reserve
-from holdfast.core.state_snapshot import digest
-from holdfast.engine import snapshot
+from holdfast.core.state_digest import digest
 from holdfast.engine.loop import Engine
 from holdfast.engine.recover import recover
+from holdfast.engine.snapshots import snapshot_files
 from holdfast.history.archive_segments import SegmentFolder
 from holdfast.history.export_import import MANIFEST, ExportManifest, export_journal, import_journal
 from holdfast.history.full_journal import FullJournal
@@ -257,7 +257,7 @@ async def test_after_archive_segments_were_deleted_only_an_export_that_has_them_
     engine = await lived(world)
     journal = journal_on(world.disk, archive)
     await exported(world, folder, archive)
-    await snapshot.make(world.files, journal, world.policy)
+    await snapshot_files.make(world.files, journal, world.policy)
     await engine.submit(Mint(some_id(99), ALICE, Amount(1)))
     await journal.trim(BatchNo(9))
     await journal.archive.delete_until(BatchNo(9))

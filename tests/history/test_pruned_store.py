@@ -12,9 +12,9 @@ from holdfast.core.base.canonical import H
 from holdfast.core.base.errors import Corrupt
 from holdfast.core.base.event import PAYLOAD_TAG, JournalHead, make_payload
 from holdfast.core.retention.model import Pass
-from holdfast.core.state_snapshot import digest
-from holdfast.engine import snapshot
+from holdfast.core.state_digest import digest
 from holdfast.engine.recover import recover
+from holdfast.engine.snapshots import snapshot_files
 from holdfast.history.check import check
 from holdfast.history.export_import import ExportManifest, export_journal, import_journal
 from holdfast.history.full_journal import FullJournal
@@ -89,7 +89,7 @@ async def test_a_snapshot_and_the_journal_after_it_give_the_same_retention() -> 
     home = await aged_node()
     await home.collector.run_passes([Pass.HOT])
     await home.engine.wait_tables()
-    await snapshot.make(home.world.files, home.engine.journal, home.world.policy)
+    await snapshot_files.make(home.world.files, home.engine.journal, home.world.policy)
     await home.collector.run_passes()
     await home.engine.wait_tables()
     assert digest(await home.world.recovered()) == digest(home.engine.undurable_state)

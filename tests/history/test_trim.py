@@ -18,10 +18,10 @@ from holdfast.core.base.errors import Corrupt, Refused, Unavailable
 from holdfast.core.base.event import Batch, head_of
 from holdfast.core.base.values import AccountId, Amount, BatchNo, EventNo
 from holdfast.core.escrow.messages import Mint, Reserve
-from holdfast.core.state_snapshot import digest
-from holdfast.engine import snapshot
+from holdfast.core.state_digest import digest
 from holdfast.engine.loop import Engine
 from holdfast.engine.recover import recover
+from holdfast.engine.snapshots import snapshot_files
 from holdfast.history.full_journal import FullJournal
 from holdfast.history.rebuild import rebuild
 from holdfast.history.trim import trim_bound
@@ -54,7 +54,7 @@ async def test_after_archiving_a_node_starts_without_the_archive_also_with_one_s
         await mint(engine, number, number + size)
         number += size + 1
         await engine.wait_tables()
-        await snapshot.make(world.files, engine.journal, world.policy)
+        await snapshot_files.make(world.files, engine.journal, world.policy)
     if is_behind:
         await engine.projector.stop()
     await mint(engine, 500, 505)
@@ -94,7 +94,7 @@ async def test_the_bound_says_what_keeps_the_rest() -> None:
     await engine.stop()
     found = await trim_bound(journal, world.tables, world.files, world.policy, 1)
     assert (found.until, "oldest snapshot" in found.reason) == (world.tables.at.number - 11, True)
-    await snapshot.make(world.files, journal, world.policy)
+    await snapshot_files.make(world.files, journal, world.policy)
     del world.files.files[min(world.files.files)]
     world.tables.at = head_of([batch async for batch in journal.read(BatchNo(0))][4])
     found = await trim_bound(journal, world.tables, world.files, world.policy, 1)
@@ -160,7 +160,7 @@ async def test_archiving_beside_a_running_node_and_its_followers_of_events() -> 
     for first in range(1, 100, 10):
         await mint(engine, first, first + 9)
         await engine.wait_tables()
-        await snapshot.make(world.files, operator, world.policy)
+        await snapshot_files.make(world.files, operator, world.policy)
         found = await trim_bound(operator, world.tables, world.files, world.policy, 3)
         await operator.trim(found.until)
     assert await operator.store.trimmed_until() > 50
@@ -177,7 +177,7 @@ async def test_who_follows_from_deleted_history_learns_where_to_begin_and_gets_n
     await first.start()
     await mint(first, 1, 30)
     await first.wait_tables()
-    await snapshot.make(world.files, journal, world.policy)
+    await snapshot_files.make(world.files, journal, world.policy)
     await first.stop()
     await journal.trim(BatchNo(20))
     await journal.archive.delete_until(BatchNo(18))
@@ -201,7 +201,7 @@ async def test_tables_are_rebuilt_from_archive_and_journal() -> None:
     await engine.stop()
     rows, claims = world.tables.rows, world.tables.claims
     journal = full_journal(world, archive)
-    await snapshot.make(world.files, journal, world.policy)
+    await snapshot_files.make(world.files, journal, world.policy)
     await journal.trim(BatchNo(8))
     world.tables.rows = {"account": {"eve": ("eve", 1, 0, 0)}, "reservation": {}}
     assert await rebuild(journal, world.tables, world.files, world.policy) == engine.durable_head
@@ -214,7 +214,7 @@ async def test_tables_are_not_emptied_when_history_is_not_whole() -> None:
     await mint(engine, 1, 12)
     await engine.stop()
     journal, rows = full_journal(world, archive), world.tables.rows
-    await snapshot.make(world.files, journal, world.policy)
+    await snapshot_files.make(world.files, journal, world.policy)
     await journal.trim(BatchNo(8))
     name = sorted(archive.files)[1]
     whole = archive.files[name]
@@ -276,7 +276,7 @@ async def test_tables_of_another_journal_are_not_emptied_when_they_could_not_be_
     await mint(engine, 1, 12)
     await engine.stop()
     journal = full_journal(world, archive)
-    await snapshot.make(world.files, journal, world.policy)
+    await snapshot_files.make(world.files, journal, world.policy)
     await journal.trim(BatchNo(8))
     await journal.archive.delete_until(BatchNo(8))
     world.tables.at = replace(world.tables.at, time_ms=1)

@@ -9,7 +9,7 @@ from tests.core.blocks import PROPOSER, sign
 from tests.simulation.world import SimulatedFiles
 
 from holdfast.core.base.merkle import root
-from holdfast.core.base.values import ChainId, EventNo, Height
+from holdfast.core.base.values import ChainId, EventNo, Height, Network
 from holdfast.core.chain.header import Header, SignedHeader, beacon_after, genesis_signed, header_hash
 from holdfast.lightclient.header_export import HeaderSource
 
@@ -40,7 +40,7 @@ def signed(header: Header) -> SignedHeader:
 
 def chain(length: int, before: SignedHeader | None = None, salt: int = 0) -> list[SignedHeader]:
     """`length` blocks above another one, or above genesis."""
-    blocks = [before or genesis_signed(CHAIN)]
+    blocks = [before or genesis_signed(CHAIN, Network.DEVELOPMENT)]
     for _ in range(length):
         blocks.append(follows(blocks[-1], salt))
     return blocks[1:]
@@ -56,8 +56,9 @@ def source(blocks: list[SignedHeader], finalized: int = 0, chain_id: ChainId = C
         for block in blocks[height:]:
             yield block
 
-    head = blocks[-1] if blocks else genesis_signed(chain_id)
-    return HeaderSource(chain_id, head, Height(finalized), at, after)
+    genesis = genesis_signed(chain_id, Network.DEVELOPMENT)
+    head = blocks[-1] if blocks else genesis
+    return HeaderSource(genesis, head, Height(finalized), at, after)
 
 
 class PowerCut(Exception):

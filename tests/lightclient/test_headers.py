@@ -13,7 +13,7 @@ from tests.lightclient.header_chains import CHAIN, CountingFiles, PowerCut, chai
 
 from holdfast.core.base.errors import Corrupt, Refused
 from holdfast.core.base.merkle import prove_inclusion
-from holdfast.core.base.values import ChainId, EventNo
+from holdfast.core.base.values import ChainId, EventNo, Network
 from holdfast.core.chain.header import Header, SignedHeader, genesis_signed
 from holdfast.core.chain.model import TxKind
 from holdfast.core.chain.transactions import tx_leaf
@@ -35,7 +35,10 @@ async def exported(blocks: list[SignedHeader], files: CountingFiles | None = Non
     files = files or CountingFiles()
     done = await export(files, source(blocks, finalized), verify)
     assert isinstance(done, HeaderManifest), done
-    assert (done.blocks, done.head) == (len(blocks), (blocks[-1] if blocks else genesis_signed(CHAIN)).hash.hex())
+    assert (done.blocks, done.head) == (
+        len(blocks),
+        (blocks[-1] if blocks else genesis_signed(CHAIN, Network.DEVELOPMENT)).hash.hex(),
+    )
     return files
 
 
@@ -50,7 +53,7 @@ async def verified_chain(files: CountingFiles, *keys: bytes) -> HeaderChain:
 async def test_what_was_exported_verifies_up_to_its_head(length: int) -> None:
     blocks = chain(length)
     found = await verified_chain(await exported(blocks))
-    assert found.head == (blocks[-1] if blocks else genesis_signed(CHAIN))
+    assert found.head == (blocks[-1] if blocks else genesis_signed(CHAIN, Network.DEVELOPMENT))
     assert found.proposers == ({PROPOSER: 1} if blocks else {})
 
 
@@ -95,7 +98,7 @@ async def test_cut_at_any_write_an_export_is_whole_and_goes_on_later(kept: int) 
             await exported(blocks, files)
         except PowerCut:
             head = (await verified_chain(CountingFiles(files.files))).head
-            assert head in old or head in blocks or head == genesis_signed(CHAIN)
+            assert head in old or head in blocks or head == genesis_signed(CHAIN, Network.DEVELOPMENT)
             files = await exported(blocks, CountingFiles(files.files))
             assert files.files == after
         else:
@@ -243,7 +246,7 @@ LEAVES = tuple(tx_leaf(TxKind.ADMISSION, EventNo(n), bytes([n]) * 32, b"about") 
 
 def proof_of(index: int) -> dict[str, Any]:
     """As `holdfast chain prove` prints it."""
-    block = follows(genesis_signed(CHAIN), leaves=LEAVES)
+    block = follows(genesis_signed(CHAIN, Network.DEVELOPMENT), leaves=LEAVES)
     shown = json.loads(encode_line(block))
     del shown["chain_id"]
     path = [step.hex() for step in prove_inclusion(LEAVES, index)]

@@ -43,7 +43,7 @@ LEASES: Final = [
     ),
     Mutant(
         "a snapshot loses the adopted policy",
-        "core/state_snapshot.py",
+        "engine/snapshots/state_snapshot.py",
         "adopted_policy(state.policy_bytes) or policy",
         "policy",
         f"{POLICY_TESTS} -k needs_no_settings",

@@ -57,7 +57,7 @@ MATCHING: Final = [
         SELECTION,
         "_framed(candidate.entry.provider.id) + end",
         "end + _framed(candidate.entry.provider.id)",
-        f"{WORLD_TESTS} -k scored-0",
+        f"{WORLD_TESTS} -k scored-5",
     ),
     Mutant(
         "the merge reads one group ahead of the others",
@@ -139,8 +139,8 @@ MATCHING: Final = [
     Mutant(
         "a packed job forgets the height at which it expires",
         "core/queue/live/packed_jobs.py",
-        "        job.expires_height = until_height\n",
-        "",
+        "        job.expires_height, job.is_public = until_height, is_public\n",
+        "        job.is_public = is_public\n",
         f"{LIVE_JOBS_TESTS} -k without_loss",
     ),
     Mutant(
@@ -153,7 +153,7 @@ MATCHING: Final = [
     Mutant(
         "an unpacked job has no reservation",
         "core/queue/live/live_jobs.py",
-        "        self.reservations.records[id_] = Reservation(",
+        "        self.reservations.records[fee] = Reservation(",
         "        Reservation(",
         f"{LIVE_JOBS_TESTS} -k dictionary",
     ),
@@ -173,10 +173,10 @@ MATCHING: Final = [
     ),
     Mutant(
         "a snapshot stores the order by age as that by priority",
-        "core/queue/live/waiting_columns.py",
+        "engine/snapshots/waiting_columns.py",
         "for key in group.by_age if key in at",
         "for key in group.by_priority if key in at",
-        "tests/core/queue/live/test_waiting_columns.py",
+        "tests/engine/snapshots/test_waiting_columns.py",
     ),
     Mutant(
         "an audit compares only the types of events",

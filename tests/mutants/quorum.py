@@ -34,9 +34,9 @@ QUORUM: Final = [
     ),
     Mutant(
         "each replica is paid the whole fee",
-        "core/job/quorum.py",
-        "min(max_fee // n, units * price)",
-        "min(max_fee, units * price)",
+        "core/job/model.py",
+        "min(job.max_fee // (job.quorum_n or 1), job.units * price)",
+        "min(job.max_fee, job.units * price)",
         f"{TESTS} -k share",
     ),
     Mutant(

@@ -7,7 +7,7 @@ from typing import Final
 from tests.mutants.mutant import Mutant
 
 DECIDE, APPLY, DEMOTER = "core/retention/decide.py", "core/retention/apply.py", "workers/retention/tier_demoter.py"
-PROOFS, COMMITMENT = "core/base/da/proofs.py", "core/base/da/commitment.py"
+PROOFS, COMMITMENT = "lightclient/da/proofs.py", "lightclient/da/commitment.py"
 ORPHAN_TESTS, OUTPUT_TESTS = "tests/core/retention/test_orphans.py", "tests/api/grpc/test_output_upload.py"
 SWEEPER_TESTS = "tests/workers/retention/test_orphan_sweeper.py"
 COLLECTOR_TESTS, COLLECTOR_FAULTS, CORE_TESTS = (
@@ -15,7 +15,7 @@ COLLECTOR_TESTS, COLLECTOR_FAULTS, CORE_TESTS = (
     "tests/workers/retention/test_collector_faults.py",
     "tests/core/retention/test_retention.py",
 )
-DA_TESTS = "tests/core/base/test_da.py"
+DA_TESTS = "tests/lightclient/test_da.py"
 
 RETENTION: Final = [
     Mutant(

@@ -11,17 +11,21 @@ from pathlib import Path
 
 import pytest
 from tests.counts import FULL
+from tests.mutants.archive.gateway import GATEWAY
 from tests.mutants.chain_and_queue import CHAIN_AND_QUEUE
 from tests.mutants.evidence import EVIDENCE
+from tests.mutants.fairness import FAIRNESS
 from tests.mutants.leases import LEASES
 from tests.mutants.matching import MATCHING
 from tests.mutants.mutant import Mutant
+from tests.mutants.nodes.sync import SYNC
 from tests.mutants.providers import PROVIDERS
 from tests.mutants.quorum import QUORUM
 from tests.mutants.results import RESULTS
 from tests.mutants.retention import RETENTION
 from tests.mutants.runs import RUNS
 from tests.mutants.sending import SENDING
+from tests.mutants.spool_beside_others import SPOOL_BESIDE_OTHERS
 
 ROOT = Path(__file__).parents[2]
 LOOP, PROJECTOR = "engine/loop.py", "engine/projection/projector.py"
@@ -55,8 +59,8 @@ MUTANTS = [
     Mutant(
         "a new owner appends no batch with its term",
         LOOP,
-        "        await self.journal.append(batch, ())\n",
-        "        pass\n",
+        "            await self.journal.append(batch, ())\n",
+        "            pass\n",
         "tests/engine/test_loop.py",
     ),
     Mutant(
@@ -76,8 +80,8 @@ MUTANTS = [
     Mutant(
         "two appends are in flight at once",
         LOOP,
-        "                await self._commit()\n",
-        "                asyncio.ensure_future(self._commit()); await asyncio.sleep(0)\n",
+        "                    await self._commit()\n",
+        "                    asyncio.ensure_future(self._commit()); await asyncio.sleep(0)\n",
         "tests/engine/test_loop.py",
     ),
     Mutant(
@@ -106,7 +110,7 @@ MUTANTS = [
     Mutant(
         "a journal that lost durable batches is used",
         LOOP,
-        "        check_nothing_lost(head, self.durable_head)\n",
+        "        check_nothing_lost(recovered.tip, self.durable_head)\n",
         "",
         "tests/engine/test_loop.py",
     ),
@@ -120,11 +124,9 @@ MUTANTS = [
     ),
     Mutant(
         "rows that were deleted stay in the tables",
-        PROJECTOR,
-        "msgspec.structs.astuple(record) if record is not None else row_deleted(key)\n"
-        "                for key, record in records.items()\n",
-        "msgspec.structs.astuple(record)\n"
-        "                for record in records.values()\n                if record is not None\n",
+        "engine/projection/changed_rows.py",
+        "_as_tuple(record) if record is not None else row_deleted(key) for key, record in records.items()\n",
+        "_as_tuple(record) for record in records.values() if record is not None\n",
         "tests/engine/test_projector.py -k deleted_is_gone",
     ),
     Mutant(
@@ -136,14 +138,14 @@ MUTANTS = [
     ),
     Mutant(
         "a snapshot is read without checking its hash",
-        "core/state_snapshot.py",
+        "engine/snapshots/state_snapshot.py",
         "    if hash_ != checksum(body):\n",
         "    if False:\n",
         "tests/core/test_fold.py",
     ),
     Mutant(
         "a snapshot newer than the tables is used",
-        "engine/snapshot.py",
+        "engine/snapshots/snapshot_files.py",
         "        if batch_number(name) > until:\n            continue\n",
         "",
         "tests/engine/test_recover.py",
@@ -151,16 +153,44 @@ MUTANTS = [
     Mutant(
         "a sorted run of unique ids is lost",
         TABLES,
-        "            if claims:\n                _add_sorted_run(db, claims)\n",
+        "            _add_claims(db, claims, checkpoint.time_ms)\n",
         "",
         "tests/storage/test_tables.py -k sqlite",
     ),
     Mutant(
         "merged sorted runs lose their claims",
         TABLES,
-        '        db.execute(_SQL["merge_runs"]',
-        '        lambda: db.execute(_SQL["merge_runs"]',
+        "        _add_run(db, *merge_pages(",
+        "        (lambda *_: None)(db, *merge_pages(",
         "tests/storage/test_tables.py -k sqlite",
+    ),
+    Mutant(
+        "a claim that has not expired leaves the tables",
+        "adapters/sql/sorted_runs.py",
+        "if until_of(record) > now_ms}",
+        "if until_of(record) > now_ms + 50}",
+        "tests/storage/test_tables.py -k sqlite",
+    ),
+    Mutant(
+        "a rebuild evicts what it has not written",
+        "engine/projection/projector.py",
+        "_evicts_after(self.checkpoint.last, events)",
+        "not events",
+        "tests/workers/test_job_purger.py",
+    ),
+    Mutant(
+        "a requeued job forgets the leases before its eviction",
+        "engine/projection/changed_rows.py",
+        "_pack(ended) if ended and _has_all_leases(state, job) else KEEP",
+        "_pack(ended) if ended else KEEP",
+        "tests/workers/test_job_purger.py",
+    ),
+    Mutant(
+        "data of another format are read",
+        "adapters/sql/named_queries.py",
+        "    if have != FORMAT:\n",
+        "    if have is None and have != FORMAT:\n",
+        "tests/storage/test_sqlite.py -k another_format",
     ),
     Mutant(
         "old claims are not loaded from the tables",
@@ -200,7 +230,7 @@ MUTANTS = [
     Mutant(
         "new leases do not wait for tables that are far behind",
         "engine/projection/progress.py",
-        "        return kind in ADMITTING or (kind in LEASING and lag > self._policy.tables_lag_events_max)\n",
+        "        return kind in ADMITTING or (kind in LEASING and lag > policy.tables_lag_events_max)\n",
         "        return kind in ADMITTING\n",
         "tests/engine/test_projector.py -k farther_behind",
     ),
@@ -278,8 +308,8 @@ MUTANTS = [
     Mutant(
         "PostgreSQL: a large payload is written outside of its batch's transaction",
         f"{POSTGRES}/append.py",
-        "            async with self.connection.transaction():\n                await self._add_batch(batch)\n",
-        "            if True:\n                await self._add_batch(batch)\n",
+        "                async with self.connection.transaction():\n                    await self._add_batch(batch)\n",
+        "                if True:\n                    await self._add_batch(batch)\n",
         "tests/storage/test_postgres_faults.py -k before_any_table",
     ),
     Mutant(
@@ -300,7 +330,7 @@ MUTANTS = [
     Mutant(
         "PostgreSQL: a sorted run of unique ids is lost",
         f"{POSTGRES}/tables.py",
-        "    if claims:\n        await add_sorted_run(connection, claims)\n",
+        "    await add_claims(connection, claims, checkpoint.time_ms)\n",
         "",
         "tests/storage/test_tables.py -k postgres",
     ),
@@ -314,8 +344,8 @@ MUTANTS = [
     Mutant(
         "a reader misses sorted runs that are merged meanwhile",
         "adapters/sql/sorted_runs.py",
-        "    while unseen := [run for run, _ in await list_runs() if run not in seen]:\n",
-        "    if unseen := [run for run, _ in await list_runs() if run not in seen]:\n",
+        "    while unseen := [run for run, *_ in await list_runs() if run not in seen]:\n",
+        "    if unseen := [run for run, *_ in await list_runs() if run not in seen]:\n",
         "tests/storage/test_tables.py -k sqlite",
     ),
     *CHAIN_AND_QUEUE,
@@ -323,11 +353,15 @@ MUTANTS = [
     *RUNS,
     *RESULTS,
     *SENDING,
+    *SPOOL_BESIDE_OTHERS,
+    *SYNC,
     *LEASES,
+    *FAIRNESS,
     *MATCHING,
     *EVIDENCE,
     *PROVIDERS,
     *QUORUM,
+    *GATEWAY,
 ]
 
 

@@ -41,14 +41,21 @@ class Address(NamedTuple):
 
 
 class Server:
-    """One server with its data below a temporary folder."""
+    """One server with its data below a temporary folder: a new one, or the replica of another."""
 
-    def __init__(self, programs: Path, **settings: str) -> None:
+    def __init__(
+        self, programs: Path, parent: Path = Path("/tmp"), primary: Server | None = None, **settings: str
+    ) -> None:
         self._programs, self._settings = programs, settings
-        self.folder = Path(tempfile.mkdtemp(prefix="holdfast-pg-", dir="/tmp"))
+        self.environ: dict[str, str] = {}
+        """More for its next start."""
+        self.folder = Path(tempfile.mkdtemp(prefix="holdfast-pg-", dir=parent))
         self._process: subprocess.Popen[bytes] | None = None
         self.port = 0
-        self._make()
+        if primary is None:
+            self._make()
+        else:
+            self._copy(primary)
 
     # ------------------------------------------------------------------------------------ where it is
 
@@ -75,6 +82,10 @@ class Server:
             self.stop()
             self.port = 0  # somebody else was faster
         raise AssertionError(self.log())
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
 
     def stop(self, number: signal.Signals = signal.SIGINT) -> None:
         """SIGINT ends it in order, SIGQUIT as a crash does."""
@@ -128,12 +139,21 @@ class Server:
         with (self.folder / "data" / "postgresql.conf").open("a") as file:
             file.writelines(f"{name} = '{value}'\n" for name, value in lines.items())
 
+    def _copy(self, primary: Server) -> None:
+        """A replica that streams from its primary."""
+        if os.getuid() == 0:
+            shutil.chown(self.folder, NOBODY, NOBODY)
+        made = self._run("pg_basebackup", "-D", str(self.folder / "data"), "-R", "-c", "fast", "-d", primary.superuser)
+        assert made.wait(UP_WITHIN_S) == 0, self.log()
+        with (self.folder / "data" / "postgresql.conf").open("a") as file:
+            file.write(f"unix_socket_directories = '{self.folder}'\n")
+
     def _run(self, program: str, *args: str) -> subprocess.Popen[bytes]:
         with (self.folder / "log").open("ab") as log:
             return subprocess.Popen(
                 [*as_nobody(), str(self._programs / "bin" / program), *args],
                 cwd=self.folder,
-                env={"PATH": os.environ["PATH"], "LC_ALL": "C", "TZ": "UTC"},
+                env={"PATH": os.environ["PATH"], "LC_ALL": "C", "TZ": "UTC", **self.environ},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -187,12 +207,29 @@ def programs() -> Iterator[Path]:
 
 
 @contextmanager
-def running(programs_: Path, **settings: str) -> Iterator[Server]:
+def running(programs_: Path, parent: Path = Path("/tmp"), **settings: str) -> Iterator[Server]:
     """A server with our role and database, ended and removed whatever happens."""
-    server = Server(programs_, **settings)
+    server = Server(programs_, parent, None, **settings)
     try:
         server.start()
         set_up(server)
+        yield server
+    finally:
+        server.remove()
+
+
+@contextmanager
+def replica_of(primary: Server, programs_: Path) -> Iterator[Server]:
+    """A running replica, for which every commit of its primary waits."""
+    server = Server(programs_, primary=primary)
+    try:
+        server.start()
+        primary.psql("ALTER SYSTEM SET synchronous_standby_names = '*'")
+        primary.psql("SELECT pg_reload_conf()")
+        end = time.monotonic() + UP_WITHIN_S
+        while primary.psql("SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'") != "1":
+            assert time.monotonic() < end, server.log()
+            time.sleep(0.05)
         yield server
     finally:
         server.remove()

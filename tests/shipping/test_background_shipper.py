@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,12 @@ from typing import Any
 import pytest
 from tests.agent.in_process_agent import PATIENCE_S, wait_until
 from tests.shipping.retrovue_receiver import RetrovueReceiver
+from tests.spool.spools import FaultyDisk
 from tests.spool.v01_writer import line_of
 
 from holdfast.shipping.background_shipper import BackgroundShipper, ship
 from holdfast.spool import Refused, Spool
+from holdfast.spool.files.disk import Disk
 
 CHANNEL = "classic-1"
 StartShipping = Callable[..., tuple[Spool, BackgroundShipper]]
@@ -32,8 +35,8 @@ async def shipped(tmp_path: Path, receiver: RetrovueReceiver) -> AsyncIterator[S
     """A spool and its way to the receiver; both are let go of at the end."""
     made: list[tuple[Spool, BackgroundShipper]] = []
 
-    def begin(session: str = "s1", **told: Any) -> tuple[Spool, BackgroundShipper]:
-        spool = open_spool(tmp_path, session)
+    def begin(session: str = "s1", disk: Disk | None = None, **told: Any) -> tuple[Spool, BackgroundShipper]:
+        spool = open_spool(tmp_path, session, disk)
         shipping = ship(spool, f"127.0.0.1:{receiver.port}", protocol="retrovue", **told)
         assert isinstance(shipping, BackgroundShipper)
         made.append((spool, shipping))
@@ -45,8 +48,8 @@ async def shipped(tmp_path: Path, receiver: RetrovueReceiver) -> AsyncIterator[S
         spool.close()
 
 
-def open_spool(root: Path, session: str) -> Spool:
-    spool = Spool.open(CHANNEL, session, root=root)
+def open_spool(root: Path, session: str, disk: Disk | None = None) -> Spool:
+    spool = Spool.open(CHANNEL, session, root=root, disk=disk)
     assert isinstance(spool, Spool)
     return spool
 
@@ -235,6 +238,37 @@ async def test_close_tells_what_a_receiver_that_is_gone_does_not_have(
     emit(spool, 4)
     delivery = await asyncio.to_thread(shipping.close, 0.2)
     assert (delivery.emitted, delivery.delivered, bool(delivery)) == (7, 3, False)
+
+
+@pytest.mark.rule("EVD-004")
+async def test_close_counts_what_was_emitted_while_the_disk_hangs(
+    receiver: RetrovueReceiver, shipped: StartShipping
+) -> None:
+    disk = FaultyDisk()
+    spool, shipping = shipped(disk=disk)
+    disk.gate = threading.Event()
+    emit(spool, 3)
+    delivery = await asyncio.to_thread(shipping.close, 0.05)
+    disk.gate.set()
+    assert (delivery.emitted, delivery.delivered, bool(delivery)) == (3, 0, False)
+
+
+@pytest.mark.rule("EVD-004")
+async def test_close_tells_of_older_sessions_that_it_had_no_time_to_look_for(
+    shipped: StartShipping, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A short-lived process must not be told that nothing is left because nobody has looked yet."""
+    old = open_spool(tmp_path, "older")
+    emit(old, 3)
+    old.close()
+
+    async def never(*_: object) -> None:
+        await asyncio.get_running_loop().create_future()
+
+    monkeypatch.setattr(BackgroundShipper, "_run_backlog", never)
+    _, shipping = shipped("live")
+    delivery = await asyncio.to_thread(shipping.close)
+    assert (bool(delivery), delivery.undelivered_sessions) == (False, ("older",))
 
 
 @pytest.mark.rule("SP-OWN-001")

@@ -7,21 +7,25 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import structlog
 from tests.agent.in_process_agent import wait_until
 from tests.api.evidence.retrovue_sender import RetrovueSender
-from tests.api.grpc.agent_driver import AgentNode, agent_node
+from tests.api.grpc.agent_driver import AgentDriver, AgentNode, agent_node
 from tests.shipping.retrovue_receiver import RetrovueReceiver
 from tests.spool.spools import CHANNEL, SESSION, adopt_session, channel_folder, emit_spooled, open_spool
 from tests.spool.test_spool_cli import run_cli
 from tests.spool.test_spool_ownership import everything, lay_v01, running_writer
 from tests.spool.v01_writer import line_of
 
+from holdfast.adapters.keys.agent_keys import AgentKeys
+from holdfast.api.evidence.reader import read_session_lines
 from holdfast.cli.spool.ship import default_markers
 from holdfast.shipping.background_shipper import AsyncSystemClock, transport_opener
 from holdfast.shipping.node_connection import NodeConnection
 from holdfast.shipping.root_shipper import RootShipper, SessionOutcome
+from holdfast.spool import Spool
 from holdfast.wire.retrovue_codec import message_of
 
 pytestmark = pytest.mark.rule("SP-OWN-001", "EVD-004")
@@ -123,6 +127,43 @@ async def node(tmp_path: Path) -> AsyncIterator[AgentNode]:
         yield node
 
 
+@pytest.mark.rule("EVD-001", "EVD-004", "SP-RET-001")
+async def test_a_node_receives_what_the_command_ships_under_a_providers_key(tmp_path: Path, node: AgentNode) -> None:
+    """What an agent has left behind, sent from its folder; a channel of another provider is named and left."""
+    root, data = tmp_path / "root", tmp_path / "agent"
+    oak = AgentDriver(node, key=AgentKeys(data).current())
+    await oak.register()
+    sent = dict[str, list[bytes]]()
+    for session, last in (("PS-1", "CHANNEL_TERMINATED"), ("PS-2", "PROGRESS")):
+        spool = Spool.open(oak.id.hex(), session, root=root)
+        assert isinstance(spool, Spool)
+        for kind in ("PROGRESS", "PROGRESS", last):
+            spool.emit(kind, {"percent": 1})
+        spool.writer.spooled.wait(3, None)
+        sent[session] = list(spool.replay())
+        spool.close(final=session == "PS-1")
+    lay_v01(root, 2)
+
+    def command() -> str:
+        to = ("--to", f"127.0.0.1:{node.server.port}", "--protocol", "holdfast", "--agent-data", data)
+        return run_cli("ship", root, *to, "--markers", tmp_path / "m", "--timeout-s", "20", code=1)
+
+    text = await asyncio.to_thread(command)
+    assert f"✔ {oak.id.hex()}/PS-1: 3 of 3 records delivered" in text
+    assert f"✔ {oak.id.hex()}/PS-2: 3 of 3 records delivered" in text
+    assert f"▲ {CHANNEL}/{SESSION}: 0 of 2 records delivered: EVD-001: the channel belongs to" in text
+    for session, lines in sent.items():
+        assert [line async for line in read_session_lines(node.engine, oak.id.hex(), session)] == lines
+    assert not list((root / oak.id.hex()).glob("PS-1*")), "delivered and finished: deleted"
+    assert "✔" not in await asyncio.to_thread(command), "everything of this provider is delivered"
+
+
+def test_a_folder_without_an_agents_key_is_named_and_gets_none(tmp_path: Path) -> None:
+    to = ("--to", "127.0.0.1:1", "--protocol", "holdfast", "--agent-data", tmp_path / "typo")
+    assert "no agent's key" in run_cli("ship", tmp_path, *to, code=2)
+    assert not (tmp_path / "typo").exists()
+
+
 def lay_messages(root: Path, count: int, **changes: str) -> list[Any]:
     """A v0.1 spool that a crash has cut after so many records, and what its program had sent by then."""
     lines = [line_of(CHANNEL, SESSION, n).rstrip() for n in range(1, 11)]
@@ -138,6 +179,27 @@ async def send_all(node: AgentNode, messages: list[Any]) -> None:
     await stream.send(*messages)
     await stream.acks_until(len(messages))
     stream.call.cancel()
+
+
+@pytest.mark.rule("EVD-007", "SP-OWN-001")
+async def test_lines_of_another_program_that_are_not_strict_json_are_sent_as_they_are(
+    tmp_path: Path, node: AgentNode
+) -> None:
+    """A node keeps each as a dead letter and takes the rest; a second run has nothing to send."""
+    root = tmp_path / "root"
+    lay_messages(root, 6)
+    file = channel_folder(root) / f"{SESSION}.spool.jsonl"
+    lines = file.read_bytes().splitlines(keepends=True)
+    lines[1] = lines[1].replace(b'"b-', b'"b\xff\xfe-')
+    lines[3] = lines[3].replace(b"uuid-", b"uuid\x07-")
+    lines[4] = lines[4].replace(b"uuid-", b"uuid\xe4-")
+    file.write_bytes(b"".join(lines))
+    (outcome,) = await ship_once(root, tmp_path / "m", f"127.0.0.1:{node.server.port}")
+    assert (outcome.delivered, outcome.spooled, outcome.reason) == (6, 6, "")
+    stored = await RetrovueSender(node, CHANNEL, SESSION).stored_lines()
+    kinds = [msgspec.json.decode(line)["payload_type"] for line in stored]
+    assert [kind == "DEAD_LETTER" for kind in kinds] == [False, True, False, True, True, False]
+    assert await ship_once(root, tmp_path / "m", f"127.0.0.1:{node.server.port}") == []
 
 
 @pytest.mark.rule("EVD-003", "SP-ACK-004")

@@ -9,7 +9,7 @@ from enum import StrEnum
 from holdfast.core.base.errors import Fenced, Unavailable
 from holdfast.core.base.event import Attachment, Batch, JournalHead, head_of
 from holdfast.core.base.values import BatchNo, Digest, EventNo
-from holdfast.ports import StoredPayload
+from holdfast.ports import OwnerBeat, StoredPayload
 
 
 class Fault(StrEnum):
@@ -40,6 +40,10 @@ class Disk:
         self.appended = asyncio.Event()
         """Set and replaced whenever a batch is stored."""
         self.appends_in_flight = 0
+        self.beats = 0
+        self.cannot_evict = False
+        self.wall_ms: int | None = None
+        """The store's own clock, where it has one."""
         self.before_append: Callable[[Batch], None] = lambda batch: None
         self.before_delete_payloads: Callable[[object], None] = lambda payloads: None
         self.on_read: Callable[[int], None] = lambda after: None
@@ -102,6 +106,23 @@ class SimulatedJournal:
             disk.forgotten += 1
         if fault is Fault.FAIL_AFTER:
             raise Unavailable("ENG-002", "simulated: outcome unknown")
+
+    async def heartbeat(self) -> None:
+        if self._disk.owner is not self:
+            raise Unavailable("ENG-001", "simulated: somebody else owns it")
+        self._disk.beats += 1
+
+    async def owner_beat(self) -> OwnerBeat | None:
+        return None if self._disk.owner is None else OwnerBeat("a simulated owner", str(self._disk.beats))
+
+    async def evict_owner(self, seen: OwnerBeat) -> None:
+        if self._disk.cannot_evict:
+            raise Unavailable("ENG-008", "simulated: it does not end")
+        if await self.owner_beat() == seen:
+            self._disk.owner = None
+
+    async def wall_ms(self) -> int | None:
+        return self._disk.wall_ms
 
     async def wait_until_unowned(self) -> None:
         while self._disk.owner not in (None, self):

@@ -31,12 +31,16 @@ class SimulatedClock:
     def __init__(self, wall_ms: int = 1_000_000) -> None:
         self.wall, self.monotonic = wall_ms, 5_000
         self.slept: list[int] = []
+        self.synchronized = True
 
     def wall_ms(self) -> int:
         return self.wall
 
     def monotonic_ms(self) -> int:
         return self.monotonic
+
+    def is_synchronized(self) -> bool:
+        return self.synchronized
 
     async def sleep(self, ms: int) -> None:
         self.slept.append(ms)
@@ -101,7 +105,7 @@ def check_invariants_often(engine: Engine, every: int = CHECKED_EVERY) -> None:
     def confirm_and_check(batch: Batch, *more: Any) -> None:
         confirm(batch, *more)
         if batch.number % every == 0 and (broken := broken_invariants(engine.undurable_state)):
-            engine._fail(Corrupt("ENG-001", f"does not hold after batch {batch.number}: {'; '.join(broken)}"))
+            engine.fail(Corrupt("ENG-001", f"does not hold after batch {batch.number}: {'; '.join(broken)}"))
 
     engine._confirm = confirm_and_check  # type: ignore[method-assign, assignment]
 

@@ -26,6 +26,7 @@ from tests.spool.spools import (
 )
 
 from holdfast.spool import Corrupt, Mode, Refused, Spool, SpoolPolicy, Ticket, undelivered_sessions
+from holdfast.spool.record_queue import PIECE_LINES
 
 
 @layouts
@@ -285,6 +286,19 @@ def test_a_commit_takes_everything_that_piled_up_in_one_write(tmp_path: Path) ->
     ]
     seen = spool.metrics()
     assert (seen.commits, seen.commit_records.sum) == (1, 500)
+    spool.close()
+
+
+@pytest.mark.rule("SP-PERF-001", "SP-PERF-002")
+def test_a_large_commit_is_written_in_pieces_and_synced_once(tmp_path: Path) -> None:
+    """Each write lets the emitters run, which making all lines at once would stop for long."""
+    disk = FaultyDisk()
+    spool = open_spool(tmp_path, disk=disk)
+    disk.calls.clear()
+    emit_spooled(spool, 2 * PIECE_LINES + 1)
+    calls = [verb for verb, name in disk.calls if name.endswith(".spool.jsonl")]
+    assert calls == ["write", "write", "write", "sync"]
+    assert [b"durable" in line for line in stored_bytes(tmp_path).splitlines()] == [True] + [False] * 2 * PIECE_LINES
     spool.close()
 
 

@@ -26,8 +26,25 @@ from holdfast.spool import Spool, Ticket, Unavailable, channel
 from holdfast.spool import maintainer as keeping
 from holdfast.spool.files.disk import RealDisk
 from holdfast.spool.files.names import SessionPaths
+from holdfast.spool.record_queue import PIECE_LINES
 
 SPOOL = ".spool.jsonl"
+
+
+@layouts
+@pytest.mark.rule("SP-CRASH-003", "SP-003")
+def test_a_commit_that_fails_in_its_middle_is_written_to_a_new_file_as_a_whole(
+    tmp_path: Path, segment_bytes: int | None
+) -> None:
+    disk, count = FaultyDisk(), 2 * PIECE_LINES + 1
+    spool = open_spool(tmp_path, disk=disk, segment_bytes=segment_bytes and 1 << 20)
+    for _ in range(count):
+        spool.emit("BLOCK_START", {})
+    disk.faults += [Fault("write", 2, where=SPOOL)]
+    spool.step()
+    assert spool.metrics().failures == 1
+    assert replay_sequences(spool) == list(range(1, count + 1))
+    spool.close()
 
 
 @layouts

@@ -188,6 +188,11 @@ def test_replay_stops_before_a_loss_and_the_sender_of_older_sessions_is_given_it
     spool.close()
 
 
+def test_repair_names_a_record_that_is_damaged_and_missing_once(tmp_path: Path) -> None:
+    flip_last_commit_below_final(tmp_path)
+    assert "records 9 are missing or invalid" in run_cli("repair", spool_files(tmp_path)[0], code=1)
+
+
 @pytest.mark.parametrize("kind", [".ack", ".final"])
 @pytest.mark.parametrize("raw", [b"", b"\0" * 40, b"acked_sequence=x\nfinal_sequence=x\n", b"\xff", None])
 def test_a_mark_that_cannot_be_read_counts_as_none_for_replay_and_no_sequence_is_given_out(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 import threading
@@ -171,6 +172,15 @@ def owner_of(root: Path) -> SessionOwner:
     return channel.read_status(RealDisk(), SessionPaths(channel_folder(root), CHANNEL, SESSION)).owner
 
 
+def test_a_command_that_is_advised_can_be_pasted(tmp_path: Path) -> None:
+    """Names of other programs may have spaces."""
+    lay_v01(tmp_path, 3, b'{"torn', session="PS 1")
+    file = file_of(tmp_path, "PS 1")
+    for verb in ("repair", "verify"):
+        advised = " ".join(run_cli(verb, file, code=1).split("holdfast spool ")[-1].rstrip(") \n").split())
+        assert shlex.split(advised) == ["adopt", str(file)]
+
+
 def test_a_session_that_grows_or_is_open_for_writing_is_not_adopted(tmp_path: Path) -> None:
     lay_v01(tmp_path, 3)
     paths = SessionPaths(channel_folder(tmp_path), CHANNEL, SESSION)
@@ -182,6 +192,20 @@ def test_a_session_that_grows_or_is_open_for_writing_is_not_adopted(tmp_path: Pa
         assert writers_of(file_of(tmp_path, "PS-2"))
         assert not writers_of(paths.plain)
     assert owner_of(tmp_path) is SessionOwner.FOREIGN
+
+
+def test_a_session_of_a_program_that_has_it_open_and_is_idle_is_not_adopted(tmp_path: Path) -> None:
+    lay_v01(tmp_path, 3)
+    paths = SessionPaths(channel_folder(tmp_path), CHANNEL, SESSION)
+    idle = ["sh", "-c", f"exec 3>>{shlex.quote(str(paths.plain))}; echo ready; read end"]
+    with subprocess.Popen(idle, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        refusal = check_refused(adopt(paths, fingerprint(paths.plain), NOW_MS), "SessionGrowing")
+        assert f"process {process.pid} has it open for writing" in refusal.message
+        process.stdin.close()
+    assert not isinstance(adopt(paths, fingerprint(paths.plain), NOW_MS), Refused)
 
 
 def test_a_session_whose_program_writes_on_after_it_was_adopted_is_its_programs_again(tmp_path: Path) -> None:

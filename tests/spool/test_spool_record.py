@@ -31,8 +31,8 @@ HEAD = record.line_head(CHANNEL, SESSION)
 
 def line_of(sequence: int, payload: bytes = b'{"block_id":"b"}', durable: int | None = None) -> bytes:
     """A line of ours without its end."""
-    line = Encoder(CHANNEL, SESSION, bytes(16)).line(sequence, NOW_MS, '"BLOCK_START"', payload)
-    return (line if durable is None else record.add_durable_field(line, durable))[:-1]
+    body = Encoder(CHANNEL, SESSION, bytes(16)).body(sequence, NOW_MS, '"BLOCK_START"', payload)
+    return record.seal_line(body if durable is None else body + record.durable_field(durable))[:-1]
 
 
 def is_accepted(line: bytes, sequence: int) -> bool:
@@ -116,7 +116,9 @@ def test_every_torn_record_is_seen() -> None:
 )
 def test_what_is_written_is_read_back_whatever_the_payload(payload: dict[str, object]) -> None:
     text = record.encode(payload)
-    line = record.add_durable_field(Encoder(CHANNEL, SESSION, bytes(16)).line(9, NOW_MS, '"X"', text), 5)
+    body = Encoder(CHANNEL, SESSION, bytes(16)).body(9, NOW_MS, '"X"', text) + record.durable_field(5)
+    line = record.seal_lines([body])
+    assert line == record.seal_line(body)
     assert line.count(b"\n") == 1
     assert record.durable_of(line[:-1]) == 5
     assert json.loads(line)["payload"] == payload

@@ -50,7 +50,7 @@ def test_the_spool_imports_the_standard_library_msgspec_and_crc32c_alone(tmp_pat
     libraries, modules = map(json.loads, done.stdout.splitlines())
     assert set(libraries) <= ALLOWED
     layers = {name.split(".")[1] for name in modules}
-    assert layers == {"core", "spool", "system"}
+    assert layers == {"__about__", "core", "spool", "system"}
     assert "holdfast.spool.prometheus" not in modules
 
 
@@ -109,6 +109,23 @@ def test_a_full_disk_is_named_and_the_cap_is_not(tmp_path: Path) -> None:
     disk.free_left = None
     spool.step()
     assert isinstance(spool.emit("BLOCK_START", {}), Ticket), "with room on the disk it goes on"
+    spool.step()
+    spool.close()
+
+
+@pytest.mark.rule("SP-RET-003")
+def test_a_disk_that_what_waits_will_fill_is_told_with_what_is_left_for_more(tmp_path: Path) -> None:
+    """Not as full with most of its bytes left: they are for the records that wait for the writer."""
+    disk = FaultyDisk()
+    spool = open_spool(tmp_path, disk=disk)
+    disk.free_left = 100_000
+    spool.writer.measure()
+    while isinstance(refusal := spool.emit("BLOCK_START", {"text": "x" * 1_000}), Ticket):
+        pass
+    spool.maintainer.step()
+    refusal = check_refused(spool.emit("BLOCK_START", {}), "SpoolFull")
+    left = int(refusal.message.split("the disk is full, ")[1].split(" bytes are left")[0])
+    assert 0 <= left < 2_000
     spool.step()
     spool.close()
 

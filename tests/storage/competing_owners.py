@@ -116,9 +116,9 @@ class GatedTables(PostgresTables):
         await self._gate()
         return await super().open()
 
-    async def write(self, *args: Any) -> None:
+    async def write(self, *args: Any, **options: Any) -> None:
         await self._gate()
-        await super().write(*args)
+        await super().write(*args, **options)
 
     @property
     def backend(self) -> int | None:
@@ -214,7 +214,7 @@ async def set_up(engine: Engine, jobs: int) -> None:
         commands += [
             Register(public(number), *told),
             Mint(some_id(10 + number), account, Amount(100_000)),
-            Stake(id_, Amount(60_000), some_id(20 + number)),
+            Stake(id_, Amount(70_000), some_id(20 + number)),
             Heartbeat(id_, 20),
         ]
     await engine.submit_many(commands)

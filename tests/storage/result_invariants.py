@@ -74,9 +74,8 @@ def _of_one(life: ResultLife, task: TaskId, done: ModelResult) -> Iterator[str]:
 def _bytes(life: ResultLife, task: TaskId, done: ModelResult) -> Iterator[str]:
     """RET-004, TIER-001: bytes match their digest, or the node reports that they were deleted, and they may be."""
     is_readable = life.model.status(task) != "NoResultYet"
-    name, said = life.rpc_outcome("cap.getResultBytes", task)
+    name, raw = life.output_of(task)
     if name == "":
-        raw = bytes.fromhex(said["bytes"])
         if raw != done.output or result_digest(raw) != done.digest or not is_readable:
             yield "other bytes, or bytes before they may be read"
     elif name == "ResultPruned":
@@ -91,7 +90,10 @@ def _bytes(life: ResultLife, task: TaskId, done: ModelResult) -> Iterator[str]:
 def _without(life: ResultLife, task: TaskId) -> Iterator[str]:
     """RES-003: a job without a result has no record; one that ended gave its money back."""
     name, _ = life.rpc_outcome("cap.readResult", task)
-    if name != ("Expired" if life.state.queue.jobs[task].state in ENDED else "NoResultYet"):
+    job = life.state.queue.jobs.peek(task)
+    assert job is not None
+    state = job.state
+    if name != (state.value.capitalize() if state in ENDED else "NoResultYet"):
         yield f"without a result, the node says {name}"
     if task in life.state.results:
         yield "a record without a proof"

@@ -19,8 +19,9 @@ from tests.storage.stores import OpenJournal, OpenTables
 from tests.workers.retention.retention_node import Fuse, SimulatedArchive, SimulatedBlobs
 
 from holdfast.adapters.warm_store import WarmStore, path_of
-from holdfast.api.node_access import NodeAccess
-from holdfast.core.base.da import commitment_of
+from holdfast.api.http.v1.open_output import open_output
+from holdfast.api.node_access import LOCAL, NodeAccess
+from holdfast.api.rpc.methods.results import readable_output
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Command, Event
 from holdfast.core.base.values import Digest, Height, LeaseId, TaskId, Tier
@@ -35,13 +36,14 @@ from holdfast.core.queue.decide import build_enqueue
 from holdfast.core.result import result_digest
 from holdfast.core.retention.model import Pass, pass_position
 from holdfast.core.state import State
-from holdfast.core.state_snapshot import digest
-from holdfast.engine import snapshot
+from holdfast.core.state_digest import digest
 from holdfast.engine.loop import Engine
 from holdfast.engine.recover import recover
+from holdfast.engine.snapshots import snapshot_files
 from holdfast.history.check import check
 from holdfast.history.full_journal import FullJournal
 from holdfast.history.replay import ReplayReport, replay
+from holdfast.lightclient.da import commitment_of
 from holdfast.ports import Blobs
 from holdfast.workers.retention.collector import Collector
 
@@ -59,7 +61,7 @@ SHORT = msgspec.structs.replace(
         retain_hot_blocks=HOT_BLOCKS,
         retain_warm_days=WARM_DAYS,
         retain_cold_days=2,
-        serve_bytes=True,
+        result_ttl_blocks=100,
         gc_rows_max=3,
     ),
 )
@@ -156,7 +158,7 @@ class ResultLife(CoreDriver):
         return () if outcome.is_repeat or outcome.fact is None else (outcome.fact,)
 
     def store(self) -> None:
-        self.run(snapshot.make(self._files, self.engine.journal, SHORT))
+        self.run(snapshot_files.make(self._files, self.engine.journal, SHORT))
 
     def crash(self, outage_ms: int, *, from_snapshot: bool) -> None:
         """ENG-003: the fold of the journal equals the live state, whatever was evicted meanwhile."""
@@ -326,6 +328,21 @@ class ResultLife(CoreDriver):
         node = RpcNode(None, self.desk)  # type: ignore[arg-type]
         said = self.run(node.raw(ALICE_HERE, method, task_id=task.hex(), **more))
         return (said["error"]["data"]["name"], None) if "error" in said else ("", said["result"])
+
+    def output_of(self, task: TaskId) -> tuple[str, bytes]:
+        """The name of what stands against reading its bytes, or nothing and the bytes."""
+
+        async def read() -> tuple[str, bytes]:
+            result = await readable_output(self.desk, LOCAL, task)
+            output = result if isinstance(result, Refused) else await open_output(self.desk, LOCAL, result)
+            if isinstance(output, Refused):
+                return output.name, b""
+            try:
+                return "", await output.read(0, output.size)
+            finally:
+                await output.close()
+
+        return self.run(read())
 
 
 class InMemoryResultLife(ResultLife):

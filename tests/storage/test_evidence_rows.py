@@ -15,8 +15,8 @@ from holdfast.core.base.event import PAYLOAD_TAG
 from holdfast.core.base.values import Digest, EventNo, Network
 from holdfast.core.evidence.messages import RejectedRecord, ResolveDeadLetter, StoreEvidence
 from holdfast.core.evidence.model import NO_PROVIDER, SessionEnd
-from holdfast.core.policy import EvidencePolicy, Policy
-from holdfast.core.state_snapshot import digest
+from holdfast.core.policy import EvidencePolicy, Policy, UnstakedEvidence
+from holdfast.core.state_digest import digest
 from holdfast.engine import queries
 from holdfast.engine.loop import Engine
 from holdfast.engine.outcome import Accepted
@@ -26,7 +26,8 @@ from holdfast.history.full_journal import FullJournal
 from holdfast.workers.evidence_pruner import EvidencePruner
 
 POLICY = msgspec.structs.replace(
-    Policy.for_network(Network.DEVELOPMENT), evidence=EvidencePolicy(retain_days=1, prune_rows_max=3)
+    Policy.for_network(Network.DEVELOPMENT),
+    evidence=EvidencePolicy(unstaked=UnstakedEvidence.OPEN, retain_days=1, prune_rows_max=3),
 )
 DAY_MS = 86_400_000
 

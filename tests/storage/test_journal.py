@@ -183,6 +183,24 @@ async def test_a_second_owner_is_kept_out_while_the_first_lives(reopen: OpenJour
     await second.close()
 
 
+@pytest.mark.rule("ENG-008")
+async def test_an_owner_shows_its_heartbeats_to_every_process(reopen: OpenJournal) -> None:
+    owner, other = reopen(), reopen()
+    await owner.acquire()
+    first = await other.owner_beat()
+    await owner.heartbeat()
+    second = await other.owner_beat()
+    assert first is not None
+    assert second is not None
+    assert (first.holder, first.mark) == (second.holder, first.mark)
+    assert first.mark != second.mark
+    await other.evict_owner(first)  # it is not as silent as it was seen: nothing happens
+    await owner.append(after(JournalHead()), ())
+    await owner.close()
+    assert await other.owner_beat() is None
+    await other.close()
+
+
 async def test_owning_again_keeps_everything(journal: Journal) -> None:
     made = await filled(journal, 2)
     assert await journal.acquire() == head_of(made[-1])

@@ -21,10 +21,10 @@ from holdfast.core.base.event import Command, Event
 from holdfast.core.base.values import Network
 from holdfast.core.policy import Policy
 from holdfast.core.state import State
-from holdfast.core.state_snapshot import digest
-from holdfast.engine import snapshot
+from holdfast.core.state_digest import digest
 from holdfast.engine.loop import Engine
 from holdfast.engine.recover import recover
+from holdfast.engine.snapshots import snapshot_files
 from holdfast.history.audit import AuditReport, audit
 from holdfast.history.check import CheckResult, check
 from holdfast.history.full_journal import FullJournal
@@ -69,7 +69,7 @@ class StoredLife(JournaledCore):
         return self.engine.durable_head.last
 
     def store(self) -> None:
-        self._run(snapshot.make(self._files, self.engine.journal, GIVEN))
+        self._run(snapshot_files.make(self._files, self.engine.journal, GIVEN))
 
     def crash(self, outage_ms: int, *, from_snapshot: bool) -> None:
         """The owner is gone without a word; where it had a snapshot and is not to use it, that is gone too."""

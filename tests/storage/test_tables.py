@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from hashlib import sha256
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.simulation.tables import SimulatedTables
 from tests.storage.stores import TABLES, OpenTables, Place
 
-from holdfast.adapters.sql.claim_rows import split_id
 from holdfast.adapters.sql.sorted_runs import RUN_SIZE_MAX, runs_to_merge
 from holdfast.adapters.sql.table_schema import COLUMNS
 from holdfast.core.base.errors import Unavailable
 from holdfast.core.base.event import JournalHead
-from holdfast.core.base.values import BatchNo, Digest, EventNo, Term
+from holdfast.core.base.values import AccountId, BatchNo, Digest, EventNo, Height, ProviderId, TaskId, Term
 from holdfast.core.escrow.model import ReservationStatus
-from holdfast.core.index.unique_ids import Claim, claim_id
+from holdfast.core.index.unique_ids import Claim, claim_id, claim_number
+from holdfast.core.result.model import Result, ResultStatus
+from holdfast.core.tables import record_from_row
 from holdfast.ports import CLAIMS, Row, TableWriter, is_row_deleted, row_deleted
 
 pytestmark = pytest.mark.rule("ENG-004")
@@ -195,12 +198,16 @@ async def test_a_dump_has_everything_of_one_moment_beside_a_writer_that_goes_on(
     await other.close()
 
 
-async def test_pages_walk_every_row_once_in_key_order_and_say_as_of(tables: TableWriter) -> None:
+@pytest.mark.parametrize("is_newest_first", [False, True])
+async def test_pages_walk_every_row_once_in_key_order_and_say_as_of(tables: TableWriter, is_newest_first: bool) -> None:
     rows = [reservation(n, "alice" if n % 3 else "bob", "HELD" if n % 2 else "PAID") for n in range(1, 50)]
     await tables.write({"reservation": rows}, [], at(60))
-    seen, after = [], 0
+    if is_newest_first:
+        rows.reverse()
+    seen, after = [], 60 if is_newest_first else 0
+    match = {"owner": "alice", "status": "HELD"}
     while True:
-        page, as_of = await tables.page("reservation", {"owner": "alice", "status": "HELD"}, after, 7)
+        page, as_of = await tables.page("reservation", match, after, 7, is_newest_first=is_newest_first)
         assert as_of == 60
         if not page:
             break
@@ -255,8 +262,14 @@ async def test_claims_are_found_in_however_many_sorted_runs_they_came(tables: Ta
     for key, claim in expected.items():
         assert (await tables.find_claims([absent, key])).claims == {key: claim}
     assert (await tables.find_claims([])).claims == {}
+    in_order = sorted((claim_id(key), claim.event) for key, claim in expected.items())
+    for low, high in ((0, 0), (1, 5), (0, 80)):
+        wanted = in_order[low : high + 1]
+        if wanted:
+            found = await tables.find_claim_events(wanted[0][0], wanted[-1][0], 1_000)
+            assert sorted(found) == sorted(event for _, event in wanted)
     assert sorted([key async for keys in tables.claim_keys() for key in keys]) == sorted(
-        split_id(key)[0] for key in expected
+        claim_number(key) for key in expected
     )
 
 
@@ -288,7 +301,7 @@ async def test_no_claim_is_missed_by_a_reader_while_sorted_runs_are_merged(
         seen |= set(chunk)
         if number < 30:
             await write_lot()
-    assert {split_id(key)[0] for key in keys} <= seen
+    assert {claim_number(key) for key in keys} <= seen
     await other.close()
 
 
@@ -371,6 +384,22 @@ async def test_a_dump_that_is_not_read_to_its_end_blocks_no_writer(tables: Table
     assert await dumped(tables) == ({JournalHead()}, {"account": [], "reservation": [], "claim": []})
 
 
+@pytest.mark.rule("ENG-004")
+@pytest.mark.parametrize("is_public", [0, 1])
+async def test_a_record_with_a_flag_comes_back_as_it_was(tables: TableWriter, is_public: int) -> None:
+    """Columns hold numbers."""
+    result = Result(
+        event=EventNo(5), task_id=TaskId(bytes(32)), status=ResultStatus.RESOLVED, height_resolved=Height(1),
+        proof_nullifier=Digest(bytes(32)), result_digest=Digest(bytes(32)), result_size=3, mime_type="",
+        da_commitment=None, expires_at=Height(9), leaf_index=0, provider_id=ProviderId(bytes(32)),
+        payee=AccountId("p"), charged=1, method="attested", reasons="", is_public=is_public,
+    )  # fmt: skip
+    await tables.write({"result": [msgspec.structs.astuple(result)]}, [], at(1))
+    row = await get_row(tables, "result", 5)
+    assert row is not None
+    assert record_from_row(Result, row) == result
+
+
 async def test_a_sound_store_finds_no_fault_in_itself(tables: TableWriter) -> None:
     await tables.write({"account": [account("alice", 1)]}, [(b"h1", Claim(EventNo(1), 1))], at(1))
     assert await tables.faults() == []
@@ -390,11 +419,32 @@ async def test_dropping_needs_no_opening_and_leaves_them_open(reopen: OpenTables
 
 @pytest.mark.rule("ENG-005")
 def test_eight_sorted_runs_of_about_one_size_are_merged_and_large_ones_left_alone() -> None:
-    assert runs_to_merge([(n, 10) for n in range(7)]) == []
-    assert runs_to_merge([(n, 10) for n in range(9)]) == [(n, 10) for n in range(8)]
-    assert runs_to_merge([(0, 5_000), *((n, 10 + n) for n in range(1, 9))]) == [(n, 10 + n) for n in range(1, 9)]
-    assert len(runs_to_merge([(n, RUN_SIZE_MAX - 1) for n in range(8)])) == 8
-    assert runs_to_merge([(n, RUN_SIZE_MAX) for n in range(20)]) == []
+    assert runs_to_merge([(n, 10, 0) for n in range(7)]) == []
+    assert runs_to_merge([(n, 10, 0) for n in range(9)]) == list(range(8))
+    assert runs_to_merge([(0, 5_000, 0), *((n, 10 + n, 0) for n in range(1, 9))]) == list(range(1, 9))
+    assert len(runs_to_merge([(n, RUN_SIZE_MAX - 1, 0) for n in range(8)])) == 8
+    assert runs_to_merge([(n, RUN_SIZE_MAX, 0) for n in range(20)]) == []
+    assert runs_to_merge([(n, 10, n % 2) for n in range(14)]) == []  # claims for a while have runs of their own
+
+
+@pytest.mark.rule("ENG-005", "JOB-002")
+async def test_claims_that_have_expired_leave_the_tables_and_no_other_does(tables: TableWriter) -> None:
+    """Each counts for 100 ms; some expire in a run that is merged, some with a whole run."""
+    valid_ms, lasting, used = 100, dict[bytes, Claim](), dict[bytes, Claim]()
+    for now in range(1, 500, 9):
+        name = sha256(b"%d" % now).digest()
+        lasting[b"j" + name] = Claim(EventNo(now))
+        used[b"i" + name] = Claim(EventNo(now), 7, now + valid_ms)
+        await tables.write({}, [(b"j" + name, lasting[b"j" + name]), (b"i" + name, used[b"i" + name])], at(now))
+        valid = {key: claim for key, claim in used.items() if claim.until_ms > now}
+        assert (await tables.find_claims([*lasting, *valid])).claims == lasting | valid
+        assert len((await dumped(tables))[1]["claim"]) == len(lasting) + len(valid)
+    for now in (700, 701):
+        lasting[b"j" + sha256(b"%d" % now).digest()] = Claim(EventNo(now))
+        await tables.write({}, list(lasting.items())[-1:], at(now))
+    assert (await tables.find_claims([*lasting])).claims == lasting
+    if not isinstance(tables, SimulatedTables):
+        assert len([key async for keys in tables.claim_keys() for key in keys]) == len(lasting)
 
 
 async def test_nothing_is_written_after_another_checkpoint_than_the_writer_knows(tables: TableWriter) -> None:

@@ -52,6 +52,11 @@ class AgentProcess:
         self._process.send_signal(signal.SIGTERM)
         return await asyncio.to_thread(self._process.wait, WITHIN_S)
 
+    async def ended(self) -> int:
+        """It ends by itself: its exit code."""
+        assert self._process is not None
+        return await asyncio.to_thread(self._process.wait, WITHIN_S)
+
     def end(self) -> None:
         """Leave nothing running, whatever the test came to."""
         if self._process is not None and self._process.poll() is None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from tests.loopback_ports import free_port
 from tests.stories.node_process import HOLDFAST, NodeProcess
 
-from holdfast.client import Client
+from holdfast.client.node_socket import NodeSocket
 
 WITHIN_S = 60.0
 FAST_CHAIN = {"HOLDFAST_POLICY__CHAIN__BLOCK_MS": "50", "HOLDFAST_POLICY__CHAIN__IDLE_BLOCK_MS": "100"}
@@ -71,7 +71,7 @@ class CliNode:
 
     async def wait_tables(self) -> None:
         """Wait until lists say all that has happened so far: they follow the journal by a moment."""
-        async with Client(self.node.data, WITHIN_S) as client, asyncio.timeout(WITHIN_S):
+        async with NodeSocket(self.node.data, WITHIN_S) as client, asyncio.timeout(WITHIN_S):
             last = (await client.status())["event"]
             while (await client.status())["tables_as_of"] < last:
                 await asyncio.sleep(0.01)

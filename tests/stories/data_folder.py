@@ -19,10 +19,10 @@ from holdfast.core.base.errors import Corrupt, Unavailable
 from holdfast.core.base.event import Command
 from holdfast.core.base.values import AccountId, Amount, BatchNo, Height
 from holdfast.core.escrow.messages import Charge, Finalize, Mint, Refund, Reserve, RollBackSettlements
-from holdfast.core.state_snapshot import digest
-from holdfast.engine import snapshot
+from holdfast.core.state_digest import digest
 from holdfast.engine.loop import Engine
 from holdfast.engine.recover import recover
+from holdfast.engine.snapshots import snapshot_files
 from holdfast.history.archive_segments import ArchiveEntry
 from holdfast.history.check import CheckResult, check
 from holdfast.history.full_journal import FullJournal
@@ -62,7 +62,7 @@ async def make_folder(folder: Path) -> None:
             await engine.submit(command)
         if number in (26, 33):
             await engine.wait_tables()
-            await snapshot.make(AtomicFolder(folder / "snapshots"), engine.journal, DEVELOPMENT)
+            await snapshot_files.make(AtomicFolder(folder / "snapshots"), engine.journal, DEVELOPMENT)
     await engine.submit(Finalize(Height(30)))
     length, segments_module.BATCHES_MAX = segments_module.BATCHES_MAX, 5  # type: ignore[misc]
     try:

@@ -20,5 +20,5 @@ class LyingExecutor(WaitingExecutor, frozen=True):
 
 
 if __name__ == "__main__":
-    with patch("holdfast.cli.agent.built_in_executors", return_value=registry_with(LyingExecutor())):
+    with patch("holdfast.cli.agent.make_registry", return_value=registry_with(LyingExecutor())):
         main()

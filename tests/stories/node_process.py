@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.postgres.server import Address
 
-from holdfast.client import Client
+from holdfast.client.node_socket import NodeSocket
 
 HOLDFAST = Path(sys.executable).parent / "holdfast"
 UP_WITHIN_S = 60.0
@@ -64,7 +64,7 @@ class NodeProcess:
             command = [str(HOLDFAST), "up", "--data", str(self.data), "--node", self.name]
             environ = os.environ | self._environ
             self._process = subprocess.Popen(command, stderr=log, stdin=subprocess.DEVNULL, env=environ)
-        async with Client(socket_path or self.data, UP_WITHIN_S, answer_timeout_s=1.0) as node:
+        async with NodeSocket(socket_path or self.data, UP_WITHIN_S, answer_timeout_s=1.0) as node:
             answering, ending = asyncio.create_task(node.status()), asyncio.create_task(self._has_ended())
             await asyncio.wait({answering, ending}, return_when=asyncio.FIRST_COMPLETED)
             ending.cancel()

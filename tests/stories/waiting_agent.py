@@ -17,6 +17,11 @@ from holdfast.core.base.values import Kind
 from holdfast.core.job.spec import Payload
 
 
+def circuit_after(file: Path) -> str:
+    """A circuit that is run when this file is there."""
+    return f"// {file}\nOPENQASM 3; qubit[2] q; bit[2] c; h q[0]; c = measure q;"
+
+
 class WaitingExecutor(msgspec.Struct, frozen=True):
     """As long as it takes, so that a story decides when work is under way and when it is done."""
 
@@ -27,7 +32,7 @@ class WaitingExecutor(msgspec.Struct, frozen=True):
         return {"gates": ["h"], "depth_max": 10, "width_max": 10}
 
     def run(self, payload: Payload, cancel: CancelSignal) -> bytes:
-        awaited = Path(payload.spec["circuit"])
+        awaited = Path(payload.spec["circuit"].splitlines()[0].removeprefix("// "))
         while not awaited.exists() and not cancel.wait(0.02):
             pass
         return canonical({"counts": {"00": payload.spec["shots"]}})
@@ -39,5 +44,5 @@ def registry_with(circuits: WaitingExecutor) -> ExecutorRegistry:
 
 
 if __name__ == "__main__":
-    with patch("holdfast.cli.agent.built_in_executors", return_value=registry_with(WaitingExecutor())):
+    with patch("holdfast.cli.agent.make_registry", return_value=registry_with(WaitingExecutor())):
         main()

@@ -8,11 +8,13 @@ import subprocess
 import sys
 import threading
 import time
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 
 from holdfast.system.child_process import (
+    OWN_PIPE,
     CallFailed,
     CallTimedOut,
     ChildEnded,
@@ -146,5 +148,35 @@ def test_a_child_ends_with_its_parent_also_in_the_middle_of_a_call(tmp_path: Pat
         time.sleep(0.01)
 
 
+@pytest.mark.parametrize("what", ["waits", "sends"])
+def test_a_child_whose_parent_was_killed_ends_without_a_word(what: str) -> None:
+    """What it writes would stand in the log of a node that was killed. Its end closes the last handle of the pipe."""
+    command = [sys.executable, "-m", "tests.system.test_child_process", what]
+    parent = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    assert parent.stdout.readline() == "ready\n"
+    parent.kill()
+    assert parent.communicate(timeout=60) == ("", "")
+
+
+def send_for_ever(pipe: Connection) -> None:
+    while True:
+        pipe.send("message")
+        time.sleep(0.001)
+
+
+def run_as_parent(word: str) -> None:
+    if word in ("waits", "sends"):
+        child = ChildProcess("spawn")
+        child.start()
+        if word == "sends":
+            child.begin(send_for_ever, OWN_PIPE)
+        print("ready", flush=True)
+        while True:
+            child.take_message()
+            time.sleep(0.001)
+    ChildProcess("spawn", exit_with_parent).run(hang, Path(word))
+
+
 if __name__ == "__main__":
-    ChildProcess("spawn", exit_with_parent).run(hang, Path(sys.argv[1]))
+    run_as_parent(sys.argv[1])

@@ -12,18 +12,18 @@ from holdfast.adapters.keys.signing import SigningKey
 from holdfast.adapters.keys.signing import verify as verify_ed25519
 from holdfast.core.base.canonical import H, canonical
 from holdfast.core.proof.envelope import signed_bytes
-from holdfast.core.proof.traps import plan_traps
-from holdfast.core.proof.traps import trap_circuit as trap_circuit  # noqa: PLC0414
-from holdfast.core.proof.verifier_api import Isolation, VerificationInput
+from holdfast.ports.verifier import Isolation, VerificationInput
 from holdfast.verifiers import registry
 from holdfast.verifiers.attested import attested_method
 from holdfast.verifiers.recompute import recompute_method
 from holdfast.verifiers.settings import VerifierSettings
 from holdfast.verifiers.traps import traps_method
 from holdfast.workloads.echo import echo
+from holdfast.workloads.traps import plan_traps
+from holdfast.workloads.traps import trap_circuit as trap_circuit  # noqa: PLC0414
 
 pytestmark = pytest.mark.rule("PRF-002")
-ECHOED = canonical("hi")
+ECHOED = b"hi"
 
 # ------------------------------------------------------------------------------------------------ attested, recompute
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.verifiers import verification_inputs
 
-from holdfast.core.proof.verifier_api import ProofMethod, VerificationInput, VerificationResult
+from holdfast.ports.verifier import ProofMethod, VerificationInput, VerificationResult
 from holdfast.verifiers.sandbox import SandboxFailed, SandboxLimits, SandboxPool
 
 pytestmark = pytest.mark.rule("PRF-002")

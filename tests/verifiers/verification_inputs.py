@@ -8,8 +8,8 @@ from typing import Any
 
 from holdfast.core.base.canonical import canonical
 from holdfast.core.proof.envelope import Envelope, body_of
-from holdfast.core.proof.verifier_api import VerificationInput, VerificationResult
 from holdfast.core.result import result_digest
+from holdfast.ports.verifier import VerificationInput, VerificationResult
 
 KEY, GOOD = b"k" * 32, b"good"
 

@@ -2,45 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-from pathlib import Path
-
 import pytest
+from tests.wire.third_party_items import third_party_ids
 
 from holdfast.adapters.keys.signing import SigningKey
 from holdfast.core.base.errors import Refused
 from holdfast.wire.ans104 import PORTABLE_TAG_BYTES, Tag, build_item, encode_tags
 
-SCRIPT = Path(__file__).parent / "arbundles.cjs"
-PACKAGE = "@dha-team/arbundles@1.0.4"
-
-
-def install(folder: Path) -> Path:
-    npm = shutil.which("npm")
-    if npm is None or shutil.which("node") is None:
-        pytest.skip("there is no npm")
-    done = subprocess.run(
-        [npm, "install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", folder, PACKAGE],
-        capture_output=True,
-        timeout=280,
-        check=False,
-    )
-    if done.returncode:
-        pytest.skip(f"npm cannot install {PACKAGE}: {done.stderr[-200:]!r}")
-    return folder
-
-
-def verdicts(folder: Path, items: list[bytes]) -> list[str]:
-    text = "\n".join(item.hex() for item in items)
-    done = subprocess.run(["node", SCRIPT, folder], input=text, capture_output=True, text=True, timeout=120, check=True)
-    return done.stdout.split()
-
 
 @pytest.mark.full
 @pytest.mark.rule("ARC-004")
-def test_arbundles_verifies_our_items_and_finds_the_same_ids(tmp_path: Path) -> None:
-    folder = install(tmp_path)
+def test_arbundles_verifies_our_items_and_finds_the_same_ids() -> None:
     key = SigningKey.from_seed(b"\1" * 32)
     most: list[Tag] = [(b"n" * 1024, b"v" * (PORTABLE_TAG_BYTES - 1024 - 6))]
     assert len(encode_tags(most)) == PORTABLE_TAG_BYTES
@@ -53,4 +25,4 @@ def test_arbundles_verifies_our_items_and_finds_the_same_ids(tmp_path: Path) -> 
             ids.append(item[0] if tags is not more else "invalid")
             items.append(item[1])
     damaged = bytes([*items[1][:-1], items[1][-1] ^ 1])
-    assert verdicts(folder, [*items, damaged]) == [*ids, "invalid"]
+    assert third_party_ids([*items, damaged]) == [*ids, "invalid"]

@@ -15,14 +15,14 @@ from tests.simulation.world import DEVELOPMENT, SimulatedFiles, World
 from holdfast.api.evidence.reader import read_range
 from holdfast.core.evidence.messages import PruneEvidence
 from holdfast.core.evidence.model import SessionWatermark
-from holdfast.core.policy import EvidencePolicy
+from holdfast.core.policy import EvidencePolicy, UnstakedEvidence
 from holdfast.engine import queries
 from holdfast.engine.loop import Engine
 from holdfast.engine.outcome import Accepted
 from holdfast.workers.as_run_writer import AsRunWriter
 
 pytestmark = pytest.mark.rule("EVD-009")
-AT_ONCE = msgspec.structs.replace(DEVELOPMENT, evidence=EvidencePolicy(retain_days=0))
+AT_ONCE = msgspec.structs.replace(DEVELOPMENT, evidence=EvidencePolicy(unstaked=UnstakedEvidence.OPEN, retain_days=0))
 
 
 @pytest.fixture

@@ -9,25 +9,31 @@ import pytest
 from tests.core.blocks import SEAL, final_after
 from tests.core.commands import enqueue_command, some_id
 from tests.core.core_driver import YEAR_MS, public
-from tests.simulation.world import World, evict_final
+from tests.simulation.journal import SimulatedJournal
+from tests.simulation.tables import SimulatedTables
+from tests.simulation.world import SimulatedFiles, World, evict_final
 
 from holdfast.core.base.canonical import canonical
-from holdfast.core.base.values import AccountId, Amount, TaskId
+from holdfast.core.base.values import AccountId, Amount, LeaseId, TaskId
 from holdfast.core.escrow.messages import Mint
 from holdfast.core.job.model import JobState
-from holdfast.core.lease.messages import DeclineLease
+from holdfast.core.lease.messages import DeclineLease, FailLease
 from holdfast.core.match.messages import Match
-from holdfast.core.policy import TtlPolicy
+from holdfast.core.policy import RetryPolicy, TtlPolicy
 from holdfast.core.provider.messages import Heartbeat, Register, Stake
 from holdfast.core.provider.model import provider_id
 from holdfast.core.queue.messages import CancelJob, enqueue_key
+from holdfast.core.queue.requeue import Requeue
 from holdfast.engine import queries
 from holdfast.engine.loop import Engine
+from holdfast.engine.recover import rebuild_tables
+from holdfast.history.check import check
+from holdfast.history.full_journal import FullJournal
 from holdfast.workers import job_purger
 from holdfast.workers.job_purger import JobPurger
 
 STAYS_MS = 7 * 24 * 3_600_000
-SMALL_RUNS = msgspec.structs.replace(final_after(1), ttl=TtlPolicy(gc_jobs_max=3))
+SMALL_RUNS = msgspec.structs.replace(final_after(1), ttl=TtlPolicy(gc_jobs_max=3), retry=RetryPolicy(failures_max=1))
 
 
 @pytest.fixture
@@ -108,35 +114,64 @@ async def test_runs_are_bounded_and_what_lives_or_could_still_move_is_left_alone
     assert await rows(engine) == 1
 
 
-async def declined(world: World, engine: Engine, job: TaskId, times: int) -> None:
-    """Given to a provider as often, which never wants it."""
+async def add_provider(world: World, engine: Engine) -> None:
     oak = AccountId("oak")
     await engine.submit(Mint(some_id(2), oak, Amount(10_000)))
     told = ("oak", oak, canonical({"AI": {"models": ["m"]}}), "eu", 1, 1)
     await engine.submit(Register(public(1), *told, world.clock.wall + YEAR_MS))
     await engine.submit(Stake(provider_id(public(1)), Amount(10_000), some_id(3)))
+
+
+async def lease(world: World, engine: Engine, job: TaskId) -> LeaseId:
+    world.clock.monotonic += engine.policy.lease.decline_cooldown_ms
+    await engine.submit(Heartbeat(provider_id(public(1)), 1))
+    await engine.submit(Match())
+    return engine.undurable_state.leases.by_job[job].id
+
+
+async def declined(world: World, engine: Engine, job: TaskId, times: int) -> None:
+    """Given to a provider as often, which never wants it."""
     for _ in range(times):
-        await engine.submit(Heartbeat(provider_id(public(1)), 1))
-        await engine.submit(Match())
-        lease = engine.undurable_state.leases.by_job[job]
-        await engine.submit(DeclineLease(lease.id, lease.provider_id))
-        world.clock.monotonic += engine.policy.lease.decline_cooldown_ms
+        await engine.submit(DeclineLease(await lease(world, engine, job), provider_id(public(1))))
 
 
-@pytest.mark.rule("TTL-002")
+@pytest.mark.rule("TTL-002", "ENG-004")
 @pytest.mark.parametrize("times", [3, 4, 5])
-async def test_all_leases_of_a_job_go_with_it_however_often_it_was_declined(
+async def test_leases_of_a_job_are_in_its_row_and_after_a_late_requeue_in_their_own_and_all_go_with_it(
     world: World, engine: Engine, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
     monkeypatch.setattr(job_purger, "LEASES_MAX", 2)
+    await add_provider(world, engine)
     job = await enqueued(engine, 1, is_cancelled=False)
+    await declined(world, engine, job, 2)
+    await engine.submit(FailLease(await lease(world, engine, job), provider_id(public(1))))
+    await settle(engine)
+    assert job not in engine.undurable_state.queue.jobs
+    assert await rows(engine, "lease") == 0
+    assert [lease.attempt for lease in await queries.attempts(engine, job)] == [0, 1, 2]
+    await engine.submit(Requeue(job, await queries.job(engine, job)))
     await declined(world, engine, job, times)
+    assert [lease.attempt for lease in await queries.attempts(engine, job)] == list(range(3 + times))
     await engine.submit(CancelJob(job))
     await settle(engine)
+    assert [lease.attempt for lease in await queries.attempts(engine, job)] == list(range(3 + times))
     assert await rows(engine, "lease") == times
+    await is_equal_to_the_fold(world)
     world.clock.monotonic += STAYS_MS
     await JobPurger(engine).purge_page()
     assert (await rows(engine), await rows(engine, "lease")) == (0, 0)
+    await is_equal_to_the_fold(world)
+
+
+async def is_equal_to_the_fold(world: World) -> None:
+    """Of the tables as they grew, and as one goes through all of history at once (`db rebuild`)."""
+    journal = FullJournal(SimulatedJournal(world.disk, ignores_lock=True), SimulatedFiles())
+    rebuilt = SimulatedTables()
+    await rebuild_tables(journal, rebuilt, SimulatedFiles(), world.policy, is_dropped=True)
+    for tables in (world.tables, rebuilt):
+        found = await check(journal, tables, world.files, world.policy)
+        assert [result.message for result in found if not result.is_good] == []
+    assert rebuilt.rows == world.tables.rows
 
 
 @pytest.mark.rule("TTL-002", "JOB-002", "ENG-005")

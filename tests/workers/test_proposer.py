@@ -12,7 +12,7 @@ from tests.simulation.journal import Fault
 from tests.simulation.world import SimulatedClock, World
 
 from holdfast.core.base.errors import Unavailable
-from holdfast.core.base.values import AccountId, Amount, ChainId, Height, TaskId
+from holdfast.core.base.values import AccountId, Amount, ChainId, Height, Network, TaskId
 from holdfast.core.chain.header import genesis_signed, why_not_next
 from holdfast.core.chain.model import signed_of
 from holdfast.core.escrow.messages import Charge, Mint, Reserve
@@ -167,7 +167,7 @@ async def test_blocks_follow_each_other_under_the_proposers_name() -> None:
         await worker.run_once()
     chain_id = ChainId(engine.policy.chain_id)
     chain = [
-        genesis_signed(chain_id),
+        genesis_signed(chain_id, Network.DEVELOPMENT),
         *(signed_of(each.block, chain_id) for each in engine.undurable_state.chain.unfinalized.values()),
     ]
     assert [why_not_next(*pair, verify) for pair in pairwise(chain)] == [None] * 4

@@ -12,10 +12,11 @@ from tests.core.core_driver import YEAR_MS, public
 from tests.simulation.world import World
 
 from holdfast.core.base.canonical import canonical
+from holdfast.core.base.errors import Refused
 from holdfast.core.base.values import AccountId, Amount
 from holdfast.core.escrow.messages import Mint
-from holdfast.core.job.model import LIVE_STATES
-from holdfast.core.lease.messages import AckLease
+from holdfast.core.job.model import LIVE_STATES, JobState
+from holdfast.core.lease.messages import AckLease, FailLease
 from holdfast.core.match.messages import Match
 from holdfast.core.provider.messages import Heartbeat, Register, Stake
 from holdfast.core.provider.model import provider_id
@@ -82,3 +83,21 @@ async def test_one_pass_ends_all_that_is_over_in_bounded_runs(world: World, engi
     await Reaper(engine).run_once()
     jobs = engine.undurable_state.queue.jobs.values()
     assert [job.id for job in jobs if job.state in LIVE_STATES] == []
+
+
+@pytest.mark.rule("JOB-012", "CAN-006")
+async def test_a_job_whose_input_only_one_could_try_ends_by_a_clock_that_is_believed(
+    world: World, engine: Engine
+) -> None:
+    await engine.submit(enqueue_command(1, max_fee=1, policy=engine.policy))
+    await engine.submit(Match())
+    (lease,) = engine.undurable_state.leases.by_id.values()
+    await engine.submit(FailLease(lease.id, OAK, "INVALID_INPUT: line 3"))
+    job = engine.undurable_state.queue.jobs[lease.job_id]
+    world.clock.monotonic += engine.policy.admission.input_claim_ms
+    engine.clock_fault = Refused("CAN-006", "it jumped")
+    await Reaper(engine).run_once()
+    assert job.state is JobState.QUEUED
+    engine.clock_fault = None
+    await Reaper(engine).run_once()
+    assert (job.state, job.reason) == (JobState.FAILED, "INVALID_INPUT")

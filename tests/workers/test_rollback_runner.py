@@ -18,10 +18,10 @@ from holdfast.core.chain.messages import ContinueRollback, RollBackBlocks, Rollb
 from holdfast.core.escrow.messages import Mint
 from holdfast.core.queue.messages import CancelJob, JobAdmitted
 from holdfast.core.state import State
-from holdfast.engine import snapshot as snapshots
 from holdfast.engine.loop import Engine
 from holdfast.engine.outcome import Accepted, EngineStatus
 from holdfast.engine.queries.chain import GetChainHead, RollbackProgress
+from holdfast.engine.snapshots import snapshot_files
 from holdfast.workers.proposer import Proposer
 from holdfast.workers.rollback_runner import RollbackRunner
 
@@ -96,7 +96,7 @@ async def test_after_a_crash_at_any_step_the_next_owner_finishes_the_rollback(is
             await engine.submit(STEP)
         await engine.projector.stop()  # the node is gone: only the journal is left
         if is_snapshot:
-            await snapshots.make(world.files, engine.journal, world.policy)
+            await snapshot_files.make(world.files, engine.journal, world.policy)
         after = await world.started()
         assert (after.undurable_state.chain.rollback is None) == (cut == steps)
         assert facts_without_owner(await run_to_the_end(after)) == end

@@ -8,10 +8,10 @@ import pytest
 from tests.workers.retention.retention_node import RetentionNode, policy
 
 from holdfast.core.base.canonical import decode
-from holdfast.core.base.da import commitment_of
-from holdfast.core.proof.verifier_api import Isolation, ProofMethod, VerificationResult
 from holdfast.core.result.model import Result
 from holdfast.engine import queries
+from holdfast.lightclient.da import commitment_of
+from holdfast.ports.verifier import Isolation, ProofMethod, VerificationResult
 from holdfast.workers.verification_scheduler import VerificationScheduler
 
 GOOD = {"attested": ProofMethod("as the test says", lambda _: VerificationResult(True, "good"), Isolation.THREAD)}

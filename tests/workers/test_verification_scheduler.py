@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 from tests.core.blocks import SEAL
 from tests.core.commands import some_id
 from tests.core.core_driver import ALICE, YEAR_MS, public
@@ -20,11 +21,10 @@ from holdfast.core.base.values import AccountId, Amount, LeaseId, TaskId, Tier
 from holdfast.core.escrow.messages import Mint
 from holdfast.core.job.model import JobState
 from holdfast.core.match.messages import Match
-from holdfast.core.policy import QuotaPolicy
+from holdfast.core.policy import ProofPolicy, QuotaPolicy
 from holdfast.core.proof.envelope import Envelope, body_of
 from holdfast.core.proof.messages import SubmitCompletion
 from holdfast.core.proof.model import ProofVerdict
-from holdfast.core.proof.verifier_api import Isolation, ProofMethod, VerificationInput, VerificationResult
 from holdfast.core.provider.messages import Heartbeat, Register, Stake
 from holdfast.core.provider.model import provider_id
 from holdfast.core.queue.decide import build_enqueue
@@ -34,8 +34,15 @@ from holdfast.engine import queries
 from holdfast.engine.change_signal import ChangeSignal
 from holdfast.engine.loop import Engine
 from holdfast.engine.queries.node import Ping
+from holdfast.ports.verifier import Isolation, ProofMethod, VerificationInput, VerificationResult
 from holdfast.verifiers.attested import attested_method
-from holdfast.workers.verification_scheduler import CHUNK_PROOFS, SCAN_AHEAD, VerificationScheduler
+from holdfast.workers.verification_scheduler import (
+    CHUNK_PROOFS,
+    OUTPUT_DAMAGED,
+    OUTPUT_MISSING,
+    SCAN_AHEAD,
+    VerificationScheduler,
+)
 
 pytestmark = pytest.mark.rule("PRF-002")
 ID = provider_id(public(1))
@@ -67,7 +74,8 @@ async def submitted_job(
 ) -> TaskId:
     """A job that is done and waits for its verdict."""
     payload = {"kind": "AI", "spec": {"model": "echo", "prompt": "hi"}, "proof": proof}
-    command = build_enqueue(engine.policy, ALICE, Tier.FREE, payload, 100, nonce)
+    known = msgspec.structs.replace(engine.policy, proof=ProofPolicy(methods=(proof,)))
+    command = build_enqueue(known, ALICE, Tier.FREE, payload, 100, nonce)
     assert isinstance(command, Enqueue)
     await engine.submit(command)
     job = next(reversed(engine.undurable_state.queue.jobs))
@@ -180,8 +188,12 @@ class LostOutputs:
 async def test_output_that_the_node_lost_is_not_the_providers_fault(engine: Engine, fault: Exception | None) -> None:
     job = await submitted_job(engine)
     method = ProofMethod("", no, needs_output=True)
-    await verify_job(engine, job, VerificationScheduler(engine, {"attested": method}, LostOutputs(fault)))  # type: ignore[arg-type]
-    assert (await verdicts(engine, job))[0].verdict == "VERIFIER_FAILED"
+    with capture_logs() as logs:
+        await verify_job(engine, job, VerificationScheduler(engine, {"attested": method}, LostOutputs(fault)))  # type: ignore[arg-type]
+    assert [each["reason"] for each in logs if each["event"] == "output_damaged"] == (["other bytes"] if fault else [])
+    (kept,) = await verdicts(engine, job)
+    assert kept.verdict == "VERIFIER_FAILED"
+    assert ("damaged" in kept.reasons) == (fault is not None)
     assert engine.undurable_state.providers[ID].failed == 0
 
 
@@ -217,7 +229,7 @@ class SpoiltOutputs:
         return None
 
 
-@pytest.mark.rule("RCV-001")
+@pytest.mark.rule("RCV-001", "TIER-001")
 @pytest.mark.parametrize("fault", [None, Corrupt("TIER-001", "other bytes")])
 async def test_an_output_that_was_lost_or_damaged_delays_no_other_verdict(
     engine: Engine, fault: Exception | None
@@ -230,7 +242,7 @@ async def test_an_output_that_was_lost_or_damaged_delays_no_other_verdict(
     assert states == [JobState.QUEUED, *[JobState.COMPLETED] * 4]
     (kept,) = await verdicts(engine, jobs[0])
     assert kept.verdict == "VERIFIER_FAILED"
-    assert kept.reasons.startswith("the node does not hold the output any more")
+    assert kept.reasons == (OUTPUT_MISSING if fault is None else OUTPUT_DAMAGED)
     assert engine.undurable_state.providers[ID].failed == 0
 
 

@@ -27,7 +27,7 @@ from holdfast.core.provider.model import provider_id
 from holdfast.core.queue.decide import build_enqueue
 from holdfast.core.queue.messages import Enqueue
 from holdfast.core.result import result_digest
-from holdfast.core.state_snapshot import digest
+from holdfast.core.state_digest import digest
 from holdfast.engine import queries
 from holdfast.engine.loop import Engine
 from holdfast.engine.outcome import Accepted

@@ -21,8 +21,10 @@ from holdfast.core.base.values import Kind
 from holdfast.core.job.spec import WorkPayload, read_payload, read_work_payload
 from holdfast.verifiers.recompute import recompute_method
 from holdfast.verifiers.traps import traps_method
+from holdfast.workloads import input_check
 from holdfast.workloads.circuit import SHOTS_MAX, run_circuit
 from holdfast.workloads.digits import INK, PAPER, glyph, recognise
+from holdfast.workloads.input_check import is_input_valid
 
 pytestmark = pytest.mark.rule("PRF-002")
 GHZ = "OPENQASM 3.0;\nqubit[3] q;\nbit[3] c;\nh q[0];\ncx q[0], q[1];\ncx q[1], q[2];\nc = measure q;\n"
@@ -150,7 +152,7 @@ def test_whoever_does_it_again_gets_the_same(payload: dict[str, Any]) -> None:
     raw = work_payload(payload).raw
     found = ExecutorRegistry(BUILT_IN).find(payload["kind"], raw)
     assert not isinstance(found, Refused)
-    output = found[0].run(found[1], cancel=None)  # type: ignore[arg-type]
+    output = found[0].run(found[1], cancel=None)  # type: ignore[arg-type, union-attr]
     assert recompute_method(verify).verify(verification_input(payload, output)).is_good
     assert not recompute_method(verify).verify(verification_input(payload, output + b"?")).is_good
 
@@ -165,3 +167,35 @@ def test_an_agent_says_which_circuits_it_takes() -> None:
     assert canonical(told)
     assert isinstance(only := built_in_executors([], circuits=True), ExecutorRegistry)
     assert set(only.capabilities()) == {Kind.QUANTUM.value}
+
+
+BELL = "OPENQASM 3; qubit[2] q; bit[2] c; h q[0]; cx q[0], q[1]; c = measure q;"
+
+
+@pytest.mark.rule("JOB-012")
+@pytest.mark.parametrize(
+    ("spec", "is_valid"),
+    [
+        ({"model": "echo", "prompt": "hi"}, True),
+        ({"model": "digits", "prompt": glyph(3)}, True),
+        ({"model": "digits", "input": "no picture"}, False),
+        ({"model": "sleep", "prompt": "hi", "params": {"ms": 5}}, True),
+        ({"model": "sleep", "prompt": "hi", "params": {"ms": "long"}}, False),
+        ({"model": "somebody's", "prompt": "hi"}, None),
+        ({"circuit": BELL, "shots": 10, "width": 2, "depth": 3}, True),
+        ({"circuit": BELL, "shots": 10, "width": 3, "depth": 3}, False),
+        ({"circuit": BELL[:-1], "shots": 10, "width": 2, "depth": 3}, False),
+        ({"circuit": BELL.replace("h q", "t q"), "shots": 10, "width": 2, "depth": 3}, None),
+        ({"circuit": BELL, "shots": 100_001, "width": 2, "depth": 3}, None),
+    ],
+)
+def test_the_node_judges_inputs_of_its_own_work_and_of_no_other(spec: dict[str, Any], is_valid: bool | None) -> None:
+    kind = Kind.QUANTUM if "circuit" in spec else Kind.AI
+    assert is_input_valid(WorkPayload(kind, spec)) is is_valid
+
+
+@pytest.mark.rule("JOB-012")
+def test_a_circuit_that_takes_too_long_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(input_check, "CIRCUIT_MS_MAX", -1)
+    spec = {"circuit": BELL[:-1], "shots": 10, "width": 2, "depth": 3}
+    assert is_input_valid(WorkPayload(Kind.QUANTUM, spec)) is None

@@ -66,13 +66,41 @@ async def enqueue_singly(enqueue: Callable[[], Awaitable[object]], one: int) -> 
     return found
 
 
-async def wait_taken(taken: asyncio.Event, worker: asyncio.Task[Any]) -> None:
-    """Until the worker has taken what was waited for; a worker that has ended will not, and says why."""
-    waiting = asyncio.create_task(taken.wait())
-    await asyncio.wait({waiting, worker}, return_when=asyncio.FIRST_COMPLETED)
-    if not waiting.done():
-        worker.result()
-        raise AssertionError("the worker has ended")
+class Taking:
+    """What a peer's worker has taken: its task calls `count`, its client waits."""
+
+    def __init__(self, total: int) -> None:
+        self._done, self.total, self._taken = 0, total, asyncio.Event()
+
+    def count(self) -> None:
+        self._done += 1
+        if self._done >= self.total:
+            self._taken.set()
+
+    async def measure(
+        self, worker: Coroutine[Any, Any, None], enqueue: Callable[[], Awaitable[object]], leases: int
+    ) -> tuple[float, list[float]]:
+        """Start the worker: jobs a second until all are taken, then the milliseconds of jobs that are alone."""
+        began, running = time.perf_counter(), asyncio.create_task(worker)
+        await self._wait(running)
+        drain, waits = self.total / (time.perf_counter() - began), []
+        for _ in range(leases):
+            await asyncio.sleep(REST_S)
+            self._taken.clear()
+            began = time.perf_counter()
+            await enqueue()
+            await self._wait(running)
+            waits.append((time.perf_counter() - began) * 1e3)
+        running.cancel()
+        return drain, waits
+
+    async def _wait(self, worker: asyncio.Task[None]) -> None:
+        """A worker that has ended takes nothing more, and says why."""
+        waiting = asyncio.create_task(self._taken.wait())
+        await asyncio.wait({waiting, worker}, return_when=asyncio.FIRST_COMPLETED)
+        if not waiting.done():
+            worker.result()
+            raise AssertionError("the worker has ended")
 
 
 def run_and_leave(measuring: Coroutine[Any, Any, Measured]) -> Measured:

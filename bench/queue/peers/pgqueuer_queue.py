@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from datetime import timedelta
 
@@ -14,14 +13,13 @@ from pgqueuer.queries import Queries
 from bench.queue.peers.contract import (
     BATCH,
     PAYLOAD,
-    REST_S,
     Asked,
     Measured,
+    Taking,
     enqueue_singly,
     print_measured,
     run_and_leave,
     singles,
-    wait_taken,
 )
 
 FETCHED = 256
@@ -41,32 +39,17 @@ async def _measure(asked: Asked) -> Measured:
     for _ in range(0, asked.bulk, BATCH):
         await queries.enqueue(["work"] * BATCH, [PAYLOAD] * BATCH, [0] * BATCH)
     bulk = asked.bulk / (time.perf_counter() - began)
-    worker, done, total = (
+    worker, taking = (
         PgQueuer(AsyncpgDriver(await asyncpg.connect(asked.where))),
-        0,
-        singles(asked.one) + asked.bulk,
+        Taking(singles(asked.one) + asked.bulk),
     )
-    taken = asyncio.Event()
 
     @worker.entrypoint("work")
     async def work(_: object) -> None:
-        nonlocal done
-        done += 1
-        if done >= total:
-            taken.set()
+        taking.count()
 
-    began = time.perf_counter()
-    running = asyncio.create_task(worker.run(batch_size=FETCHED, dequeue_timeout=LOOKS_EVERY))
-    await wait_taken(taken, running)
-    drain, waits = total / (time.perf_counter() - began), []
-    for _ in range(asked.leases):
-        await asyncio.sleep(REST_S)
-        taken.clear()
-        began = time.perf_counter()
-        await queries.enqueue("work", PAYLOAD)
-        await wait_taken(taken, running)
-        waits.append((time.perf_counter() - began) * 1e3)
-    running.cancel()
+    running = worker.run(batch_size=FETCHED, dequeue_timeout=LOOKS_EVERY)
+    drain, waits = await taking.measure(running, lambda: queries.enqueue("work", PAYLOAD), asked.leases)
     return Measured(single, bulk, drain, waits)
 
 

@@ -71,6 +71,10 @@ class ItemIndex(Protocol):
 
     async def get(self, id_: str) -> IndexedItem | None: ...
 
+    async def rarest_first(self, query: ItemQuery) -> ItemQuery:
+        """The same query, to be asked faster: the items of its first tag are gone through."""
+        ...
+
     async def find(self, query: ItemQuery, limit: int) -> list[IndexedItem]: ...
 
     async def count(self, query: ItemQuery) -> int:

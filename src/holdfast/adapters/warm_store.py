@@ -4,38 +4,37 @@
 {path}/incoming/{random}.tmp       an upload; what a crash left is removed before the next one
 {path}/{2 hex}/{2 hex}/{digest}    held: written, synced, renamed, the folders synced, in that order
 {path}/small.sqlite                small outputs that came in groups (`sqlite.small_blobs`): one sync for a group
+{path}/damaged/{time}-{digest}     damaged copies that a good one has replaced (`warm_damage`)
+{path}/sent/{2 hex}/{lease}-{digest}   empty: this lease has sent that output (`warm_sent`)
 ```
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
-import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from hashlib import sha3_256
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from holdfast.adapters.file_io import run_file_io
 from holdfast.adapters.sqlite.small_blobs import FILE_NAME as SMALL_FILE
 from holdfast.adapters.sqlite.small_blobs import SmallBlobs
+from holdfast.adapters.warm_damage import FOLDER as DAMAGED_FOLDER
+from holdfast.adapters.warm_damage import set_bytes_aside, set_file_aside
+from holdfast.adapters.warm_reader import OpenOutput, VerifiedFiles
 from holdfast.adapters.warm_scan import merge_scans, scan_aged
+from holdfast.adapters.warm_sent import mark_sent, was_sent
+from holdfast.adapters.warm_upload import PART_BYTES, Upload
 from holdfast.core.base.errors import Corrupt, Unavailable
-from holdfast.core.base.values import ZERO_DIGEST, Digest
-from holdfast.core.result.ids import RESULT
+from holdfast.core.base.values import ZERO_DIGEST, Digest, LeaseId
+from holdfast.core.result import result_hasher
 from holdfast.ports import AgedBlob
-from holdfast.system.durable_files import TEMP_SUFFIX, rename_file, sync_file, sync_filesystem, sync_folder
+from holdfast.system.durable_files import TEMP_SUFFIX, rename_file, sync_filesystem, sync_folder
 
-if TYPE_CHECKING:
-    from hashlib import _Hash
-
-PART_BYTES: Final = 1 << 20
-"""Bytes that are read into memory at a time."""
-RECENT_USE_S: Final = 60.0
+RECENT_USE_S: Final = 15.0
 """Bytes requested within this time are not swept: a completion that relies on them may be on its way."""
 _RULE: Final = "TIER-001"
 
@@ -45,7 +44,7 @@ class WarmStore:
 
     def __init__(self, path: Path) -> None:
         self._path, self._incoming = path, path / "incoming"
-        self._small = SmallBlobs(path)
+        self._small, self._verified_files = SmallBlobs(path), VerifiedFiles()
         self._is_open, self._lock = False, threading.Lock()
         self._synced: set[Path] = set()
         """Folders known to be durable: one that merely exists may have been created just before a crash."""
@@ -82,14 +81,33 @@ class WarmStore:
             return None
         return await run_file_io(_RULE, self._size, digest)
 
+    async def is_held(self, digest: Digest) -> bool:
+        return digest not in self._being_deleted and await run_file_io(_RULE, self._is_held, digest)
+
+    async def mark_sent(self, lease_id: LeaseId, digest: Digest) -> None:
+        await run_file_io(_RULE, mark_sent, self._path, lease_id, digest)
+
+    async def was_sent(self, lease_id: LeaseId, digest: Digest) -> bool:
+        return await run_file_io(_RULE, was_sent, self._path, lease_id, digest)
+
     async def read(self, digest: Digest) -> bytes | None:
         return await run_file_io(_RULE, self._read, digest)
+
+    async def open_output(self, digest: Digest) -> OpenOutput | None:
+        return await run_file_io(_RULE, self._open_output, digest)
 
     async def delete(self, digest: Digest) -> None:
         await run_file_io(_RULE, self._delete, digest)
 
     async def verify(self, digests: Sequence[Digest]) -> dict[Digest, int]:
         return await run_file_io(_RULE, self._verify, digests)
+
+    async def find_damaged(self, digests: Sequence[Digest]) -> list[Digest]:
+        return await run_file_io(_RULE, self._find_damaged, digests)
+
+    async def requested_lately(self, digests: Sequence[Digest]) -> set[Digest]:
+        recent = time.monotonic() - RECENT_USE_S
+        return {digest for digest in digests if self._recently_requested.get(digest, recent) > recent}
 
     async def sweep(self, digests: Sequence[Digest]) -> list[Digest]:
         return await run_file_io(_RULE, self._delete_unrequested, digests)
@@ -115,19 +133,33 @@ class WarmStore:
             self._is_open = True
 
     def _put_many(self, blobs: Mapping[Digest, bytes]) -> None:
+        for digest in blobs:
+            self._set_damaged_file_aside(digest)  # it would be read before the row
         self._add_usage(self._small.put_many(blobs))
 
     def _commit_file(self, temp: Path, digest: Digest) -> None:
         """Rename a synced file to its digest; if that cannot be made durable, the file does not count as held.
 
-        Bytes that are held already stay held: the same bytes replace them, and a crash leaves either copy.
+        Bytes that are held already stay held: the same bytes replace them, and a crash leaves either copy. Damaged ones
+        are set aside.
         """
         path = self._ensure_folders(digest)
+        self._set_damaged_file_aside(digest)
+        if (raw := self._small.damaged(digest)) is not None:
+            set_bytes_aside(self._path, raw, digest)
+            self._add_usage(-self._small.delete_many([digest]))
         if self._size(digest) is None:
             self._uncommitted.add(digest)
             self._add_usage(temp.stat().st_size)
         rename_file(temp, path)
         self._uncommitted.discard(digest)
+
+    def _set_damaged_file_aside(self, digest: Digest) -> None:
+        name = _path_text(str(self._path), digest)
+        if os.path.exists(name) and _verified_size(name, digest) is None:  # noqa: PTH110 - for every small output
+            path = Path(name)
+            self._add_usage(-path.stat().st_size)
+            set_file_aside(self._path, path, digest)
 
     def _ensure_folders(self, digest: Digest) -> Path:
         """The path of these bytes; its folders exist and are durable."""
@@ -157,6 +189,11 @@ class WarmStore:
                 os.utime(path_of(self._path, digest))  # a completion relies on it: it is not an orphan for a while
         return status.st_size
 
+    def _is_held(self, digest: Digest) -> bool:
+        if path_of(self._path, digest).exists():
+            return digest not in self._uncommitted
+        return self._small.size(digest, 0) is not None
+
     def _read(self, digest: Digest) -> bytes | None:
         path = path_of(self._path, digest)
         try:
@@ -168,9 +205,23 @@ class WarmStore:
                     parts.append(part)
         except FileNotFoundError:
             return self._small.read(digest)
-        if hasher.digest() != digest:
-            raise Corrupt("TIER-001", f"the content of {path} does not match its name", "restore the file from a copy")
-        return b"".join(parts)
+        if hasher.digest() == digest:
+            return b"".join(parts)
+        if (raw := self._small.read(digest)) is not None:
+            return raw
+        raise Corrupt("TIER-001", f"the content of {path} does not match its name", "restore the file from a copy")
+
+    def _open_output(self, digest: Digest) -> OpenOutput | None:
+        path = path_of(self._path, digest)
+        try:
+            if (opened := self._verified_files.open(str(path), digest)) is not None:
+                return opened
+        except FileNotFoundError:
+            raw = self._small.read(digest)
+            return OpenOutput(len(raw), raw) if raw is not None else None
+        if (raw := self._small.read(digest)) is not None:
+            return OpenOutput(len(raw), raw)
+        raise Corrupt("TIER-001", f"the content of {path} does not match its name", "restore the file from a copy")
 
     def _delete(self, digest: Digest) -> None:
         path = path_of(self._path, digest)
@@ -196,6 +247,15 @@ class WarmStore:
             if size is not None and digest not in self._uncommitted:
                 sizes[digest] = size
         return sizes
+
+    def _find_damaged(self, digests: Sequence[Digest]) -> list[Digest]:
+        """Either copy counts. Nothing on the disk is changed: this also runs beside a node."""
+        root = str(self._path)
+        return [
+            digest
+            for digest in digests
+            if _is_damaged_file(_path_text(root, digest), digest) or self._small.damaged(digest) is not None
+        ]
 
     def _verified_small(self, digest: Digest) -> int | None:
         try:
@@ -250,7 +310,7 @@ class WarmStore:
             total = 0
             for folder, _, names in os.walk(self._path):
                 for name in names:
-                    if name.startswith(SMALL_FILE):
+                    if name.startswith(SMALL_FILE) or folder.endswith(DAMAGED_FOLDER):
                         continue
                     with suppress(FileNotFoundError):
                         total += os.stat(os.path.join(folder, name)).st_size  # noqa: PTH116, PTH118 - half the time
@@ -261,77 +321,6 @@ class WarmStore:
         with self._lock:
             if self._usage is not None:
                 self._usage = max(0, self._usage + size)
-
-
-class Upload:
-    """One upload; its methods are called by one task, which may be cancelled in any of them."""
-
-    def __init__(
-        self, folder: Path, commit_file: Callable[[Path, Digest], None], announced: tuple[Digest, int] | None = None
-    ) -> None:
-        self._commit_file, self._announced = commit_file, announced
-        self._temp = folder / f"{secrets.token_hex(16)}{TEMP_SUFFIX}"
-        # The hash covers the length before the bytes (CAN-001): without an announced size it is computed at the end.
-        self._hasher = result_hasher(announced[1]) if announced is not None else None
-        self._file, self._size, self._is_closed = -1, 0, False
-        self._lock = threading.Lock()
-        """A cancelled task leaves its thread running: the next call waits for it."""
-
-    async def write(self, part: bytes) -> None:
-        await run_file_io(_RULE, self._write, part)
-
-    async def keep(self) -> tuple[Digest, int]:
-        return await run_file_io(_RULE, self._keep)
-
-    async def drop(self) -> None:
-        """Completes even if the caller is cancelled, which is when it is mostly called."""
-        await asyncio.shield(asyncio.ensure_future(run_file_io(_RULE, self._drop)))
-
-    # ------------------------------------------------------------------------------------ in a thread
-
-    def _write(self, part: bytes) -> None:
-        with self._lock:
-            self._open()
-            self._is_closed = True  # until all of it is written
-            rest = memoryview(part)
-            while rest:
-                rest = rest[os.write(self._file, rest) :]
-            if self._hasher is not None:
-                self._hasher.update(part)
-            self._size += len(part)
-            self._is_closed = False
-
-    def _keep(self) -> tuple[Digest, int]:
-        with self._lock:
-            self._open()
-            digest = Digest((self._hasher or self._hash_written()).digest())
-            if self._announced in (None, (digest, self._size)):
-                self._is_closed = True  # a sync that failed is not tried again
-                sync_file(self._file)
-                self._commit_file(self._temp, digest)
-        self._drop()
-        return digest, self._size
-
-    def _open(self) -> None:
-        """Open the file at the first use: an upload that is never used needs no closing."""
-        if self._is_closed:
-            raise Unavailable("TIER-001", "this upload was dropped", "upload the bytes again")
-        if self._file < 0:
-            self._file = os.open(self._temp, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-
-    def _hash_written(self) -> _Hash:
-        hasher = result_hasher(self._size)
-        for offset in range(0, self._size, PART_BYTES):
-            hasher.update(os.pread(self._file, PART_BYTES, offset))
-        return hasher
-
-    def _drop(self) -> None:
-        with self._lock:
-            self._is_closed = True
-            if self._file >= 0:
-                self._temp.unlink(missing_ok=True)
-                os.close(self._file)
-                self._file = -1
 
 
 def path_of(root: Path, digest: Digest) -> Path:
@@ -362,13 +351,12 @@ def _verified_size(name: str, digest: Digest) -> int | None:
     return size if hasher.digest() == digest else None
 
 
+def _is_damaged_file(name: str, digest: Digest) -> bool:
+    """Whether there is such a file, and it cannot be read or does not hash to its name."""
+    return _verified_size(name, digest) is None and os.path.exists(name)  # noqa: PTH110 - as `_path_text`
+
+
 def _sync_tree(folder: Path) -> None:
     """Make the names in all folders below durable, in one call."""
     with suppress(FileNotFoundError):  # nothing was ever kept here
         sync_filesystem(folder)
-
-
-def result_hasher(size: int) -> _Hash:
-    """RES-004: computes the result digest of `size` bytes that follow."""
-    tag = f"{RESULT.name}.v{RESULT.versions[-1]}".encode()
-    return sha3_256(len(tag).to_bytes(4, "big") + tag + size.to_bytes(4, "big"))

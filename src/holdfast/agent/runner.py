@@ -7,12 +7,19 @@ Signer, clock and executors are passed in.
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
+from holdfast.agent.control import DRAIN, PAUSE, RESUME, STATUS, ControlSocket
+from holdfast.agent.executors.contract import WorkFailed
+from holdfast.agent.executors.health import probe_loop
+from holdfast.agent.executors.own_work import SCRATCH, WorkSource
+from holdfast.agent.executors.programs.limits import warn_of_missing_isolation
+from holdfast.agent.executors.programs.process import kill_leftovers
 from holdfast.agent.executors.registry import ExecutorRegistry
 from holdfast.agent.leases.active_leases import ActiveLeases
 from holdfast.agent.leases.group_signer import GroupSigner
@@ -24,6 +31,7 @@ from holdfast.agent.settings import AgentSettings
 from holdfast.agent.transport.evidence_emitter import EvidenceEmitter
 from holdfast.agent.transport.node_client import NodeClient, RegistrationStatus
 from holdfast.agent.transport.work_stream import WorkStream
+from holdfast.core.base.errors import Unavailable
 from holdfast.core.base.values import ProviderId
 from holdfast.core.provider.model import ProviderStatus, provider_id
 from holdfast.ports import Clock, Signer
@@ -37,6 +45,7 @@ from holdfast.spool import Spool, SpoolPolicy
 
 REGISTRATION_POLL_MS: Final = 2_000
 """How often a provider that is not active checks its status."""
+DRAIN_POLL_MS: Final = 50
 _log = structlog.get_logger()
 
 
@@ -66,6 +75,10 @@ class Agent:
         self.sender_metrics = SenderMetrics()
         self._stream_backoff = self._make_backoff()
         self._tasks: list[asyncio.Task[None]] = []
+        self._drained = asyncio.Event()
+        self._draining: asyncio.Task[None] | None = None
+        answers = {STATUS: self.status, PAUSE: self.pause, RESUME: self.resume, DRAIN: self.drain}
+        self._control = ControlSocket(settings.data, answers)
 
     def _make_backoff(self) -> Backoff:
         return Backoff(self.settings.retry_base_ms, self.settings.retry_cap_ms, self._draw)
@@ -75,10 +88,12 @@ class Agent:
     async def run(self, stop_requested: asyncio.Event) -> None:
         """Until a stop is requested; raises what made it fail."""
         await self.start()
-        stopping = asyncio.create_task(stop_requested.wait())
-        await asyncio.wait({stopping, *self._tasks}, return_when=asyncio.FIRST_COMPLETED)
-        _log.info("stopping", reason="requested" if stop_requested.is_set() else "failed")
-        stopping.cancel()
+        ends = {asyncio.create_task(event.wait()) for event in (stop_requested, self._drained)}
+        await asyncio.wait({*ends, *self._tasks}, return_when=asyncio.FIRST_COMPLETED)
+        is_asked = stop_requested.is_set() or self._drained.is_set()
+        _log.info("stopping", reason="requested" if is_asked else "failed")
+        for end in ends:
+            end.cancel()
         failed = [task for task in self._tasks if task.done()]
         await self.stop()
         for task in failed:
@@ -88,6 +103,7 @@ class Agent:
         """Resume what is on disk, then connect. Unavailable where the work folder or the spool cannot be used."""
         on_disk = await asyncio.to_thread(self._work_dir.open)
         self._assemble()
+        await self._prepare_executors()
         await self.emitter.open(self.spooled.add)
         if self.settings.metrics_port is not None:
             port = await self._metrics_endpoint.open(self.settings.metrics_port)
@@ -97,11 +113,39 @@ class Agent:
         for offer in self.spooled.unfinished():
             if offer.lease_id not in self.leases.leases:
                 self.leases.resume(LeaseRun.resumed(offer, has_files=False))
+        await self._control.open()
         self._tasks = [
             asyncio.create_task(self._work_stream_loop(), name="work stream"),
             asyncio.create_task(self.leases.heartbeat_loop(), name="heartbeat"),
             asyncio.create_task(self._registration_loop(), name="registration"),
+            asyncio.create_task(probe_loop(self._registry, self._clock), name="probes"),
         ]
+
+    async def _prepare_executors(self) -> None:
+        """Remove what a crash left, say what this machine cannot isolate, and warm up what can be."""
+        scratch = (self.settings.data / SCRATCH).absolute()
+        if scratch.exists():
+            await asyncio.to_thread(kill_leftovers, scratch)
+            await asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True)
+        if any(own.source in (WorkSource.EXEC, WorkSource.PYTHON) for own in self.settings.executors):
+            await asyncio.to_thread(warn_of_missing_isolation)
+        for (kind, name), executor in self._registry.executors:
+            warm_up = getattr(executor, "warm_up", None)
+            if warm_up is None:
+                continue
+            try:
+                await warm_up()
+            except (WorkFailed, OSError, TimeoutError) as fault:
+                await self._close_executors()
+                self._work_dir.close()
+                raise Unavailable("JOB-012", f"{kind}:{name} does not start: {fault}", "run it by hand") from fault
+            _log.info("executor_warm", kind=kind, name=name)
+
+    async def _close_executors(self) -> None:
+        for _, executor in self._registry.executors:
+            close = getattr(executor, "close", None)
+            if close is not None:
+                await close()
 
     def _assemble(self) -> None:
         """Create everything that belongs to the event loop."""
@@ -110,7 +154,7 @@ class Agent:
         self.client = NodeClient(
             connection=self._connection,
             settings=settings,
-            capabilities=self._registry.capabilities(),
+            capabilities=self._registry.capabilities(settings.labels),
             signer=signer,
             clock=clock,
             id_=self.id,
@@ -157,15 +201,69 @@ class Agent:
 
     async def stop(self) -> None:
         """Accept nothing more, finish or decline what runs, deliver what is spooled, close; all with time limits."""
+        await self._control.close()
         await self.leases.drain(self.settings.drain_ms)
         await self.emitter.close("STOPPED", self.settings.flush_ms)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._close_executors()
         await self._metrics_endpoint.close()
         await self._connection.close()
         self._work_dir.close()
         _log.info("stopped")
+
+    # -------------------------------------------------------------------------------------------- its operator
+
+    def status(self) -> dict[str, Any]:
+        """How it is, for `holdfast agent status`."""
+        working = [lease for lease in self.leases.leases.values() if lease.is_working]
+        keys = [lease.executor_key for lease in working]
+        return {
+            "provider": self.id.hex(),
+            "name": self.settings.name,
+            "node": self.settings.node,
+            "is_connected": self.leases.is_connected,
+            "status": self.registration.status if self.registration is not None else "",
+            "is_paused": self.leases.is_paused,
+            "is_draining": self._draining is not None,
+            "running": len(working),
+            "slots": self.settings.slots,
+            "executors": [
+                {
+                    "kind": key[0],
+                    "name": key[1],
+                    "running": keys.count(key),
+                    "slots": self._registry.slots_of(key) or self.settings.slots,
+                    "is_healthy": key not in self._registry.unhealthy,
+                }
+                for key, _ in self._registry.executors
+            ],
+        }
+
+    def pause(self) -> dict[str, Any]:
+        """Take no more leases; what runs goes on."""
+        return self._set_paused(is_paused=True)
+
+    def resume(self) -> dict[str, Any]:
+        return self._set_paused(is_paused=self._draining is not None)
+
+    def drain(self) -> dict[str, Any]:
+        """Take no more leases, and end when what runs is done, however long that takes."""
+        self._draining = self._draining or asyncio.create_task(self._end_when_idle(), name="draining")
+        return self._set_paused(is_paused=True)
+
+    def _set_paused(self, *, is_paused: bool) -> dict[str, Any]:
+        if self.leases.is_paused != is_paused:
+            self.leases.is_paused = is_paused
+            self.leases.send_heartbeat()
+            _log.info("agent_paused" if is_paused else "agent_resumed")
+        return self.status()
+
+    async def _end_when_idle(self) -> None:
+        while any(lease.is_unreported for lease in self.leases.leases.values()):
+            await self._clock.sleep(DRAIN_POLL_MS)
+        self._drained.set()
 
     # -------------------------------------------------------------------------------------------- at the node
 
@@ -176,7 +274,7 @@ class Agent:
                 if self.registration is None or not self.client.is_attested:
                     await self._register()
                 self.emitter.start_delivery()
-                await WorkStream(self._connection, self._signer, self.id, self.leases).run()
+                await WorkStream(self._connection, self._signer, self.id, self.leases, self._work_dir.instance).run()
             except (RpcFault, ProtocolError) as fault:
                 self._log_failure(fault)
             finally:

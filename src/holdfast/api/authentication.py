@@ -36,11 +36,12 @@ def bearer_token(headers: Sequence[str]) -> str | Refused | None:
 class TokenAuthenticator:
     """From a token to the principal of its key."""
 
-    def __init__(self, access: NodeAccess, clock: Clock) -> None:
-        self._access, self._clock = access, clock
+    def __init__(self, access: NodeAccess, clock: Clock, guest: Principal = ANONYMOUS) -> None:
+        """Without a token a request is the guest's: on a socket of the data folder whoever can open it is LOCAL."""
+        self._access, self._clock, self._guest = access, clock, guest
 
     async def authenticate(self, token: str | None) -> Principal | Refused:
-        """The principal of a token; anonymous without one.
+        """The principal of a token; the guest without one.
 
         A valid key is accepted from undurable state: what its holder asks waits for durability itself, and thereby for
         the key. A refusal may rest on a change that is not durable yet, so it waits until it is.
@@ -57,7 +58,7 @@ class TokenAuthenticator:
     def authenticate_undurable(self, token: str | None) -> Principal | None:
         """The principal of a token as memory has it now; None where the token is refused."""
         if token is None:
-            return ANONYMOUS
+            return self._guest
         query = self._query(token)
         key = None if query is None else self._access.source.query_undurable(query)
         return None if key is None or isinstance(key, Refused) else principal_of(key)

@@ -28,13 +28,18 @@ ERROR_CODES: Final = {
     # Refused: the request was understood and a rule does not allow it
     "Refused": ErrorCodes(-32000, 409, "FAILED_PRECONDITION", 1),
     "NotFound": ErrorCodes(-32001, 404, "NOT_FOUND", 1),
+    "Ambiguous": ErrorCodes(-32028, 409, "FAILED_PRECONDITION", 2),
     "InsufficientFunds": ErrorCodes(-32002, 402, "FAILED_PRECONDITION", 1),
+    "SpendCapReached": ErrorCodes(-32029, 402, "FAILED_PRECONDITION", 1),
     "IdReused": ErrorCodes(-32003, 409, "ALREADY_EXISTS", 1),
     "QueueFull": ErrorCodes(-32004, 503, "RESOURCE_EXHAUSTED", 75),
     "BackPressure": ErrorCodes(-32005, 503, "RESOURCE_EXHAUSTED", 75),
     "NoResultYet": ErrorCodes(-32006, 409, "FAILED_PRECONDITION", 1),
     "Expired": ErrorCodes(-32007, 410, "FAILED_PRECONDITION", 1),
+    "Failed": ErrorCodes(-32018, 410, "FAILED_PRECONDITION", 1),
+    "Cancelled": ErrorCodes(-32019, 410, "FAILED_PRECONDITION", 1),
     "ResultPruned": ErrorCodes(-32008, 410, "NOT_FOUND", 1),
+    "BlobPruned": ErrorCodes(-32027, 410, "NOT_FOUND", 1),
     "AlreadyConsumed": ErrorCodes(-32013, 409, "ALREADY_EXISTS", 1),
     "ProofConflict": ErrorCodes(-32014, 409, "ALREADY_EXISTS", 1),
     "ChainMismatch": ErrorCodes(-32015, 409, "FAILED_PRECONDITION", 1),
@@ -66,6 +71,14 @@ ERROR_CODES: Final = {
     "NoMarkerFolder": ErrorCodes(-32057, 400, "INVALID_ARGUMENT", 2),
     # refusals of the gateway
     "InvalidItem": ErrorCodes(-32060, 400, "INVALID_ARGUMENT", 2),
+    # between nodes
+    "UnknownValidator": ErrorCodes(-32061, 403, "PERMISSION_DENIED", 1),
+    "NotValidator": ErrorCodes(-32062, 409, "FAILED_PRECONDITION", 1),
+    "BadSignature": ErrorCodes(-32063, 400, "INVALID_ARGUMENT", 1),
+    "RootMismatch": ErrorCodes(-32064, 409, "FAILED_PRECONDITION", 1),
+    "SidecarMismatch": ErrorCodes(-32065, 400, "INVALID_ARGUMENT", 1),
+    "BufferFull": ErrorCodes(-32066, 503, "RESOURCE_EXHAUSTED", 75),
+    "Malformed": ErrorCodes(-32067, 400, "INVALID_ARGUMENT", 1),
     # authentication and limits
     "Unauthorized": ErrorCodes(-32020, 401, "UNAUTHENTICATED", 77),
     "KeyExpired": ErrorCodes(-32021, 401, "UNAUTHENTICATED", 77),
@@ -84,6 +97,8 @@ RESULT_ERRORS: Final = frozenset(
     {
         "NoResultYet",
         "Expired",
+        "Failed",
+        "Cancelled",
         "ResultPruned",
         "ProofConflict",
         "NullifierReuse",

@@ -8,9 +8,9 @@ from typing import Final
 
 import msgspec
 
-from holdfast.core.base.da.commitment import DaCommitment, Sample, take_sample, tree_of
-from holdfast.core.base.da.nmt import Tree
 from holdfast.core.base.values import Digest
+from holdfast.lightclient.da.commitment import DaCommitment, Sample, take_sample, tree_of
+from holdfast.lightclient.da.nmt import Tree
 
 CACHE_BYTES_MAX: Final = 64 << 20
 

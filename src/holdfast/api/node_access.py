@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
 
 from holdfast.api.evidence.metrics import EvidenceMetrics
+from holdfast.api.evidence.work_logs import WorkLogs
+from holdfast.api.front.settings import FrontCounts
 from holdfast.api.nmt_cache import NmtCache
+from holdfast.api.rpc.admission import InputChecker
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Command
-from holdfast.core.base.histogram import Histogram
-from holdfast.core.base.values import AccountId, Tier
+from holdfast.core.base.values import AccountId, Height, Tier
 from holdfast.core.key.model import Key, Role
+from holdfast.core.result.model import Result
 from holdfast.core.retention import Pass
 from holdfast.engine import queries
+from holdfast.engine.archive_report import PruneReport, ReadBackReport
 from holdfast.engine.outcome import Outcome
 from holdfast.engine.retention_report import RetentionReport
-from holdfast.ports import Blobs
+from holdfast.ports import Blobs, OutputReader
+from holdfast.ports.blobs import BlobFiles
+from holdfast.ports.inputs import Inputs
+from holdfast.system.histogram import Histogram
 
 
 class Principal(msgspec.Struct, frozen=True):
@@ -41,6 +48,14 @@ def principal_of(key: Key) -> Principal:
     return Principal(key.id, key.role, key.account, key.tier, tuple(key.scopes.split()))
 
 
+class ServedCounts(msgspec.Struct):
+    """Blobs that were asked for since the process started (SRV-001)."""
+
+    blobs: int = 0
+    archived: int = 0
+    """Those that are not here any more: their locators were sent."""
+
+
 SubmitCommand = Callable[[Command], Awaitable[Outcome]]
 ForwardToOwner = Callable[[str, object, Principal], Awaitable[Any]]
 """Method, parameters and principal to the owner's answer; parameters and answer are as JSON has them."""
@@ -57,11 +72,35 @@ class NodeAccess:
         """For commands that come in numbers: those of concurrent calls are decided together."""
         self.blobs: Blobs | None = None
         """The warm store, on a node that has one."""
+        self.inputs: Inputs | None = None
+        """Inputs of jobs, on a node that has a folder for them."""
+        self.work_logs = WorkLogs()
+        """What running work says, on a node that receives evidence."""
         self.evidence_metrics: EvidenceMetrics | None = None
         """Counters and open streams, on a node that receives evidence."""
+        self.grpc_connections: Callable[[], FrontCounts] | None = None
+        """None where no front process accepts them."""
         self.collector: RetentionCollector | None = None
         """Runs retention passes, on the owner."""
+        self.scrubber: OutputScrubber | None = None
+        """Reads output bytes again, on the owner."""
+        self.journal_scrubber: JournalScrubState | None = None
+        """How far the journal was verified, on the owner."""
+        self.owner_silent_ms: Callable[[], int] = int
+        """How long this standby has seen no heartbeat of the owner (ENG-008)."""
+        self.clock_fault: Callable[[], Refused | None] = lambda: None
+        """Why the machine's clock is not believed (CAN-006)."""
+        self.archive: ArchiveOperations | None = None
+        """Fetches, prunes and audits, on the owner, where an archive is configured."""
+        self.stored_key_of: Callable[[Result], tuple[int, bytes] | None] = lambda _: None
+        """BLB-003: the key of one result, on a node that has the archive key and no archive any more."""
+        self.packages: PackageService | None = None
+        """Blocks for followers, on the owner."""
+        self.blob_files: BlobFiles | None = None
+        """The bytes of blobs that this node has (SRV-001)."""
+        self.served = ServedCounts()
         self.nmt_cache = NmtCache()
+        self.input_checker = InputChecker()
 
 
 class RetentionCollector(Protocol):
@@ -71,12 +110,74 @@ class RetentionCollector(Protocol):
     bytes_warm: int
     durations: dict[str, Histogram]
 
+    async def measure(self) -> None: ...
+
     async def run_pass(self, pass_: Pass, *, is_dry: bool = False, after: int = 0) -> RetentionReport: ...
+
+
+class ScrubState(Protocol):
+    """How far a pass over all output bytes has come."""
+
+    passed_ms: int
+    damaged: set[str]
+
+
+class OutputScrubber(Protocol):
+    """Reads all output bytes again (TIER-001)."""
+
+    bytes_read: int
+    repaired: int
+
+    @property
+    def progress(self) -> ScrubState: ...
+
+
+class JournalScrubState(Protocol):
+    """What the scrubber has verified (ENG-009)."""
+
+    batches: int
+    verified_until: int
+    finished_ms: int
+    archive_faults: int
+
+
+class PackageService(Protocol):
+    """Final blocks as followers sync them (SYN-001)."""
+
+    async def final_height(self) -> Height: ...
+    async def package(self, height: Height) -> bytes | None: ...
+    async def notices(self, height: Height) -> Sequence[bytes]: ...
+    async def blob(self, height: Height, number: int) -> bytes | None: ...
+
+
+class ArchiveOperations(Protocol):
+    """What an operator does with the archive (PRU-001), and what its workers have counted."""
+
+    @property
+    def metrics(self) -> Any: ...
+    @property
+    def sync_metrics(self) -> Any: ...
+    @property
+    def count_lost(self) -> Callable[[], int]: ...
+    async def prune_before(self, height: Height) -> PruneReport: ...
+    @property
+    def audit_report(self) -> ReadBackReport: ...
+    def begin_audit(self, sample: int) -> ReadBackReport: ...
+    async def open_output(self, result: Result) -> OutputReader | Refused | None:
+        """RES-009: bytes that only the archive holds; None where it does not."""
+        ...
+
+    def key_of(self, result: Result) -> tuple[int, bytes]:
+        """BLB-003: the id of the archive key, and the key of one result."""
+        ...
 
 
 EVERYBODY: Final = frozenset[Role]()
 OPERATORS: Final = frozenset({Role.OPERATOR})
 READERS: Final = frozenset({Role.OPERATOR, Role.AUDITOR})
+TREASURERS: Final = frozenset({Role.TREASURER})
+"""Who moves money in and out (ESC-003); operators cannot."""
+LEDGER_READERS: Final = READERS | TREASURERS
 REQUESTERS: Final = frozenset({Role.REQUESTER, Role.OPERATOR})
 OWNERS: Final = frozenset({Role.REQUESTER, Role.OPERATOR, Role.AUDITOR})
 """Requesters for what is theirs; operators and auditors for everything."""
@@ -106,9 +207,39 @@ class RpcMethod(msgspec.Struct, frozen=True):
     """Only the owner decides it: a follower forwards it."""
 
 
+ALWAYS_PUBLIC: Final = frozenset({"rpc.discover", "node.getStatus", "auth.setToken"})
+"""Methods that need no key even where reads are not public."""
+
+
+def for_keys_only(methods: Mapping[str, RpcMethod]) -> dict[str, RpcMethod]:
+    """SEC-002: where reads are not public, methods that are open to everybody become methods of every key."""
+    return {
+        name: method
+        if method.roles or name in ALWAYS_PUBLIC
+        else msgspec.structs.replace(method, roles=frozenset(Role))
+        for name, method in methods.items()
+    }
+
+
+READ_OUTPUT: Final = "cap.readOutput"
+"""The name of reading an output's bytes, which have a route of their own (RES-009), in the scopes of keys."""
+PUT_INPUT: Final = "cap.putInput"
+"""The name of uploading an input (JOB-003), which has a route of its own, in the scopes of keys."""
+READ_BLOBS: Final = "blob.read"
+"""The name of reading the blobs of a block (SRV-001), in the scopes of keys."""
+GET_BLOBS: Final = "engine_getBlobsV1"
+READ_LOGS: Final = "cap.readLogs"
+"""The name of reading what running work says (EVD-005), in the scopes of keys."""
 READ_METRICS: Final = "node.getMetrics"
 """The name of reading `/metrics`, which is not a method of JSON-RPC, in the scopes of keys."""
-SCOPES_BESIDE_METHODS: Final = (READ_METRICS, "events.subscribe", "events.unsubscribe")
+READ_PACKAGES: Final = "chain.readPackages"
+"""The name of reading blocks as followers do (SYN-001), in the scopes of keys."""
+HOST_CALL: Final = "host.call"
+"""In the scopes of a key: its holder executes contracts and says in which transaction a call is (JOB-004)."""
+SCOPES_BESIDE_METHODS: Final = (
+    *(READ_METRICS, READ_OUTPUT, PUT_INPUT, READ_LOGS, READ_BLOBS, READ_PACKAGES, GET_BLOBS, HOST_CALL),
+    *("events.subscribe", "events.unsubscribe"),
+)
 """What a scope may name beside the methods that every connection has."""
 
 
@@ -132,7 +263,7 @@ def is_in_scope(scope: str, name: str) -> bool:
 
 
 def why_not_own(principal: Principal, account: AccountId) -> Refused | None:
-    """What belongs to an account is for its holder, for operators and for auditors."""
+    """What belongs to an account is for its holder, for operators and for auditors; whose it is is not told."""
     if principal.role in OWN_ACCOUNT_ONLY and principal.account != account:
-        return Refused("SEC-001", f"this key is {principal.account}'s, not {account}'s", name="Forbidden")
+        return Refused("SEC-001", f"this is not {principal.account}'s", "use a key of its account", "Forbidden")
     return None

@@ -6,6 +6,7 @@ The pipe carries no facts. From the node comes a byte that somebody waits for th
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
@@ -23,6 +24,8 @@ from holdfast.system.child_process import OWN_PIPE, CallFailed, ChildEnded, Chil
 RESTART_S: Final = 1.0
 END_S: Final = 10.0
 """How long a projector may take to finish its transaction when its node stops."""
+GC_THRESHOLD: Final = 50_000
+"""Rows on their way to the tables are many and in no cycle: collect seldom."""
 _FLUSH: Final = "flush"
 _log = structlog.get_logger()
 
@@ -70,7 +73,8 @@ class ProjectorProcess:
                 self._child = child
                 await self._listen(child)
             except (ChildEnded, CallFailed, OSError) as fault:
-                _log.error("projector_ended", reason=str(fault), restart_s=RESTART_S)
+                log = _log.info if isinstance(fault, ChildEnded) and fault.exit_code == 0 else _log.error
+                log("projector_ended", reason=str(fault), restart_s=RESTART_S)
             finally:
                 self._child = None
                 await asyncio.shield(asyncio.to_thread(_end, child))
@@ -105,15 +109,28 @@ def _end(child: ChildProcess) -> None:
 
 
 def run_projector(pipe: Connection, config: Config) -> None:
-    """Project until the node closes the pipe."""
+    """Project until the node closes the pipe, or ownership is taken again.
+
+    The second is for a node that hangs and was replaced (ENG-008): its projector must not keep the tables' lock.
+    """
+    gc.freeze()
+    gc.set_threshold(GC_THRESHOLD)
     asyncio.run(_run_projector(pipe, config))
 
 
 async def _run_projector(pipe: Connection, config: Config) -> None:
     store, tables = make_stores(config)
     journal = make_full_journal(config, store)
-    projector = Projector(journal, tables, snapshot_folder(config), config.policy, MachineClock(), pipe.send)
-    closed, running = asyncio.Event(), asyncio.create_task(projector.run())
+    closed, term = asyncio.Event(), (await journal.tip()).term
+
+    def report(checkpoint: JournalHead) -> None:
+        if checkpoint.term > term:
+            closed.set()
+        else:
+            pipe.send(checkpoint)
+
+    projector = Projector(journal, tables, snapshot_folder(config), config.policy, MachineClock(), report)
+    running = asyncio.create_task(projector.run())
 
     def hear() -> None:
         try:

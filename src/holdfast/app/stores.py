@@ -5,12 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from holdfast.adapters.files import AtomicFolder
+from holdfast.adapters.objects.object_files import ObjectFiles
+from holdfast.adapters.objects.settings import make_objects
 from holdfast.adapters.sqlite.journal import SqliteJournal
 from holdfast.adapters.sqlite.tables import SqliteTables
+from holdfast.adapters.warm_shared import SharedWarmStore
+from holdfast.adapters.warm_store import WarmStore
 from holdfast.config import Config, Store, why_not_store
 from holdfast.core.base.errors import Unavailable
 from holdfast.history.full_journal import FullJournal
 from holdfast.ports import Journal, TableWriter
+from holdfast.ports.blobs import BlobFiles
 
 
 def make_stores(config: Config) -> tuple[Journal, TableWriter]:
@@ -38,8 +43,25 @@ def make_stores(config: Config) -> tuple[Journal, TableWriter]:
 
 
 def make_full_journal(config: Config, store: Journal) -> FullJournal:
-    """The store's journal together with the archive in the data folder."""
-    return FullJournal(store, AtomicFolder(config.data / "archive"))
+    """The store's journal together with the archive in the data folder, or where all nodes find it."""
+    objects = make_objects(config.objects)
+    return FullJournal(
+        store, AtomicFolder(config.data / "archive") if objects is None else ObjectFiles(objects, "archive")
+    )
+
+
+def make_warm_store(config: Config) -> WarmStore:
+    objects = make_objects(config.objects)
+    return WarmStore(config.data / "warm") if objects is None else SharedWarmStore(config.data / "warm", objects)
+
+
+def make_blob_files(config: Config) -> BlobFiles:
+    """Where packs and undecided blobs lie."""
+    from holdfast.adapters.blobs.blob_folder import BlobFolder  # noqa: PLC0415 - keccak takes long to load
+    from holdfast.adapters.blobs.blob_objects import BlobObjects  # noqa: PLC0415
+
+    objects = make_objects(config.objects)
+    return BlobFolder(config.data / "blobs") if objects is None else BlobObjects(objects)
 
 
 def snapshot_folder(config: Config) -> AtomicFolder:

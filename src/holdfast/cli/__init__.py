@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from holdfast import __version__
+from holdfast.__about__ import __version__
 
 VERBS: Final = {
     "demo": "kill an agent and the node within a minute, and prove that every job has one result",
@@ -26,6 +26,8 @@ VERBS: Final = {
     "tls": "create certificates for the node's network APIs",
     "job": "submit jobs to the queue, show and cancel them",
     "queue": "show the queue, pause and resume kinds of jobs",
+    "models": "list what providers offer, at which price, and how long one waits",
+    "top": "show the network in the terminal, live",
     "result": "read a job's result and get a proof of it",
     "verify": "check a result's proof offline",
     "gc": "delete bytes and records that retention no longer needs, or show what it would delete",
@@ -33,14 +35,20 @@ VERBS: Final = {
     "agent": "run a provider's agent: take leases, run jobs, submit results",
     "spool": "inspect and repair an agent's durable outbox",
     "evidence": "show the evidence that agents delivered, and records that were rejected",
+    "policy": "show the policy that counts, adopt another one, list earlier ones",
     "account": "show accounts and move money",
     "events": "follow the journal's events from any point",
     "chain": "show, export, verify and roll back the chain",
     "audit": "show privileged actions, and check that jobs were assigned by the rules",
     "doctor": "check a node's folder, keys, disk, clock, store and network APIs",
     "db": "check, rebuild, archive, export and import the stored data",
+    "blob": "show, fetch, audit and prune the blobs in which results are archived",
+    "validator": "show and change who may propose blocks and archive their blobs",
+    "follow": "keep headers, leaves, blobs and notices of a chain, checked, without its journal",
+    "archive": "show how far the archive is, and export its key",
     "gateway": "run an archive that speaks the API of load-s3-agent, and check what it stores",
     "compute": "recompute any id, order or delay offline, from JSON on standard input",
+    "version": "print the version, and what a bug report needs",
 }
 """Every verb with its one-line help. It stands here so that `--help` imports no verb."""
 

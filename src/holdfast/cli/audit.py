@@ -17,7 +17,7 @@ from holdfast.cli.terminal.options import ConfigFile, Data, Json
 from holdfast.cli.terminal.progress import ProgressLine
 from holdfast.cli.terminal.reporting import load_settings, report_errors, value_or_exit
 from holdfast.cli.terminal.tables import format_time, pluralize, print_json
-from holdfast.client import Client
+from holdfast.client.node_socket import NodeSocket
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Event
 from holdfast.core.base.privileged import PrivilegedActRecorded
@@ -46,7 +46,7 @@ def log(
 
     async def print_actions() -> int:
         count = 0
-        async with Client(load_settings(None, {"data": data}).data, TIMEOUT_S) as node:
+        async with NodeSocket(load_settings(None, {"data": data}).data, TIMEOUT_S) as node:
             async for action in _privileged_actions(node, after):
                 if actor is None or action["actor"] == actor:
                     count += 1
@@ -58,7 +58,7 @@ def log(
             print("no privileged actions")
 
 
-async def _privileged_actions(node: Client, after: int) -> AsyncIterator[dict[str, Any]]:
+async def _privileged_actions(node: NodeSocket, after: int) -> AsyncIterator[dict[str, Any]]:
     last = (await node.status())["event"]
     if after >= last:
         return

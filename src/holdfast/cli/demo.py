@@ -19,8 +19,9 @@ from holdfast.api.rpc.unix_socket import SOCKET_PATH_MAX
 from holdfast.cli import VerbCommand, make_app
 from holdfast.cli.terminal.reporting import BAD_INPUT
 from holdfast.client import SOCKET_NAME, NodeRefused, NodeUnreachable
-from holdfast.config import Config, Store, load, why_not_store
+from holdfast.config import Config, Store, load, why_not_own_gateway, why_not_store
 from holdfast.core.base.errors import Corrupt, Unavailable
+from holdfast.demo.faults import ARCHIVE_FAULTS, DEFAULT_FAULTS, FaultKind
 from holdfast.demo.pace import DEFAULT_S, Pace
 from holdfast.demo.processes import DemoFailed, DemoProcesses
 from holdfast.demo.run import DemoRun
@@ -38,10 +39,17 @@ def demo(
     seconds: Annotated[float, typer.Option(min=1, max=600, help="Its rough length.")] = DEFAULT_S,
     store: Annotated[str, typer.Option(help="sqlite, or postgres with HOLDFAST_POSTGRES__DSN set.")] = "sqlite",
     keep: Annotated[
-        bool, typer.Option("--keep", help="Leave the node and the agents running at the end, and keep the data.")
+        bool, typer.Option("--keep", help="Leave its processes running at the end, and keep the data.")
     ] = False,
+    broken: Annotated[
+        list[FaultKind] | None,
+        typer.Option("--break", help="What to break; may be repeated. [default: agent, node, archive-refuses]"),
+    ] = None,
 ) -> None:
-    """Run forty jobs on this machine with sample money: a node, three agents, kill -9 of both, and the proof.
+    """Run forty jobs on this machine with sample money: a node, three agents, an archive, their faults, and the proof.
+
+    By default an agent and the node are killed and the archive refuses; --break archive-lies shows what happens when it
+    returns other bytes than it was given.
 
     Exit code 0 means: every receipt was honoured with one result, no job was done twice, all bytes and all money are
     accounted for, and the journal gives the same state.
@@ -51,18 +59,18 @@ def demo(
     settings = _load_config(store, pace)
     folder = _make_folder(data)
     config = replace(settings, data=folder / "node")
-    code = _run_demo(folder, config, pace, keep)
+    code = _run_demo(folder, config, pace, keep, _chosen_faults(broken))
     if code == 0 and not keep:
         _remove(folder, config, with_folder=is_new_folder)
     raise typer.Exit(code)
 
 
-def _run_demo(folder: Path, config: Config, pace: Pace, keep: bool) -> int:
+def _run_demo(folder: Path, config: Config, pace: Pace, keep: bool, faults: list[FaultKind]) -> int:
     processes = DemoProcesses(folder)
     run = DemoRun(folder, config, pace, processes, _choose_screen())
     try:
         with processes, asyncio.Runner() as runner:
-            runner.run(_run_acts(run, keep))
+            runner.run(_run_acts(run, keep, faults))
     except (KeyboardInterrupt, asyncio.CancelledError):
         return _finish(run, INTERRUPTED, "Stopped. The demo's own processes are ended.")
     except (DemoFailed, NodeRefused, NodeUnreachable, Unavailable, Corrupt) as error:
@@ -79,24 +87,36 @@ def _finish(run: DemoRun, code: int, message: str = "") -> int:
     return code
 
 
-async def _run_acts(run: DemoRun, keep: bool) -> None:
+async def _run_acts(run: DemoRun, keep: bool, faults: list[FaultKind]) -> None:
     task = asyncio.current_task()
     assert task is not None
     for number in (signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-    await run_scenario(run)
+    await run_scenario(run, faults)
     if keep:
         await run.start_node()
         for name in run.board.agents:
             run.start_agent(name)
-        run.board.closing_lines += _kept_lines(
-            run, [run.processes.detach(name) for name in ("node", *run.board.agents)]
-        )
+        names = ("node", *run.board.agents, *run.processes.others())
+        run.board.closing_lines += _kept_lines(run, [run.processes.detach(name) for name in names])
     else:
         run.board.closing_lines += _finished_lines(run)
 
 
 # ------------------------------------------------------------------------------------------------ settings and folder
+
+
+def _chosen_faults(broken: list[FaultKind] | None) -> list[FaultKind]:
+    """Without the archive's libraries there is no archive to break, and that is said."""
+    faults = list(dict.fromkeys(broken or DEFAULT_FAULTS))
+    if set(faults) >= ARCHIVE_FAULTS:
+        print("holdfast: --break: the archive refuses or lies, not both", file=sys.stderr)
+        raise typer.Exit(BAD_INPUT)
+    missing = why_not_own_gateway(Config().gateway)
+    if missing is not None and ARCHIVE_FAULTS.intersection(faults):
+        print(f"holdfast: the demo runs without its archive: {missing.message}; {missing.hint}", file=sys.stderr)
+        return [each for each in faults if each not in ARCHIVE_FAULTS]
+    return faults
 
 
 def _load_config(store: str, pace: Pace) -> Config:
@@ -181,7 +201,7 @@ def _kept_lines(run: DemoRun, pids: list[int]) -> list[str]:
         "See for yourself:",
         *_inspect_commands(str(run.data), task_id),
         f"  {_program()} verify {run.folder / 'proof.json'}",
-        f"The node and the agents run on. Stop them: kill {' '.join(map(str, pids))}; then: rm -r {run.folder}",
+        f"Its processes run on. Stop them: kill {' '.join(map(str, pids))}; then: rm -r {run.folder}",
         *([f"The journal and the tables are{_and_schema(run.config)[4:]}."] if _and_schema(run.config) else []),
     ]
 
@@ -190,7 +210,7 @@ def _finished_lines(run: DemoRun) -> list[str]:
     if not run.board.is_good:
         return []
     return [
-        "See for yourself, with a node and agents that keep running:",
+        "See for yourself, with processes that keep running:",
         f"  {_program()} demo --store {run.config.store} --keep --data look",
         *_inspect_commands("look/node", "TASK_ID"),
         "The folder of this run is removed.",

@@ -9,20 +9,23 @@ from typing import Annotated
 import msgspec
 import typer
 
+from holdfast.api.derived_events import Cursor, parse_cursor
 from holdfast.api.public_events import event_names
 from holdfast.cli import VerbCommand, make_app
 from holdfast.cli.terminal.options import Data
 from holdfast.cli.terminal.reporting import load_settings, refuse, report_errors
-from holdfast.client import Client
-from holdfast.core.base.did_you_mean import did_you_mean
+from holdfast.client.node_socket import NodeSocket
 from holdfast.core.base.errors import Refused
+from holdfast.system.did_you_mean import did_you_mean
 
 app = make_app()
 
 
 @app.command(cls=VerbCommand)
 def events(
-    after: Annotated[int, typer.Option(min=0, help="Start after this event; keep the last number you saw.")] = 0,
+    after: Annotated[
+        str, typer.Option(help="Start after this event: the last `number` you saw, or `number.index` where it had one.")
+    ] = "0",
     limit: Annotated[int | None, typer.Option(min=1, help="End after this many. [default: never]")] = None,
     follow: Annotated[
         bool, typer.Option("--follow/--no-follow", help="Continue with new events, or end at the newest.")
@@ -33,19 +36,19 @@ def events(
     data: Data = None,
 ) -> None:
     """Print durable events as JSON lines: old ones first, then new ones, also across a restart of the node."""
-    types = _check_types(type_ or [])
+    types, cursor = _check_types(type_ or []), _check_cursor(after)
 
     async def print_events() -> None:
         left, folder = limit, load_settings(None, {"data": data}).data
         last = None if follow else await _last_event(folder)
-        if after == last:
+        if cursor.after == last:
             return
-        async for event in Client(folder).follow(after):
+        async for event in NodeSocket(folder).follow(after, derived=True):
             if not types or event["type"] in types:
                 print(msgspec.json.encode(event).decode(), flush=True)
                 if left is not None and (left := left - 1) == 0:
                     return
-            if last is not None and event["number"] >= last:
+            if last is not None and event["number"] >= last and "index" not in event:
                 return
 
     with report_errors():
@@ -53,8 +56,15 @@ def events(
 
 
 async def _last_event(folder: Path) -> int:
-    async with Client(folder) as node:
+    async with NodeSocket(folder) as node:
         return int((await node.status())["event"])
+
+
+def _check_cursor(after: str) -> Cursor:
+    if (cursor := parse_cursor(after)) is None:
+        message = f"--after: {after!r:.80} is neither `number` nor `number.index`"
+        refuse(Refused("EVT-001", message, "keep those of the last event you saw", "InvalidParams"))
+    return cursor
 
 
 def _check_types(types: list[str]) -> frozenset[str]:

@@ -43,6 +43,9 @@ def create(
     ] = None,
     expires: Annotated[str | None, typer.Option(help="After 90m, 12h or 30d. [default: never]")] = None,
     label: Annotated[str, typer.Option(help="A note: for whom or what.")] = "",
+    daily_cap: Annotated[
+        int | None, typer.Option(min=1, help="How much its jobs may reserve in a day of UTC. [default: no limit]")
+    ] = None,
     output: Output = None,
     data: Data = None,
     url: Url = None,
@@ -65,6 +68,8 @@ def create(
         "label": label,
         "expires_ms": expires_ms,
     }
+    if daily_cap is not None:
+        params["daily_cap"] = daily_cap
 
     async def create_key(node: NodeSession) -> None:
         await _call_with_token(f"hf_{id_}_{secret}", output, node, "key.createKey", params)
@@ -83,7 +88,7 @@ def list_(
     if as_json:
         print_json(page)
         return
-    heads = ("ID", "ROLE", "ACCOUNT", "TIER", "SCOPES", "STATE", "CREATED", "LABEL")
+    heads = ("ID", "ROLE", "ACCOUNT", "TIER", "SCOPES", "DAILY CAP", "STATE", "CREATED", "LABEL")
     rows = [
         (
             key["id"],
@@ -91,6 +96,7 @@ def list_(
             key["account"],
             key["tier"] if key["account"] else None,
             " ".join(key["scopes"]),
+            key["daily_cap"] or None,
             _describe_state(key["revoked_ms"], key["expires_ms"], key["rotated_until_ms"]),
             format_time(key["made_ms"]),
             key["label"],

@@ -13,7 +13,7 @@ from holdfast.cli.terminal.tables import format_time, print_json, print_record, 
 from holdfast.core.base.values import Kind
 
 app = make_app(no_args_is_help=True, help="Show the queue, pause and resume kinds of jobs.")
-KindArgument = Annotated[Kind, typer.Argument(metavar="KIND", help="AI or QUANTUM.")]
+KindArgument = Annotated[Kind, typer.Argument(metavar="KIND", help="AI, QUANTUM or COMPUTE.")]
 
 
 @app.command()

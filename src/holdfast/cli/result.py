@@ -10,19 +10,19 @@ import typer
 
 from holdfast.adapters.keys.signing import verify as check_signature
 from holdfast.cli import make_app
-from holdfast.cli.terminal.node_client import NodeAddress, NodeSession, call_node, run_on_node
+from holdfast.cli.job.output import write_output
+from holdfast.cli.terminal.node_client import NodeAddress, NodeSession, call_node, find_job, run_on_node
 from holdfast.cli.terminal.options import Ca, Data, Json, TokenFile, Url
 from holdfast.cli.terminal.reporting import report_errors
 from holdfast.cli.terminal.tables import format_time, print_json, print_record, print_table
 from holdfast.client import NodeRefused, NodeUnreachable
-from holdfast.core.base.da.commitment import Sample
-from holdfast.core.base.da.sample import Availability, assess_availability, sample_indexes
-from holdfast.core.base.da.shares import share_count
-from holdfast.core.base.errors import Corrupt
-from holdfast.core.result import result_digest
+from holdfast.client.job_lines import NONCE_MAX
 from holdfast.lightclient import result_proof, share_proof
+from holdfast.lightclient.da.commitment import Sample
+from holdfast.lightclient.da.shares import share_count
 from holdfast.lightclient.header_export import parse_keys
 from holdfast.lightclient.headers import VerificationFailed, parse_hex
+from holdfast.lightclient.sampling import Availability, assess_availability, sample_indexes
 
 app = make_app(no_args_is_help=True, help="Read a job's result and get a proof of it.")
 SEED_BYTES: Final = 16
@@ -52,19 +52,42 @@ def show(
     print_json(record) if as_json else print_record(record)
 
 
+@app.command("list")
+def list_(
+    caller: Annotated[str | None, typer.Option(help="Only this account's, with what they cost.")] = None,
+    from_height: Annotated[int, typer.Option(min=1, help="Resolved in this block or later.")] = 1,
+    until_height: Annotated[int | None, typer.Option(min=1, help="Resolved in this block or earlier.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1_000, help="At most this many results.")] = 100,
+    cursor: Annotated[int, typer.Option(min=0, help="Where the last page ended.")] = 0,
+    data: Data = None,
+    url: Url = None,
+    token_file: TokenFile = None,
+    ca: Ca = None,
+    as_json: Json = False,
+) -> None:
+    """List results by the block that resolved them, of everybody or of one caller."""
+    heights = {"from_height": from_height, "until_height": until_height}
+    params = {"caller": caller, **heights, "limit": limit, "cursor": cursor}
+    page = call_node(NodeAddress(data, url, token_file, ca), "cap.listResults", **params)
+    if as_json:
+        print_json(page)
+        return
+    rows = [
+        (row["height_resolved"], row["task_id"], row["result_size"], row["result_digest"][:16], row.get("charged", ""))
+        for row in page["rows"]
+    ]
+    print_table(("height", "task", "bytes", "digest", "charged"), rows)
+    if page["next_after"] is not None:
+        print(f"more: --cursor {page['next_after']}", file=sys.stderr)
+
+
 @app.command()
 def read(task_id: Id, data: Data = None, url: Url = None, token_file: TokenFile = None, ca: Ca = None) -> None:
-    """Write the bytes of a result to standard output, checked against the digest in the chain.
+    """Write what the program wrote to standard output, checked against the digest in the chain.
 
-    A node serves bytes only on a development network with policy.result.serve_bytes = true.
+    The same as `holdfast job output`, which also writes to a file.
     """
-    address = NodeAddress(data, url, token_file, ca)
-    record = call_node(address, "cap.getResult", task_id=task_id)
-    raw = bytes.fromhex(call_node(address, "cap.getResultBytes", task_id=task_id)["bytes"])
-    with report_errors():
-        if result_digest(raw).hex() != record["result_digest"]:
-            raise Corrupt("RES-004", "the bytes do not match the digest in the chain", "ask another node")
-    sys.stdout.buffer.write(raw)
+    write_output(NodeAddress(data, url, token_file, ca), task_id)
 
 
 @app.command()
@@ -83,7 +106,7 @@ def consume(
 
     A reorg that rolls back its block also undoes this use. It counts again if the result is readable by then.
     """
-    request_nonce = nonce if nonce is not None else secrets.randbits(63)
+    request_nonce = nonce if nonce is not None else secrets.randbelow(NONCE_MAX)
     params = {"task_id": task_id, "caller": caller, "chain_id": chain_id, "nonce": request_nonce}
 
     async def consume_result(node: NodeSession) -> Any:
@@ -165,10 +188,10 @@ def sample(
     """
     with report_errors():
         keys, seed_bytes = parse_keys(key or []), parse_hex(seed, "--seed") if seed is not None else None
+    address = NodeAddress(data, url, token_file, ca)
+    whole_id = find_job(address, task_id)
     try:
-        availability = run_on_node(
-            NodeAddress(data, url, token_file, ca), lambda node: sample_shares(node, task_id, samples, seed_bytes, keys)
-        )
+        availability = run_on_node(address, lambda node: sample_shares(node, whole_id, samples, seed_bytes, keys))
     except VerificationFailed as fault:
         print(f"false: {fault}", file=sys.stderr)
         raise typer.Exit(1) from None

@@ -32,6 +32,10 @@ def up(
         bool | None,
         typer.Option("--standby", help="If another node owns the journal, follow it and take over when it fails."),
     ] = None,
+    accept_clock: Annotated[
+        bool | None,
+        typer.Option("--accept-clock", help="The machine's clock is right, although a witness contradicts it."),
+    ] = None,
 ) -> None:
     """Run a node: recover what is stored, answer on DATA/node.sock, stop cleanly on Ctrl-C or SIGTERM.
 
@@ -43,6 +47,7 @@ def up(
     The store postgres needs HOLDFAST_POSTGRES__DSN; the folder then holds the socket and the snapshots.
     """
     flags = {"data": data, "network": network, "store": store, "node": node, "standby": standby}
+    flags["accept_clock"] = accept_clock
     settings = load_settings(config, flags, with_stores=True)
     from holdfast.app.node import Node  # noqa: PLC0415 - the settings are checked before anything heavy is loaded
 

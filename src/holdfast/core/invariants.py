@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from holdfast.core.blob import invariants as blob
 from holdfast.core.chain import invariants as chain
 from holdfast.core.escrow import invariants as escrow
 from holdfast.core.evidence import invariants as evidence
@@ -26,4 +27,5 @@ def broken_invariants(state: State) -> list[str]:
         *chain.broken_invariants(state),
         *result.broken_invariants(state),
         *retention.broken_invariants(state),
+        *blob.broken_invariants(state),
     ]

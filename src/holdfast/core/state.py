@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
 
 import msgspec
 
-from holdfast.core.base.event import OwnershipTaken
+from holdfast.core.base.event import Event, OwnershipTaken
 from holdfast.core.base.values import (
     AccountId,
-    ChainId,
     Digest,
     EventNo,
     Height,
@@ -19,10 +19,10 @@ from holdfast.core.base.values import (
     ReservationId,
     TaskId,
 )
+from holdfast.core.blob.model import BlobContent, LiveBlob, Unconfirmed
 from holdfast.core.chain.model import Chain, FinalBlock, genesis_chain
-from holdfast.core.escrow.model import Account, Ledger, Reservation
+from holdfast.core.escrow.model import Account, Ledger, Reservation, Transfer
 from holdfast.core.evidence.model import ChannelSessions, DeadLetter, SessionWatermark
-from holdfast.core.index.metrics import QueueMetrics
 from holdfast.core.index.touch import Touched
 from holdfast.core.index.unique_ids import Claims
 from holdfast.core.job.model import Job
@@ -34,12 +34,18 @@ from holdfast.core.match.requester_window import RequesterWindow
 from holdfast.core.policy import Policy
 from holdfast.core.provider.model import Provider
 from holdfast.core.provider.provider_timers import ProviderTimers
-from holdfast.core.queue.model import Queue
+from holdfast.core.queue.model import InputClaim, InvalidInputs, Queue
 from holdfast.core.queue.pauses import Paused
 from holdfast.core.queue.quota import Quota
 from holdfast.core.result.model import Consumption, Result
 from holdfast.core.retention.model import PassProgress, RecentDigests
 from holdfast.core.tables import TABLES, discard_rows
+
+
+class Observer(Protocol):
+    """Sees each run of events just before it is applied, while memory still has their subjects."""
+
+    def observe(self, state: State, events: Sequence[Event]) -> None: ...
 
 
 class State(msgspec.Struct):
@@ -65,7 +71,7 @@ class State(msgspec.Struct):
     results: dict[TaskId, Result] = {}
     """Those that a reorg could still unlink."""
     result_counts: dict[tuple[str, str], int] = {}
-    """Metrics: how often each outcome of results happened, by kind."""
+    """Metrics: how often each outcome of results and completions happened, by kind."""
     final_blocks: dict[Height, FinalBlock] = {}
     """Final blocks that are still in memory: the tables may not hold them yet (ENG-004)."""
     attempts: dict[TaskId, list[Lease]] = {}
@@ -84,6 +90,20 @@ class State(msgspec.Struct):
     """Bytes that may still have to be deleted, in the store and on the disk."""
     recent_digests: RecentDigests = msgspec.field(default_factory=RecentDigests)
     """The digests that were accepted last; not stored."""
+    blob_progress: dict[str, int] = {}
+    """How far results are in blobs (BLB-002)."""
+    blob_heights: dict[Height, list[LiveBlob]] = {}
+    """Blobs whose bytes this node has, by the height of their block."""
+    blob_pool: list[BlobContent] = []
+    """Blobs of orphaned blocks: the next blocks have them again."""
+    validators: dict[bytes, Height] = {}
+    """Keys that may propose and archive, and since which height (NTC-002)."""
+    validators_ended: dict[bytes, Height] = {}
+    """Those that have left, and the first height that they do not count at."""
+    proposer_successors: dict[bytes, list[bytes]] = {}
+    """Who archives what a former owner has proposed (NTC-005)."""
+    notices_unconfirmed: dict[bytes, Unconfirmed] = {}
+    """Notices that not every validator has, by height and index (NTC-004)."""
     watermarks: dict[str, SessionWatermark] = {}
     dead_letters: dict[EventNo, DeadLetter] = {}
     """Dead letters that wait for an operator (EVD-007)."""
@@ -95,6 +115,10 @@ class State(msgspec.Struct):
     """The number of waiting dead letters by channel; an index."""
     quotas: dict[ProviderId, Quota] = {}
     """Units used in the latest epoch (QUO-001)."""
+    input_claims: dict[TaskId, InputClaim] = {}
+    """Live jobs whose input a provider called invalid, in the order in which they are due (JOB-012)."""
+    invalid_inputs: dict[AccountId, InvalidInputs] = {}
+    """How many jobs of each requester had invalid inputs lately (JOB-012)."""
     class_denials: dict[bytes, int] = {}
     """Until when a provider is skipped for a class of jobs, by both (LEA-006)."""
     paused: dict[str, Paused] = {}
@@ -104,7 +128,7 @@ class State(msgspec.Struct):
     quorums: dict[TaskId, Quorum] = {}
     """The votes of jobs with replicas, while they live or their money can still move (LEA-009)."""
     policy_bytes: dict[int, bytes] = {}
-    """The adopted policy, packed, under 0; empty where the journal adopted none (PRI-003)."""
+    """The adopted policy, packed, under 0, and its event under 1; empty where the journal adopted none (PRI-003)."""
     listings: dict[str, str] = {}
     """What the operator allows and denies: providers and regions (MAT-002)."""
     outage_credited_term: dict[int, int] = {}
@@ -117,13 +141,13 @@ class State(msgspec.Struct):
     """Providers that changed since `provider_index` was last refreshed."""
     provider_index: ProviderIndex = msgspec.field(default_factory=ProviderIndex)
     """Which providers are available; an index that fills itself."""
-    metrics: QueueMetrics = msgspec.field(default_factory=QueueMetrics)
-    """What happened in the queue since this process started (OBS-001)."""
+    observer: Observer | None = None
+    """Who counts what happens (OBS-001); no decision depends on it."""
 
     def __post_init__(self) -> None:
         self.queue.jobs.share(self.ledger.reservations)
         if self.chain is None:
-            self.chain = genesis_chain(ChainId(self.policy.chain_id))
+            self.chain = genesis_chain(self.policy)
 
     def record_nothing(self) -> None:
         """For a fold that writes no rows and decides nothing."""
@@ -190,5 +214,15 @@ PARTS: Final[tuple[StatePart, ...]] = (
     StatePart("hot_deletes_pending", "hot_deletes_pending", dict[EventNo, EventNo]),
     StatePart("warm_deletes_pending", "warm_deletes_pending", dict[Digest, EventNo]),
     StatePart("quorums", "quorums", dict[TaskId, Quorum]),
+    StatePart("withdrawals", "ledger.withdrawals", list[Transfer], "reference"),
+    StatePart("input_claims", "input_claims", dict[TaskId, InputClaim]),
+    StatePart("invalid_inputs", "invalid_inputs", dict[AccountId, InvalidInputs]),
+    StatePart("blob_progress", "blob_progress", dict[str, int]),
+    StatePart("blob_heights", "blob_heights", dict[Height, list[LiveBlob]]),
+    StatePart("blob_pool", "blob_pool", list[BlobContent]),
+    StatePart("validators", "validators", dict[bytes, Height]),
+    StatePart("validators_ended", "validators_ended", dict[bytes, Height]),
+    StatePart("proposer_successors", "proposer_successors", dict[bytes, list[bytes]]),
+    StatePart("notices_unconfirmed", "notices_unconfirmed", dict[bytes, Unconfirmed]),
 )
 """Owner and chain are stored beside them: both are one record."""

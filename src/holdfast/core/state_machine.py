@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Final, TypeVar
 
+from holdfast.core.archive import handlers as archive
 from holdfast.core.base.clock_record import RecordTime, TimeRecorded, record_time
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Answer, Command, Decided, Event, NeedsClaims, OwnershipTaken, numbered
@@ -17,9 +18,9 @@ from holdfast.core.base.handlers import Apply, ApplyRun, ClaimKey, Decide, Decid
 from holdfast.core.base.height_bound import AtHeight, why_not_height
 from holdfast.core.base.privileged import PrivilegedActRecorded, PrivilegedCommand
 from holdfast.core.base.values import EventNo
+from holdfast.core.blob import handlers as blob
 from holdfast.core.chain import handlers as chain
 from holdfast.core.escrow import handlers as escrow
-from holdfast.core.event_metrics import EVENT_METRICS
 from holdfast.core.evidence import handlers as evidence
 from holdfast.core.evidence.dead_letters import resolve_dead_letter
 from holdfast.core.evidence.messages import ResolveDeadLetter
@@ -35,14 +36,18 @@ from holdfast.core.result import handlers as result
 from holdfast.core.retention import handlers as retention
 from holdfast.core.state import State
 from holdfast.core.transactions import TRANSACTIONS
-from holdfast.core.workflows import cancel, complete, finalize, revoke, roll_back
+from holdfast.core.validator import handlers as validator
+from holdfast.core.workflows import cancel, complete, finalize, revoke, roll_back, seal
 from holdfast.core.workflows.include import add_transactions
 
 K = TypeVar("K")
 V = TypeVar("V")
 
-_DOMAINS: Final = (key, escrow, provider, queue, lease, match, evidence, proof, chain, result, policy_change, retention)
-_WORKFLOWS: Final = (cancel, complete, revoke, roll_back, finalize)
+_DOMAINS: Final = (
+    *(key, escrow, provider, queue, lease, match, evidence, proof, chain, validator, result, policy_change, retention),
+    *(blob, archive),
+)
+_WORKFLOWS: Final = (cancel, complete, revoke, seal, roll_back, finalize)
 
 
 def _merge(name: str, own: Mapping[K, V]) -> dict[K, V]:
@@ -131,11 +136,11 @@ def apply_all(state: State, events: Sequence[Event]) -> None:
 
     Runs of one type are independent of how the events were cut into batches and decisions.
     """
+    observer = state.observer
     for run in _runs(events):
-        type_, before = type(run[0]), state.last_event
-        count, effect, transaction = _EFFECTS[type_]
-        if count is not None:
-            count(state, run)
+        before, (effect, transaction) = state.last_event, _EFFECTS[type(run[0])]
+        if observer is not None:
+            observer.observe(state, run)
         effect(state, run)
         state.last_event = EventNo(before + len(run))
         if transaction is not None:
@@ -175,5 +180,5 @@ _SINGLE: Final[dict[type[Event], Apply]] = _merge(
 _APPLY: Final = _merge("EVENT_RUNS", {type_: _one_by_one(effect) for type_, effect in _SINGLE.items()})
 EVENTS: Final = tuple(_APPLY)
 """Every kind of event that a journal may hold."""
-_EFFECTS: Final = {kind: (EVENT_METRICS.get(kind), effect, TRANSACTIONS.get(kind)) for kind, effect in _APPLY.items()}
-"""Metrics, effect and transaction as one table: every event is looked up here once."""
+_EFFECTS: Final = {kind: (effect, TRANSACTIONS.get(kind)) for kind, effect in _APPLY.items()}
+"""Effect and transaction as one table: every event is looked up here once."""

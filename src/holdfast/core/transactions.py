@@ -5,13 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from holdfast.core.base.canonical import canonical
 from holdfast.core.base.event import Event
 from holdfast.core.chain.model import TxKind
+from holdfast.core.escrow.messages import Deposited, WithdrawalReturned, Withdrawn
 from holdfast.core.proof.messages import ProofAccepted
 from holdfast.core.provider.messages import ProviderSlashed, slash_tx_data
 from holdfast.core.queue.messages import JobAdmitted, JobCancelled, JobExpired, JobFailed
 from holdfast.core.queue.requeue import JobRequeued
 from holdfast.core.result.messages import ResultConsumed
+from holdfast.core.validator.messages import (
+    ProposerSucceeded,
+    ValidatorAdded,
+    ValidatorRemoved,
+    change_content,
+    change_subject,
+)
+
+
+def _transfer_content(event: Deposited | Withdrawn | WithdrawalReturned) -> bytes:
+    return canonical([event.owner, event.amount])
+
 
 TRANSACTIONS: Final[dict[type[Event], tuple[TxKind, Callable[[Any], bytes], Callable[[Any], bytes]]]] = {
     JobAdmitted: (TxKind.ADMISSION, lambda event: event.id, lambda event: event.request_hash),
@@ -21,6 +35,12 @@ TRANSACTIONS: Final[dict[type[Event], tuple[TxKind, Callable[[Any], bytes], Call
     JobFailed: (TxKind.FAILURE, lambda event: event.id, lambda event: event.reason.encode()),
     ProofAccepted: (TxKind.PROOF, lambda event: event.task_id, lambda event: event.nullifier + event.digest),
     ResultConsumed: (TxKind.CONSUMPTION, lambda event: event.task_id, lambda event: event.tx_hash),
+    Deposited: (TxKind.DEPOSIT, lambda event: event.reference.encode(), _transfer_content),
+    WithdrawalReturned: (TxKind.DEPOSIT, lambda event: event.reference.encode(), _transfer_content),
+    Withdrawn: (TxKind.WITHDRAWAL, lambda event: event.reference.encode(), _transfer_content),
+    ValidatorAdded: (TxKind.VALIDATOR, change_subject, change_content),
+    ValidatorRemoved: (TxKind.VALIDATOR, change_subject, change_content),
+    ProposerSucceeded: (TxKind.VALIDATOR, change_subject, change_content),
     ProviderSlashed: (TxKind.SLASH, lambda event: event.id, slash_tx_data),
 }
 """(kind, subject, content of the leaf), by event."""

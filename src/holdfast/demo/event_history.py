@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from holdfast.client import Client
+from holdfast.client.node_socket import NodeSocket
 from holdfast.config import Config
 
 if TYPE_CHECKING:
@@ -78,6 +78,20 @@ class JobTrace:
         return newest if newest is not None and newest.closed is None and not self.accepted else None
 
 
+@dataclass
+class BlobTrace:
+    """A blob's way to the archive, by the numbers of the events."""
+
+    height: int
+    number: int
+    failures: list[tuple[int, str]] = field(default_factory=list)
+    """Attempts that failed, each with its reason."""
+    archived: int = 0
+    is_verified: bool = False
+    locator: str = ""
+    pruned: int = 0
+
+
 class EventHistory:
     """What the events up to `last` say."""
 
@@ -98,6 +112,10 @@ class EventHistory:
         self.resumed: dict[str, int] = {}
         """The first record of each session that the current owner received."""
         self.totals: Counter[str] = Counter()
+        self.blobs: dict[tuple[int, int], BlobTrace] = {}
+        """By block and number in it."""
+        self.packed: set[str] = set()
+        """Jobs whose output is in a blob."""
         self._leases: dict[str, LeaseTrace] = {}
 
     def add(self, number: int, time_ms: int, kind: str, event: Fields) -> None:
@@ -211,6 +229,27 @@ class EventHistory:
         self.watermarks[key] = last
         self.resumed.setdefault(key, first)
 
+    def _on_blob_added(self, event: Fields) -> None:
+        self._blob(event)
+        self.packed.update(part["task_id"] for part in event["content"]["parts"])
+
+    def _on_upload_failed(self, event: Fields) -> None:
+        self._blob(event).failures.append((self.last, event["reason"]))
+
+    def _on_blob_archived(self, event: Fields) -> None:
+        blob = self._blob(event)
+        blob.archived = blob.archived or self.last
+        blob.is_verified, blob.locator = event["assurance"] == "verified", event["locator"]
+
+    def _on_blobs_pruned(self, event: Fields) -> None:
+        for blob in self.blobs.values():
+            if blob.height == event["height"]:
+                blob.pruned = self.last
+
+    def _blob(self, event: Fields) -> BlobTrace:
+        key = (event["height"], event["number"])
+        return self.blobs.setdefault(key, BlobTrace(*key))
+
 
 _HANDLERS: Final[dict[str, Callable[[EventHistory, Fields], None]]] = {
     "ownershipTaken": EventHistory._on_ownership_taken,
@@ -231,12 +270,18 @@ _HANDLERS: Final[dict[str, Callable[[EventHistory, Fields], None]]] = {
     "providerStatusChanged": EventHistory._on_status_changed,
     "heartbeatReceived": EventHistory._on_heartbeat,
     "evidenceStored": EventHistory._on_evidence,
+    "blobAdded": EventHistory._on_blob_added,
+    "uploadFailed": EventHistory._on_upload_failed,
+    "blobArchived": EventHistory._on_blob_archived,
+    "blobsPruned": EventHistory._on_blobs_pruned,
 }
 
 
 async def follow(data: Path, into: EventHistory) -> AsyncGenerator[int, None]:
     """Fill a history from the running node, event by event, as long as it runs."""
-    async with aclosing(cast(AsyncGenerator[Any, None], Client(data, total_timeout_s=0.0).follow(into.last))) as events:
+    async with aclosing(
+        cast(AsyncGenerator[Any, None], NodeSocket(data, total_timeout_s=0.0).follow(into.last))
+    ) as events:
         async for event in events:
             into.add(event["number"], event["time_ms"], event["type"], event["event"])
             yield into.last
@@ -245,7 +290,7 @@ async def follow(data: Path, into: EventHistory) -> AsyncGenerator[int, None]:
 async def read_from_node(data: Path) -> EventHistory:
     """The running node's events, from the first to the newest."""
     history = EventHistory()
-    async with Client(data) as node:
+    async with NodeSocket(data) as node:
         until = (await node.status())["event"]
     async with aclosing(follow(data, history)) as numbers:
         async for number in numbers:

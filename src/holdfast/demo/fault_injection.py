@@ -46,7 +46,8 @@ async def _kill_in_mid_job(demo: DemoRun) -> tuple[LeaseTrace, ClosedLease]:
         name = board.job_name(lease.task_id)
         pid = demo.processes.kill(VICTIM)
         board.agents[VICTIM].state = (StateGlyph.STUCK, f"killed with {name}")
-        board.faults_injected[:] = [AgentKilled(lease.id, lease.task_id, lease.provider)]
+        board.faults_injected[:] = [each for each in board.faults_injected if not isinstance(each, AgentKilled)]
+        board.faults_injected.append(AgentKilled(lease.id, lease.task_id, lease.provider))
         demo.set_sentence(f"{VICTIM} is gone. Its job is not.")
         demo.report(StateGlyph.STUCK, f"kill -9 {pid}: {VICTIM} dies in the middle of {name}")
         end = await demo.wait_for(partial(_lease_outcome, demo, lease), f"the lease of {name} ends")

@@ -17,6 +17,7 @@ COUNT: Final = 40
 REQUESTER: Final = "you"
 MAX_FEE: Final = 100
 SHOTS: Final = 12
+ESSAY_BYTES: Final = 160_000
 
 
 class JobTemplate(NamedTuple):
@@ -56,6 +57,13 @@ def _ghz(number: int, _: Pace) -> dict[str, Any]:
     return {"kind": "QUANTUM", "spec": spec, "proof": "traps"}
 
 
+def _essay(number: int, pace: Pace) -> dict[str, Any]:
+    """A nap with a long output: more than one blob holds."""
+    line = f"line of a long output of job {number}\n"
+    spec = {"model": "sleep", "prompt": line * (ESSAY_BYTES // len(line)), "params": {"ms": _nap_ms(number, pace)}}
+    return {"kind": "AI", "spec": spec}
+
+
 def _no_duration(_: int, __: Pace) -> int:
     return 0
 
@@ -72,12 +80,15 @@ def _read_ghz(raw: bytes) -> str:
     return " ".join(f"{bit}×{counts[bit]}" for bit in "01")
 
 
-NAP: Final = JobTemplate("nap", _nap, _nap_ms, echo, lambda raw: str(decode(raw)))
+NAP: Final = JobTemplate("nap", _nap, _nap_ms, echo, bytes.decode)
 DIGIT: Final = JobTemplate("digit", _digit, _no_duration, recognise, _read_digit)
 GHZ: Final = JobTemplate("GHZ", _ghz, _no_duration, run_circuit, _read_ghz)
+ESSAY: Final = JobTemplate("essay", _essay, _nap_ms, echo, lambda raw: f"{len(raw) // 1000} kB")
 TEMPLATES: Final = (NAP, DIGIT, NAP, NAP, GHZ, NAP)
 """In turns: job 1 is made from the first, job 2 from the second … A further kind is an entry above and one here. Most
 of them take time, so that there is always an agent to kill in the middle of one."""
+LARGE: Final = 7
+"""This job has a large output."""
 MODELS: Final = ("digits", "sleep")
 """What the agents offer, besides circuits."""
 
@@ -99,7 +110,11 @@ class DemoJob(NamedTuple):
 
 
 def all_jobs(pace: Pace) -> list[DemoJob]:
-    return [_job(number, TEMPLATES[(number - 1) % len(TEMPLATES)], pace) for number in range(1, COUNT + 1)]
+    return [_job(number, _template(number), pace) for number in range(1, COUNT + 1)]
+
+
+def _template(number: int) -> JobTemplate:
+    return ESSAY if number == LARGE else TEMPLATES[(number - 1) % len(TEMPLATES)]
 
 
 def _job(number: int, kind: JobTemplate, pace: Pace) -> DemoJob:

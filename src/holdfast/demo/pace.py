@@ -10,6 +10,11 @@ import msgspec
 DEFAULT_S: Final = 40.0
 """The length for which the times below are chosen; a shorter run has shorter times."""
 
+FINALITY_DEPTH: Final = 3
+BLOB_WAIT_BLOCKS: Final = 6
+UPLOADS_TRIED: Final = 3
+"""After this number of failures an upload is stalled: it waits for an operator, and the node does other things."""
+
 
 class Pace(msgspec.Struct, frozen=True):
     """Times of one run in milliseconds; `seconds` is its rough length."""
@@ -46,12 +51,25 @@ class Pace(msgspec.Struct, frozen=True):
             "policy.lease.quantum_ms": self.lease_ms,
             "policy.lease.ack_timeout_ms": self.lease_ms // 2,
             "policy.chain.block_ms": self.block_ms,
-            "policy.chain.finality_depth": 3,
+            "policy.chain.finality_depth": FINALITY_DEPTH,
             "policy.retry.base_ai_ms": self.retry_ms,
             "policy.retry.base_quantum_ms": self.retry_ms,
             "policy.provider.heartbeat_ms": heartbeat_ms,
             "policy.provider.heartbeat_stale_ms": 3 * heartbeat_ms,
-            "policy.result.serve_bytes": True,
+            **self._retention(),
+        }
+
+    def _retention(self) -> Mapping[str, object]:
+        """Bytes may go as soon as they are final and the archive has them."""
+        return {
+            "policy.chain.idle_block_ms": self.block_ms,
+            "policy.result.retain_hot_blocks": FINALITY_DEPTH,
+            "policy.result.retain_warm_days": 0,
+            "policy.result.gc_interval_ms": self.block_ms,
+            "policy.archive.blob_wait_blocks": BLOB_WAIT_BLOCKS,
+            "policy.archive.retry_base_ms": self.retry_ms,
+            "policy.archive.retry_cap_ms": 4 * self.retry_ms,
+            "policy.archive.attempts_max": UPLOADS_TRIED,
         }
 
 

@@ -64,6 +64,11 @@ class DemoProcesses:
         offers = ["--circuits", *(word for model in models for word in ("--model", model))]
         return self._start(name, [*HOLDFAST, "agent", *address, *provider, *offers])
 
+    def start_gateway(self, settings: Mapping[str, object]) -> int:
+        """An archive in a folder of its own; `settings` are those that differ from the defaults, by their names."""
+        command = [*HOLDFAST, "gateway", "serve", "--data", str(self._folder / "archive")]
+        return self._start("gateway", command, _settings_as_environ(settings))
+
     def has_work_stream(self, name: str) -> bool:
         """Whether an agent has connected to its node since it was started."""
         return WORK_STREAM_LOG in self._log(name).read_bytes()[self._log_offsets[name] :]
@@ -82,6 +87,10 @@ class DemoProcesses:
         if (code := self._wait(name)) != 0:
             raise DemoFailed(f"{name} ended with code {code}\n{self._log_tail(name)}")
 
+    def others(self) -> list[str]:
+        """Processes besides the node and the agents."""
+        return [name for name in self._running if name == "gateway"]
+
     def detach(self, name: str) -> int:
         """Leave it running after the demo ends."""
         child = self._running.pop(name)
@@ -93,9 +102,9 @@ class DemoProcesses:
             if child.poll() is not None:
                 raise DemoFailed(f"{name} ended by itself with code {child.returncode}\n{self._log_tail(name)}")
 
-    def run(self, *words: str) -> subprocess.CompletedProcess[bytes]:
+    def run(self, *words: str, settings: Mapping[str, object] | None = None) -> subprocess.CompletedProcess[bytes]:
         """Run one of the product's own commands to its end."""
-        environ = {**_environ_without_settings(), "NO_COLOR": "1"}
+        environ = {**_environ_without_settings(), "NO_COLOR": "1", **_settings_as_environ(settings or {})}
         command = [*HOLDFAST, *words]
         return subprocess.run(  # noqa: S603 - our own program
             command, cwd=self._folder, env=environ, capture_output=True, check=False, timeout=RUN_TIMEOUT_S

@@ -3,35 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import aclosing, suppress
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
 
-from holdfast.client import Client, NodeRefused, NodeUnreachable
+from holdfast.client import NodeRefused, NodeUnreachable
+from holdfast.client.node_socket import NodeSocket
 from holdfast.config import Config
 from holdfast.demo import event_history, spools
 from holdfast.demo.event_history import EventHistory
 from holdfast.demo.jobs import MODELS, all_jobs
+from holdfast.demo.lying_proxy import LyingProxy
 from holdfast.demo.pace import Pace
 from holdfast.demo.processes import DemoFailed, DemoProcesses
 from holdfast.demo.receipts import ReceiptLog
-from holdfast.demo.screen.board import Board, News, Screen, StateGlyph
+from holdfast.demo.screen.board import Board, Check, News, Screen, StateGlyph
+from holdfast.system.loopback import PORTS, find_free_port
 
 T = TypeVar("T")
 TIMEOUT_S: Final = 60.0
 """For anything that must happen: long enough for a slow machine, short enough to report a stuck one."""
 TICK_S: Final = 0.04
+TOKEN_FILE: Final = "archive.token"  # noqa: S105 - a file of the demo's folder
 CHECK_EVERY_S: Final = 0.4
-PORTS: Final = range(20_000, 32_768)
-"""Below the range of ephemeral ports."""
 
 
 class DemoRun:
@@ -42,8 +42,13 @@ class DemoRun:
         self.pace, self._screen = pace, screen
         self.receipts = ReceiptLog(folder / "receipts.jsonl")
         self.board = Board(folder, str(pace), all_jobs(pace), records=self.receipts.records)
-        self.port = find_free_port()
+        self.port = _free_port()
         self.recovered_s: list[float] = []
+        self.outputs: dict[int, bytes] = {}
+        """Of every job, as far as they were read before the node deleted them."""
+        self.fetch_check: Check | None = None
+        self.proxy: LyingProxy | None = None
+        self._gateway_port = self._archive_port = 0
         self._refreshed_s = 0.0
         self._follower: asyncio.Task[None] | None = None
 
@@ -87,6 +92,8 @@ class DemoRun:
 
     async def tick(self) -> None:
         self.processes.check_alive()
+        if self._follower is not None and self._follower.done() and not self._follower.cancelled():
+            self._follower.result()  # it never ends by itself: this raises why it did
         if time.monotonic() - self._refreshed_s >= CHECK_EVERY_S:
             self._refreshed_s = time.monotonic()
             await self.refresh_spools()
@@ -129,11 +136,11 @@ class DemoRun:
         """Returns the time from the start of the process to its first answer."""
         start_s = time.monotonic()
         grpc = {"grpc.enabled": True, "grpc.port": self.port}
-        pid = self.processes.start_node(self.config, {**self.pace.settings(), **grpc})
+        pid = self.processes.start_node(self.config, {**self.pace.settings(), **grpc, **self.archive_settings()})
         self.board.node = (StateGlyph.IN_FLIGHT, f"starting, pid {pid}")
         while time.monotonic() - start_s < TIMEOUT_S:
             with suppress(NodeUnreachable):
-                async with Client(self.data, total_timeout_s=0) as node:
+                async with NodeSocket(self.data, total_timeout_s=0) as node:
                     await node.status()
                 self.board.node = (StateGlyph.CONFIRMED, f"up, pid {pid}")
                 return time.monotonic() - start_s
@@ -145,9 +152,42 @@ class DemoRun:
         self.board.agents[name].state = (StateGlyph.CONFIRMED, f"up, pid {pid}")
         return pid
 
+    # ------------------------------------------------------------------------------------ the archive
+
+    def new_archive_key(self) -> None:
+        """The node's key at the gateway."""
+        new = ("gateway", "key", "new", "--label", "node", "--data", str(self.folder / "archive"))
+        created = self.processes.run(*new, "--output", str(self.folder / TOKEN_FILE))
+        if created.returncode:
+            raise DemoFailed(created.stderr.decode("utf-8", "replace"))
+        self._gateway_port = self._archive_port = _free_port({self.port})
+
+    async def start_gateway(self, settings: Mapping[str, object] | None = None) -> int:
+        """Returns its process id when it answers."""
+        pid = self.processes.start_gateway({"gateway.port": self._gateway_port, **(settings or {})})
+        await self.wait_for(lambda: _is_listening(self._gateway_port), "the gateway listens")
+        return pid
+
+    async def open_proxy(self) -> None:
+        """The node's archive is a liar from now on, who has the gateway behind it."""
+        self._archive_port = _free_port({self.port, self._gateway_port})
+        self.proxy = LyingProxy(self._gateway_port)
+        await self.proxy.open(self._archive_port)
+
+    def archive_settings(self) -> dict[str, object]:
+        """None where the demo has no archive."""
+        if not self._archive_port:
+            return {}
+        url, token_file = f"http://127.0.0.1:{self._archive_port}", self.folder / TOKEN_FILE
+        return {"archive.provider": "load-s3-agent", "archive.url": url, "archive.token_file": token_file}
+
+    async def wait_ticks(self, count: int = 10) -> None:
+        for _ in range(count):
+            await self.tick()
+
     async def call(self, method: str, **params: object) -> Any:
         """One call to the node."""
-        async with Client(self.data, TIMEOUT_S) as node:
+        async with NodeSocket(self.data, TIMEOUT_S) as node:
             return await self.complete_within(node.call(method, **params), f"the node answers {method}")
 
     async def stop_agents(self) -> None:
@@ -159,11 +199,13 @@ class DemoRun:
             panel.state = (StateGlyph.RELEASED, "stopped")
 
 
-def find_free_port() -> int:
-    """A free loopback port for the node. The search starts at a different port in each process, for parallel demos."""
-    first = os.getpid() * 7 % len(PORTS)
-    for port in chain(PORTS[first:], PORTS[:first]):
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-    raise DemoFailed(f"no free port on 127.0.0.1 from {PORTS.start} to {PORTS.stop - 1}")
+def _is_listening(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _free_port(taken: Collection[int] = ()) -> int:
+    port = find_free_port(taken)
+    if port is None:
+        raise DemoFailed(f"no free port on 127.0.0.1 from {PORTS.start} to {PORTS.stop - 1}")
+    return port

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from hashlib import sha3_256
 from typing import Final, NamedTuple
 
-from holdfast.client import Client
+from holdfast.client import AsyncClient
+from holdfast.demo.archive_act import archive_outputs, start_archive
 from holdfast.demo.fault_injection import VICTIM, kill_agent, kill_node
+from holdfast.demo.faults import ARCHIVE_FAULTS, DEFAULT_FAULTS, FaultKind
 from holdfast.demo.final_checks import run_final_checks
 from holdfast.demo.jobs import COUNT, MAX_FEE, REQUESTER
 from holdfast.demo.receipts import RequestRecord, RequestStatus
@@ -25,10 +27,13 @@ class Act(NamedTuple):
     run: Callable[[DemoRun], Awaitable[None]]
 
 
-async def run_scenario(demo: DemoRun) -> None:
+async def run_scenario(demo: DemoRun, faults: Sequence[FaultKind] = DEFAULT_FAULTS) -> None:
     """Run all acts in order. The outcome is on the board."""
-    demo.board.acts_total = len(ACTS)
-    for number, act in enumerate(ACTS, start=1):
+    acts = acts_of(faults)
+    demo.board.acts_total, demo.board.faults_planned = len(acts), len(faults)
+    for fault in ARCHIVE_FAULTS.intersection(faults):
+        await start_archive(demo, fault)
+    for number, act in enumerate(acts, start=1):
         demo.board.act, demo.board.title = number, act.title
         demo.set_sentence(act.sentence)
         await act.run(demo)
@@ -39,15 +44,13 @@ async def submit_jobs(demo: DemoRun) -> None:
     demo.report(StateGlyph.CONFIRMED, f"the node is up after {took_s:.1f} s")
     demo.start_following()
     await demo.call("account.mint", id=_request_id("mint", REQUESTER), owner=REQUESTER, amount=MINTED)
-    async with Client(demo.data) as node:
+    async with AsyncClient(demo.data) as node:
         for job in demo.board.jobs:
             demo.receipts.append(RequestRecord(RequestStatus.REQUESTED, job.number))
-            request = node.enqueue(job.payload, MAX_FEE, REQUESTER, job.key)
+            request = node.enqueue(job.payload, MAX_FEE, caller=REQUESTER, idempotency_key=job.key)
             receipt = await demo.complete_within(request, "the node gives a receipt")
             demo.receipts.append(
-                RequestRecord(
-                    RequestStatus.CONFIRMED, job.number, receipt["task_id"], receipt["event"], receipt["is_repeat"]
-                )
+                RequestRecord(RequestStatus.CONFIRMED, job.number, receipt.task_id, receipt.event, receipt.is_repeat)
             )
             await demo.tick()
     await demo.wait_for(lambda: len(demo.board.history.jobs) == COUNT, "every job is in the events")
@@ -88,10 +91,24 @@ def _request_id(*words: str) -> str:
 
 _RECEIPTS: Final = f"You handed over {COUNT} jobs and got {COUNT} receipts. The queue holds them now."
 
-ACTS: Final = (
+BEGINNING: Final = (
     Act(f"{COUNT} jobs, {COUNT} receipts", "A node starts. No provider works for it yet.", submit_jobs),
     Act("leases and first blocks", "A result counts only when a block holds its proof.", lease_and_seal),
-    Act(f"kill -9 of {VICTIM} in mid-job", f"Now {VICTIM} is killed in the middle of a job.", kill_agent),
-    Act("kill -9 of the node", "Now the node is killed while the agents work.", kill_node),
-    Act("the proof", "Do not believe the demo: check it.", run_final_checks),
 )
+FAULT_ACTS: Final = {
+    FaultKind.AGENT: Act(
+        f"kill -9 of {VICTIM} in mid-job", f"Now {VICTIM} is killed in the middle of a job.", kill_agent
+    ),
+    FaultKind.NODE: Act("kill -9 of the node", "Now the node is killed while the agents work.", kill_node),
+    FaultKind.ARCHIVE_REFUSES: Act(
+        "the archive refuses, then heals", "Now the archive has no room for the outputs.", archive_outputs
+    ),
+    FaultKind.ARCHIVE_LIES: Act(
+        "the archive lies, then heals", "Now the archive returns other bytes than it was given.", archive_outputs
+    ),
+}
+END: Final = Act("the proof", "Do not believe the demo: check it.", run_final_checks)
+
+
+def acts_of(faults: Sequence[FaultKind]) -> list[Act]:
+    return [*BEGINNING, *(FAULT_ACTS[kind] for kind in FaultKind if kind in faults), END]

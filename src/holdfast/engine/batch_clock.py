@@ -6,11 +6,14 @@ from holdfast.ports import Clock
 
 
 class BatchClock:
-    """Starts at max(wall clock, last stored reading) and advances by the monotonic clock alone."""
+    """Starts at max(wall clock, last stored reading) and advances by the monotonic clock alone.
 
-    def __init__(self, clock: Clock, last_stored_ms: int) -> None:
+    A wall clock that is not believed (CAN-006) is replaced by `instead_ms`, what a better witness says.
+    """
+
+    def __init__(self, clock: Clock, last_stored_ms: int, instead_ms: int | None = None) -> None:
         self._clock = clock
-        self._start_ms = max(clock.wall_ms(), last_stored_ms)
+        self._start_ms = max(clock.wall_ms() if instead_ms is None else instead_ms, last_stored_ms)
         self._zero_ms = clock.monotonic_ms()
 
     def now_ms(self) -> int:

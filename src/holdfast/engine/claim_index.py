@@ -7,14 +7,15 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from holdfast.core.base.event import JournalHead
+from holdfast.core.base.event import Batch, JournalHead
 from holdfast.core.base.values import BatchNo
 from holdfast.core.index.unique_ids import claim_number
 from holdfast.core.state import State
 from holdfast.ports import Tables
 
 BUCKETS: Final = 4096
-PREFIX_MAX: Final = 2**64 - 1
+CLAIMS_PER_BATCH: Final = 1_024
+"""How many stored claims memory drops at each batch, in addition to twice the batch's events."""
 NEVER_ASKED: Final = ord("j")
 """Ids of jobs: no decision depends on them, and whoever reads a job by its id asks the tables."""
 
@@ -32,8 +33,7 @@ class PrefixFilter:
         """Add all keys that the tables hold at the start."""
         buckets = self._buckets
         for keys in chunks:
-            for key in keys:
-                prefix = key & PREFIX_MAX
+            for prefix in keys:
                 buckets[prefix % BUCKETS].append(prefix)
         self._buckets = [array("Q", sorted(bucket)) for bucket in buckets]
 
@@ -85,6 +85,11 @@ class ClaimIndex:
     def covers(self, checkpoint: int) -> bool:
         """Whether the tables as of this batch have every claim that memory has dropped."""
         return checkpoint >= self._dropped_until
+
+    def drop_some(self, state: State, checkpoint: JournalHead, confirmed: Batch) -> None:
+        """A little at each batch that is confirmed; nothing in memory is above the batch that is being filled."""
+        limit = CLAIMS_PER_BATCH + 2 * (confirmed.last - confirmed.first + 1)
+        self.drop_stored(state, checkpoint, BatchNo(confirmed.number + 1), limit)
 
     def drop_stored(self, state: State, checkpoint: JournalHead, newest: BatchNo, limit: int) -> None:
         """Drop up to `limit` claims that the tables hold by now: their prefixes suffice in memory.

@@ -13,16 +13,16 @@ from holdfast.core import journal_codec
 from holdfast.core.base.errors import Corrupt, Unavailable
 from holdfast.core.base.event import JournalHead, head_of
 from holdfast.core.base.values import BatchNo, EventNo
-from holdfast.core.index.metrics import QueueMetrics
 from holdfast.core.policy import Policy
 from holdfast.core.state import State
 from holdfast.engine.claim_index import ClaimIndex
 from holdfast.engine.event_stream import EventStream
+from holdfast.engine.metrics.event_metrics import EventMetrics
 from holdfast.engine.projection.payload_cache import keep_payloads
 from holdfast.engine.queries import Query, ReplicationStatus
 from holdfast.engine.queries.table import answer
 from holdfast.engine.recover import Recovered, read_checkpoint
-from holdfast.engine.snapshot import is_in_journal, load_fold_start
+from holdfast.engine.snapshots.snapshot_files import is_in_journal, load_fold_start
 from holdfast.ports import Clock, Files, Journal, Tables
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ class Follower:
     """The journal's state in a second process. `run` until cancelled, then perhaps `catch_up` as the new owner."""
 
     def __init__(self, journal: Journal, tables: Tables, files: Files, clock: Clock, policy: Policy) -> None:
-        self.policy, self.journal, self.tables = policy, journal, tables
+        self._first_policy, self.journal, self.tables = policy, journal, tables
         self._files, self._clock = files, clock
         self.state, self.tip, self._checkpoint = State(policy), JournalHead(), JournalHead()
         self._recorded_after = BatchNo(0)
@@ -47,6 +47,11 @@ class Follower:
         self.fault: Exception | None = None
         self._recheck_at = policy.engine.projection_rows_max
         """With this many claims and payloads in memory, the checkpoint of the tables is read again."""
+
+    @property
+    def policy(self) -> Policy:
+        """The policy that counts now: the one that the journal adopted last (PRI-003)."""
+        return self.state.policy
 
     async def load_when_created(self) -> None:
         """The same as `load`, beside an owner that was started a moment ago and is creating its stores."""
@@ -64,13 +69,13 @@ class Follower:
         self.claim_index = ClaimIndex(self.tables)
         self._checkpoint = await self._trusted_checkpoint()
         self._recorded_after = self._dropped_until = self._checkpoint.number
-        self.state, self.tip = await load_fold_start(self.journal, self._files, self.policy, self._checkpoint)
+        self.state, self.tip = await load_fold_start(self.journal, self._files, self._first_policy, self._checkpoint)
         self.payloads = keep_payloads(self.state)
         if self._checkpoint.number:
             await self.claim_index.load_filter()
         self.event_stream.begin(self.tip)
         await self._fold_new_batches()
-        self.state.metrics = QueueMetrics()
+        self.state.observer = EventMetrics()
 
     async def run(self) -> None:
         """Follow for ever; an unavailable store is tried again, a damaged one ends it."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
-from holdfast.core.base.errors import Refused
+from holdfast.core.base.errors import Fenced, Refused, Unavailable
 from holdfast.core.base.event import Event
 from holdfast.core.base.values import EventNo
 
@@ -38,3 +39,15 @@ class EngineStatus(StrEnum):
     RUNNING = "running"
     STOPPING = "stopping"
     FAILED = "failed"
+
+
+RETRY_HINT: Final = "submit again with the same id: it is done at most once"
+
+
+def why_not_running(status: EngineStatus, fault: Exception | None) -> Unavailable:
+    """What a caller is told by an owner that does not decide now."""
+    if isinstance(fault, Fenced):
+        return Fenced("ENG-001", fault.message, fault.hint)
+    if fault is not None:
+        return Unavailable("ENG-002", f"the node failed: {fault}", "see its log; nothing confirmed is lost")
+    return Unavailable("ENG-002", f"the node is {status}", RETRY_HINT)

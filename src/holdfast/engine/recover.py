@@ -10,13 +10,13 @@ import msgspec
 from holdfast.core import journal_codec
 from holdfast.core.base.errors import Corrupt, Unavailable
 from holdfast.core.base.event import JournalHead
-from holdfast.core.index.metrics import QueueMetrics
 from holdfast.core.policy import Policy
 from holdfast.core.state import State
 from holdfast.engine.claim_index import ClaimIndex
+from holdfast.engine.metrics.event_metrics import EventMetrics
 from holdfast.engine.projection.payload_cache import PayloadCache, keep_payloads
 from holdfast.engine.projection.projector import Projector
-from holdfast.engine.snapshot import is_in_journal, load_fold_start
+from holdfast.engine.snapshots.snapshot_files import is_in_journal, load_fold_start
 from holdfast.ports import Files, Journal, Tables, TableWriter
 
 Progress = Callable[[JournalHead], None]
@@ -65,7 +65,8 @@ async def recover(
         )
     payloads.drop_until(checkpoint.last)
     state.claims.is_recording = True
-    state.metrics = QueueMetrics()  # a replayed event did not happen in this process
+    state.observer = EventMetrics()  # a replayed event did not happen in this process
+    state.result_counts.clear()
     claim_index = ClaimIndex(tables)
     if checkpoint.number:
         await claim_index.load_filter()

@@ -48,7 +48,7 @@ async def readable_result(
 
 
 async def view_result(source: queries.ReadSource, id_: TaskId) -> ResultView | Refused:
-    """RES-003: the same for display: a job without a readable result is PENDING or EXPIRED."""
+    """RES-003: the same for display: a job without a readable result is PENDING, or says how it ended."""
     moment = await load_moment(source, id_)
     refusal = why_not_readable(moment.job, moment.result, moment.open_height)
     if refusal is None or (moment.job is None and moment.result is None):
@@ -96,14 +96,14 @@ def _view(moment: ResultMoment) -> ResultView:
 def _pending_view(moment: ResultMoment) -> ResultView:
     """A task without a readable result: what is not known is empty."""
     job, result = moment.job, moment.result
-    is_over = job is not None and job.state in ENDED_WITHOUT_RESULT
+    ended = ENDED_WITHOUT_RESULT.get(job.state) if job is not None else None
     caller, kind = (job.caller, job.kind.value) if job is not None else (AccountId(""), "")
     if result is not None and result.caller:
         caller, kind = result.caller, result.kind
     return ResultView(
         event=EventNo(0),
         task_id=job.id if job is not None else result.task_id if result is not None else TaskId(b""),
-        status=ResultStatus.EXPIRED if is_over else ResultStatus.PENDING,
+        status=ResultStatus.PENDING if ended is None else ended[1],
         height_resolved=Height(0),
         proof_nullifier=ZERO_DIGEST,
         result_digest=ZERO_DIGEST,

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from holdfast.core.base.errors import Refused
+from holdfast.system.strict_json import NOT_JSON, decode_json
 from holdfast.wire.ans104 import PORTABLE_TAG_BYTES, Tag, encode_tags, why_not_tags
 
 AGENT_VERSION: Final = "0.7.0"
@@ -28,8 +29,8 @@ class CustomTag(msgspec.Struct, frozen=True):
 
 def parse_tags(raw: bytes) -> list[CustomTag] | Refused:
     try:
-        return msgspec.json.decode(raw, type=list[CustomTag])
-    except msgspec.DecodeError:
+        return decode_json(raw, list[CustomTag])
+    except NOT_JSON:
         return Refused("ARC-004", "invalid tags payload, expected JSON array of objects with key/value")
 
 

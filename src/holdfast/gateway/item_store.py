@@ -31,7 +31,7 @@ from holdfast.gateway.records import (
     item_key,
     meta_prefix,
 )
-from holdfast.ports import Objects
+from holdfast.ports.objects import Objects
 from holdfast.wire.ans104 import ItemHeader, base64url
 
 BUCKETS_CACHED: Final = 10_000

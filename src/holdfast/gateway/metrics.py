@@ -10,7 +10,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from holdfast.api.http.metrics.families import LATENCY_BOUNDS_US, US, counter_family, labelled_histograms
-from holdfast.core.base.histogram import Histogram
+from holdfast.system.histogram import Histogram
 
 
 class GatewayMetrics(Collector):

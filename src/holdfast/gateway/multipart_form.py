@@ -109,9 +109,7 @@ class FormReader:
     def _headers_end(self) -> None:
         disposition = self._headers.get(b"content-disposition", b"")
         _, options = python_multipart.multipart.parse_options_header(disposition)
-        if (name := options.get(b"name")) is None:
-            raise BadForm("a part without a name")
-        kind = self._headers.get(b"content-type")
+        name, kind = options.get(b"name", b""), self._headers.get(b"content-type")
         self._events.append(PartBegins(name.decode("utf-8", "replace"), kind.decode("latin-1") if kind else None))
 
     def _part_data(self, raw: bytes, start: int, end: int) -> None:

@@ -14,7 +14,7 @@ import structlog
 
 from holdfast.adapters.keys.item_signatures import is_signed_by_owner
 from holdfast.adapters.keys.signing import SigningKey
-from holdfast.api.http.connection import ConnectionGuard
+from holdfast.api.http.connection import make_guard
 from holdfast.api.http.tls import tls_context
 from holdfast.api.http.uvicorn_server import UvicornServer, listening_socket, uvicorn_config
 from holdfast.core.base.errors import Corrupt, Unavailable
@@ -123,7 +123,7 @@ class GatewayServer:
         self.port = sock.getsockname()[1]
         signer = SigningKey.load_or_create(self._folder / SIGNING_KEY)
         self._routes = self._make_routes(signer)
-        server = UvicornServer(uvicorn_config(self._routes, settings), ConnectionGuard(settings, self.metrics), tls)
+        server = UvicornServer(uvicorn_config(self._routes, settings), make_guard(settings, self.metrics), tls)
         self.metrics.gauges["connections"] = lambda: len(server.server_state.connections)
         self._server, self._serving = server, asyncio.create_task(server.serve([sock]), name="gateway-http")
         await server.is_up.wait()

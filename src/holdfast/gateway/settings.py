@@ -149,6 +149,7 @@ def http_settings(settings: GatewaySettings) -> HttpSettings:
         client_ca=settings.client_ca,
         allow_plain=settings.allow_plain,
         connections_max=settings.connections_max,
+        address_connections_max=settings.connections_max,  # a node uploads over many connections of one address
         body_ms=settings.body_ms,
         drain_ms=settings.drain_ms,
         send_bytes_max=1 << 20,

@@ -11,7 +11,7 @@ from holdfast.adapters.postgres.settings import PostgresSettings
 from holdfast.core.base.errors import Unavailable
 from holdfast.gateway.item_store import ItemStore
 from holdfast.gateway.settings import GatewaySettings, IndexStore
-from holdfast.ports import Objects
+from holdfast.ports.objects import Objects
 
 
 def open_objects(settings: GatewaySettings, folder: Path) -> Objects:

@@ -11,6 +11,7 @@ import msgspec
 
 from holdfast.adapters.item_index import IndexedItem, ItemIndex, ItemQuery, tag_key
 from holdfast.core.base.errors import Refused
+from holdfast.system.strict_json import NOT_JSON
 from holdfast.wire.ans104 import decode_tags, is_item_id
 
 FIRST_DEFAULT, FIRST_MAX = 25, 100
@@ -73,6 +74,7 @@ async def run_query(index: ItemIndex, request: TagsRequest) -> dict[str, object]
     if isinstance(parsed, Refused):
         return parsed
     query, first = parsed
+    query = None if query is None else await index.rarest_first(query)
     found = [] if query is None else await index.find(query, first + 1)
     page, has_next = found[:first], len(found) > first
     is_whole = not has_next and request.after is None
@@ -131,7 +133,7 @@ def _read_cursor(text: str) -> tuple[int, str] | Refused:
         return _refuse("invalid cursor: invalid pagination cursor encoding")
     try:
         cursor = msgspec.json.decode(raw, type=_Cursor)
-    except msgspec.DecodeError:
+    except NOT_JSON:
         return _refuse("invalid cursor: invalid pagination cursor payload")
     created_ms = _read_time(cursor.created_at)
     if created_ms is None:

@@ -19,7 +19,7 @@ from holdfast.core.match.decide import replay_tick
 from holdfast.core.match.messages import RequestersCounted
 from holdfast.core.policy import Policy
 from holdfast.core.state import State
-from holdfast.engine import snapshot
+from holdfast.engine.snapshots import snapshot_files
 from holdfast.history.archive_segments import ProgressCallback
 from holdfast.history.full_journal import FullJournal
 from holdfast.ports import Files
@@ -62,7 +62,7 @@ async def audit(
     if since > max(1, last):
         return Refused("MAT-006", f"event {since} is after the last one, {last}", name="InvalidParams")
     start = await journal.batch_of(EventNo(since))
-    state, head = await snapshot.load_newest(files, journal, policy, start - 1 if start else 0)
+    state, head = await snapshot_files.load_newest(files, journal, policy, start - 1 if start else 0)
     trimmed = await journal.trimmed_until()
     if head.number < trimmed:
         message = f"batches 1 to {trimmed} were deleted, and there is no snapshot from before event {since}"

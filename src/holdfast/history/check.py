@@ -1,4 +1,4 @@
-"""All stored data compared with each other (ENG-001, 003, 004, 005, 007): `holdfast db check`.
+"""All stored data compared with each other (ENG-001, 003, 004, 005, 007; TIER-001): `holdfast db check`.
 
 It runs beside a node. The tables are read as of one moment and compared with the fold up to the batch of their
 checkpoint; then the fold continues to the journal's end.
@@ -21,9 +21,10 @@ from holdfast.history.archive_segments import ProgressCallback
 from holdfast.history.full_journal import FullJournal
 from holdfast.history.history_fold import HistoryFold, find_all_damage
 from holdfast.history.table_diff import NAMED_MAX, NameSample
-from holdfast.ports import Files, Tables
+from holdfast.history.warm_check import check_outputs
+from holdfast.ports import Blobs, Files, Tables
 
-IRREPLACEABLE: Final = frozenset({"journal file", "history", "archive", "payloads", "ledger"})
+IRREPLACEABLE: Final = frozenset({"journal file", "history", "archive", "payloads", "ledger", "outputs"})
 """What nothing else can restore; snapshots and tables can be rebuilt."""
 
 
@@ -37,9 +38,17 @@ class CheckResult(msgspec.Struct, frozen=True):
 
 
 async def check(
-    journal: FullJournal, tables: Tables, files: Files, policy: Policy, progress: ProgressCallback | None = None
+    journal: FullJournal,
+    tables: Tables,
+    files: Files,
+    policy: Policy,
+    progress: ProgressCallback | None = None,
+    blobs: Blobs | None = None,
 ) -> list[CheckResult]:
-    """All results, good and bad; only a store that cannot be read at all ends the check early."""
+    """All results, good and bad; only a store that cannot be read at all ends the check early.
+
+    Outputs are checked where `blobs` has them.
+    """
     journal_file = _file_result("journal file", await journal.faults(), _RESTORE)
     fold = HistoryFold(journal, files, policy, progress)
     await fold.begin()
@@ -56,6 +65,7 @@ async def check(
         _snapshots(fold),
         _file_result("tables file", await tables.faults(), _REBUILD),
         *compared,
+        *([await _outputs(fold, tables, blobs)] if blobs is not None else []),
     ]
 
 
@@ -111,6 +121,18 @@ def _ledger(fold: HistoryFold) -> CheckResult:
     return CheckResult("ledger", True, f"balanced at event {state.last_event}")
 
 
+async def _outputs(fold: HistoryFold, tables: Tables, blobs: Blobs) -> CheckResult:
+    try:
+        found = await check_outputs(fold, tables, blobs)
+    except (Corrupt, Unavailable) as fault:
+        return CheckResult("outputs", False, fault.message, fault.hint)
+    wrong = {"damaged": found.damaged, "missing": found.missing}
+    faults = [f"{names.count} {what}: {names}" for what, names in wrong.items() if names.count]
+    if faults:
+        return CheckResult("outputs", False, "; ".join(faults), "copy these files of warm/ from a backup")
+    return CheckResult("outputs", True, f"{found.count} outputs of {found.bytes} bytes, all undamaged")
+
+
 # ------------------------------------------------------------------------------------------------ snapshots and tables
 
 
@@ -136,6 +158,7 @@ async def _tables(fold: HistoryFold, journal: FullJournal, tables: Tables) -> li
                     at = moment
                     if reason := await _why_not_compare(fold, journal, at):
                         return [CheckResult("tables", False, reason, _REBUILD)]
+                    fold.expected.drop_expired_claims(at.time_ms)
                 fold.expected.compare(table, rows)
     except (Corrupt, Unavailable) as fault:
         return [CheckResult("tables", False, fault.message, fault.hint)]

@@ -16,9 +16,9 @@ from holdfast.core.base.event import JournalHead
 from holdfast.core.base.values import BatchNo, Digest
 from holdfast.core.policy import Policy
 from holdfast.core.state import State
-from holdfast.core.state_snapshot import digest
-from holdfast.engine import snapshot
+from holdfast.core.state_digest import digest
 from holdfast.engine.payloads import missing_payloads, referenced_payloads, split_missing_hot
+from holdfast.engine.snapshots import snapshot_files
 from holdfast.history.archive_segments import (
     ArchiveEntry,
     ProgressCallback,
@@ -85,8 +85,8 @@ async def export_journal(
     if refusal := await _why_not_continue(journal, await folder.tip(), end):
         return refusal
     await copy_entries(journal.entries, folder, end.number, progress)
-    head = await snapshot.make(files, folder, policy, progress)  # folds the new segments, from the last export's end
-    state, _ = await snapshot.load(files, snapshot.file_name(head), policy)
+    head = await snapshot_files.make(files, folder, policy, progress)  # folds the new segments alone
+    state, _ = await snapshot_files.load(files, snapshot_files.file_name(head), policy)
     manifest = make_manifest(head, digest(state))
     await files.replace(MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
     return manifest
@@ -99,7 +99,7 @@ async def _why_not_continue(journal: FullJournal, exported: JournalHead, end: Jo
     if exported.number < trimmed:
         message = f"batches {exported.number + 1} to {trimmed} were deleted from the archive, an export needs them"
         return Refused("ENG-004", message, "continue an export that has them, or bring the segments back")
-    if exported.number and not await snapshot.is_in_journal(journal, exported):
+    if exported.number and not await snapshot_files.is_in_journal(journal, exported):
         return Refused("ENG-004", "this folder holds the export of another journal", "choose another folder")
     return None
 
@@ -132,7 +132,7 @@ async def import_journal(
 async def _why_not_import(folder: SegmentFolder, have: JournalHead, manifest: ExportManifest) -> Refused | None:
     if have.number == 0:
         return None
-    if have.number <= manifest.batches and await snapshot.is_in_journal(folder, have):
+    if have.number <= manifest.batches and await snapshot_files.is_in_journal(folder, have):
         return None  # left by an interrupted import
     message = f"the journal already holds {have.number} batches that are not the beginning of this export"
     return Refused("ENG-004", message, "an import fills an empty store; use another folder or schema")

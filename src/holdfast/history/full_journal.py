@@ -15,7 +15,7 @@ from holdfast.history.archive_segments import (
     copy_journal,
     journal_entries,
 )
-from holdfast.ports import Files, Journal, StoredPayload
+from holdfast.ports import Files, Journal, OwnerBeat, StoredPayload
 
 ENTRIES_PER_CHECK: Final = 64
 """Entries that are read before it is checked that none of them was trimmed meanwhile."""
@@ -40,6 +40,18 @@ class FullJournal:
 
     async def wait_until_unowned(self) -> None:
         await self.store.wait_until_unowned()
+
+    async def heartbeat(self) -> None:
+        await self.store.heartbeat()
+
+    async def owner_beat(self) -> OwnerBeat | None:
+        return await self.store.owner_beat()
+
+    async def evict_owner(self, seen: OwnerBeat) -> None:
+        await self.store.evict_owner(seen)
+
+    async def wall_ms(self) -> int | None:
+        return await self.store.wall_ms()
 
     async def append(self, batch: Batch, attachments: Sequence[Attachment]) -> None:
         await self.store.append(batch, attachments)

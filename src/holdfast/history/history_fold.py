@@ -12,10 +12,10 @@ from holdfast.core.base.values import BatchNo, Digest
 from holdfast.core.policy import Policy
 from holdfast.core.queue import invariants as queue_invariants
 from holdfast.core.state import State
-from holdfast.core.state_snapshot import digest
-from holdfast.engine import snapshot
+from holdfast.core.state_digest import digest
 from holdfast.engine.payloads import missing_payloads, referenced_payloads, split_missing_hot
-from holdfast.engine.projection.projector import take_rows
+from holdfast.engine.projection.changed_rows import take_rows
+from holdfast.engine.snapshots import snapshot_files
 from holdfast.history.archive_segments import ProgressCallback, head_before
 from holdfast.history.full_journal import FullJournal
 from holdfast.history.table_diff import ExpectedTables, NameSample
@@ -43,9 +43,9 @@ class HistoryFold:
 
     async def begin(self) -> None:
         """Read all snapshots; where history was deleted, begin at one of them."""
-        for name in sorted(await snapshot.list_names(self._files)):
+        for name in sorted(await snapshot_files.list_names(self._files)):
             try:
-                state, head = await snapshot.load(self._files, name, self._policy)
+                state, head = await snapshot_files.load(self._files, name, self._policy)
                 _check_indexes(state)
                 self.snapshots[head.number] = (head, digest(state))
             except Corrupt as fault:
@@ -101,7 +101,7 @@ class HistoryFold:
         stored = self.snapshots.pop(self.head.number, None)
         if stored is None:
             return
-        name = snapshot.file_name(self.head)
+        name = snapshot_files.file_name(self.head)
         if stored[0] != self.head:
             self.snapshots_bad.add(f"{name} (of another journal)")
         elif stored[1] != digest(self.state):
@@ -113,8 +113,10 @@ class HistoryFold:
         """Begin at the oldest usable snapshot; the batches before it must still be one chain."""
         usable = [number for number in sorted(self.snapshots) if number >= self.trimmed_until]
         for number in usable:
-            state, head = await snapshot.load(self._files, snapshot.file_name(self.snapshots[number][0]), self._policy)
-            if await snapshot.is_in_journal(self._journal, head):
+            state, head = await snapshot_files.load(
+                self._files, snapshot_files.file_name(self.snapshots[number][0]), self._policy
+            )
+            if await snapshot_files.is_in_journal(self._journal, head):
                 await self._check_chain(head)
                 self.state, self.head, self.start = state, head, head
                 del self.snapshots[number]

@@ -9,7 +9,8 @@ from typing import Final
 import msgspec
 
 from holdfast.core.index.unique_ids import claim_id
-from holdfast.engine.projection.projector import Claimed, Rows
+from holdfast.core.tables import TABLES
+from holdfast.engine.projection.changed_rows import Claimed, Rows
 from holdfast.ports import CLAIMS, Row, is_row_deleted
 
 NAMED_MAX: Final = 3
@@ -38,6 +39,8 @@ class ExpectedTables:
 
     def __init__(self) -> None:
         self._prints: dict[str, dict[object, int]] = {CLAIMS: {}}
+        self._until_ms: dict[object, int] = {}
+        """Of claims that count for a while (JOB-002)."""
         self.claimed_twice, self.extra, self.different = NameSample(), NameSample(), NameSample()
         self.rows_compared = 0
 
@@ -47,9 +50,13 @@ class ExpectedTables:
             prints = self._prints.setdefault(table, {})
             for row in changed:
                 if is_row_deleted(row):
-                    prints.pop(row[0], None)
-                else:
-                    prints[row[0]] = fingerprint(row)
+                    for part in _parts_of(table):
+                        self._prints.setdefault(part, {}).pop(row[0], None)
+                    continue
+                record, packed = _split(table, row)
+                prints[row[0]] = fingerprint(record)
+                for part, raw in packed:
+                    self._prints.setdefault(part, {})[row[0]] = fingerprint((raw,))
         claims = self._prints[CLAIMS]
         for key, claim in claimed:
             id_ = claim_id(key)
@@ -57,17 +64,30 @@ class ExpectedTables:
                 self.claimed_twice.add(f"claim {chr(key[0])}:{key[1:].hex()} at event {claim.event}")
             row = (id_, claim.event, claim.checksum, claim.until_ms)
             claims[claim_key(row)] = fingerprint(row)
+            if claim.until_ms:
+                self._until_ms[claim_key(row)] = claim.until_ms
+
+    def drop_expired_claims(self, now_ms: int) -> None:
+        """Claims that have expired leave the tables (ENG-005); a dump has none of them."""
+        for key in [key for key, until_ms in self._until_ms.items() if until_ms <= now_ms]:
+            del self._until_ms[key]
+            self._prints[CLAIMS].pop(key, None)
 
     def compare(self, table: str, rows: Iterable[Row]) -> None:
         """Compare rows of the tables with the expected ones."""
-        prints = self._prints.setdefault(table, {})
         for row in rows:
             self.rows_compared += 1
-            expected = prints.pop(claim_key(row) if table == CLAIMS else row[0], None)
-            if expected is None:
-                self.extra.add(_name(table, row[0]))
-            elif expected != fingerprint(row):
-                self.different.add(_name(table, row[0]))
+            record, packed = _split(table, row)
+            self._compare(table, claim_key(row) if table == CLAIMS else row[0], record)
+            for part, raw in packed:
+                self._compare(part, row[0], (raw,))
+
+    def _compare(self, table: str, key: object, row: Row) -> None:
+        expected = self._prints.setdefault(table, {}).pop(key, None)
+        if expected is None:
+            self.extra.add(_name(table, row[0] if table == CLAIMS else key))
+        elif expected != fingerprint(row):
+            self.different.add(_name(table, row[0] if table == CLAIMS else key))
 
     def missing(self) -> NameSample:
         """Expected rows that were in no dump."""
@@ -78,6 +98,19 @@ class ExpectedTables:
         return names
 
 
+def _parts_of(table: str) -> tuple[str, ...]:
+    """A table and, compared apart from it, its packed columns: a write may leave those as they are."""
+    packed = TABLES[table].packed if table in TABLES else ()
+    return (table, *(f"{table}.{column}" for column in packed))
+
+
+def _split(table: str, row: Row) -> tuple[Row, list[tuple[str, object]]]:
+    """The columns of the record, and the packed ones that are not null."""
+    _, *packed = _parts_of(table)
+    record = row[: len(row) - len(packed)]
+    return record, [each for each in zip(packed, row[len(record) :], strict=True) if each[1] is not None]
+
+
 def claim_key(row: Row) -> object:
     """A claim that counts for a while may be followed by another one of the same id."""
     id_, event, _, until_ms = row
@@ -86,7 +119,8 @@ def claim_key(row: Row) -> object:
 
 def fingerprint(row: Row) -> int:
     """Eight bytes that two different rows are unlikely to share."""
-    return int.from_bytes(blake2b(_pack(row), digest_size=8).digest(), "big")
+    stored = [int(value) if value is True or value is False else value for value in row]  # a column has numbers only
+    return int.from_bytes(blake2b(_pack(stored), digest_size=8).digest(), "big")
 
 
 def _name(table: str, key: object) -> str:

@@ -6,7 +6,7 @@ import msgspec
 
 from holdfast.core.base.values import BatchNo
 from holdfast.core.policy import Policy
-from holdfast.engine import snapshot
+from holdfast.engine.snapshots import snapshot_files
 from holdfast.history.archive_segments import ProgressCallback
 from holdfast.history.full_journal import FullJournal
 from holdfast.ports import Files, Tables
@@ -33,11 +33,11 @@ async def trim_bound(
     is the bound, so that the newer one may be damaged. Where there is none, one is made at the tables' batch.
     """
     head, checkpoint = await journal.tip(), await tables.checkpoint()
-    if checkpoint.number == 0 or not await snapshot.is_in_journal(journal, checkpoint):
+    if checkpoint.number == 0 or not await snapshot_files.is_in_journal(journal, checkpoint):
         return TrimBound(BatchNo(0), "the tables have not reached this journal: start the node once")
-    snapshots = await snapshot.list_usable(files, journal, policy)
+    snapshots = await snapshot_files.list_usable(files, journal, policy)
     if not snapshots:
-        snapshots = [await snapshot.make(files, journal, policy, progress, checkpoint.number)]
+        snapshots = [await snapshot_files.make(files, journal, policy, progress, checkpoint.number)]
     oldest = snapshots[0].number
     if oldest > checkpoint.number:
         return TrimBound(

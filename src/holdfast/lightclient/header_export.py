@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 
 from holdfast.core.base.errors import Corrupt, Refused
-from holdfast.core.base.values import ChainId, Height, VerifySignature
-from holdfast.core.chain.header import SignedHeader, genesis_hash, genesis_signed
+from holdfast.core.base.values import ChainId, Digest, Height, VerifySignature
+from holdfast.core.chain.header import SignedHeader, genesis_signed, network_of
 from holdfast.lightclient.headers import (
     HeaderChain,
     VerificationFailed,
@@ -48,7 +48,7 @@ class HeaderManifest(msgspec.Struct, frozen=True, kw_only=True):
 class HeaderSource(msgspec.Struct, frozen=True):
     """A chain to export: its head, and how its blocks are read."""
 
-    chain_id: ChainId
+    genesis: SignedHeader
     head: SignedHeader
     finalized: Height
     block_at: Callable[[Height], Awaitable[SignedHeader | None]]
@@ -106,9 +106,10 @@ async def verify(
     if manifest is None:
         raise Corrupt("CHN-001", f"there is no {MANIFEST}", "name a folder that holdfast chain export made")
     chain_id = ChainId(manifest.chain_id)
-    if manifest.genesis != genesis_hash(chain_id).hex():
+    network = network_of(chain_id, Digest(parse_hex(manifest.genesis, f"{MANIFEST}: genesis")))
+    if network is None:
         raise VerificationFailed(f"{MANIFEST}: chain {chain_id} does not begin with {manifest.genesis}")
-    links = HeaderChain(chain_id, check, keys)
+    links = HeaderChain(genesis_signed(chain_id, network), check, keys)
     async for height, raw in read_lines(files, 1, manifest.blocks):
         links.append(parse_line(raw, f"block {height}"))
         if progress is not None:
@@ -130,7 +131,7 @@ async def export(
 
     CHN-003: blocks that were rolled back since the last export are removed.
     """
-    have = await _existing_manifest(files, source.chain_id)
+    have = await _existing_manifest(files, source.genesis)
     if isinstance(have, Refused):
         return have
     shared = await _common_block(files, source, have)
@@ -139,10 +140,10 @@ async def export(
     if shared.header.height < have.blocks:
         have = _truncate(have, shared)  # first: from now on the lines of rolled-back blocks do not count
         await _write_manifest(files, have)
-    links = HeaderChain(source.chain_id, check, at=shared)
+    links = HeaderChain(shared, check)
     links.proposers = {bytes.fromhex(key): Height(first) for key, first in have.proposers.items()}
     await _append(files, source, links, progress)
-    done = _make_manifest(source.chain_id, links)
+    done = _make_manifest(source.genesis, links)
     await _write_manifest(files, done)
     for name in await files.names():
         if name.startswith("headers-") and (done.blocks == 0 or name > file_name(done.blocks)):
@@ -150,13 +151,13 @@ async def export(
     return done
 
 
-async def _existing_manifest(files: Files, chain_id: ChainId) -> HeaderManifest | Refused:
+async def _existing_manifest(files: Files, genesis: SignedHeader) -> HeaderManifest | Refused:
     manifest = await read_manifest(files)
     if manifest is None:
         if await files.names():
             return Refused("CHN-001", "this folder holds other files", "name a new one, or one with an earlier export")
-        return _make_manifest(chain_id, HeaderChain(chain_id, lambda *_: False))
-    if manifest.chain_id != chain_id:
+        return _make_manifest(genesis, HeaderChain(genesis, lambda *_: False))
+    if (manifest.chain_id, manifest.genesis) != (genesis.header.chain_id, genesis.hash.hex()):
         return Refused("CHN-001", f"this folder holds headers of chain {manifest.chain_id}", "name another folder")
     return manifest
 
@@ -173,7 +174,7 @@ async def _common_block(files: Files, source: HeaderSource, have: HeaderManifest
             message = f"block {height} of this folder differs from the chain's, and it was final"
             return Refused("CHN-005", message, "one of the two chains is false: keep both and verify both")
         height -= 1
-    return genesis_signed(source.chain_id)
+    return source.genesis
 
 
 def _truncate(have: HeaderManifest, head: SignedHeader) -> HeaderManifest:
@@ -182,11 +183,14 @@ def _truncate(have: HeaderManifest, head: SignedHeader) -> HeaderManifest:
     return msgspec.structs.replace(have, blocks=height, head=head.hash.hex(), proposers=kept)
 
 
-def _make_manifest(chain_id: ChainId, links: HeaderChain) -> HeaderManifest:
+def _make_manifest(genesis: SignedHeader, links: HeaderChain) -> HeaderManifest:
     signers = {key.hex(): int(height) for key, height in links.proposers.items()}
-    head, genesis = links.head, genesis_hash(chain_id).hex()
     return HeaderManifest(
-        chain_id=chain_id, genesis=genesis, blocks=head.header.height, head=head.hash.hex(), proposers=signers
+        chain_id=genesis.header.chain_id,
+        genesis=genesis.hash.hex(),
+        blocks=links.head.header.height,
+        head=links.head.hash.hex(),
+        proposers=signers,
     )
 
 

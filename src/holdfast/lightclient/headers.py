@@ -12,8 +12,8 @@ from typing import Any, Final, TypeGuard, get_type_hints
 import msgspec
 
 from holdfast.core.base.errors import Corrupt
-from holdfast.core.base.values import U64_MAX, ChainId, Digest, Height, VerifySignature
-from holdfast.core.chain.header import Header, SignedHeader, genesis_signed, header_hash, why_not_next
+from holdfast.core.base.values import U64_MAX, Digest, Height, VerifySignature
+from holdfast.core.chain.header import Header, SignedHeader, header_hash, why_not_next
 
 _HEX: Final = re.compile(r"(?:[0-9a-f]{2})*")
 _HINTS: Final = {name: getattr(hint, "__supertype__", hint) for name, hint in get_type_hints(Header).items()}
@@ -99,12 +99,10 @@ def _not_a_given_key(signed: SignedHeader) -> str:
 
 
 class HeaderChain:
-    """Headers appended one by one from genesis on, each checked against the one before it (CHN-001)."""
+    """Headers appended one by one, from genesis or a known header on, each checked against the one before (CHN-001)."""
 
-    def __init__(
-        self, chain_id: ChainId, verify: VerifySignature, keys: Iterable[bytes] = (), at: SignedHeader | None = None
-    ) -> None:
-        self.head = at or genesis_signed(chain_id)
+    def __init__(self, start: SignedHeader, verify: VerifySignature, keys: Iterable[bytes] = ()) -> None:
+        self.head = start
         self.proposers: dict[bytes, Height] = {}
         """The keys that signed, and the first block of each."""
         self.transactions = 0

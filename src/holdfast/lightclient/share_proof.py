@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from holdfast.core.base.da.commitment import DaCommitment, Sample, why_not_sample
 from holdfast.core.base.errors import Corrupt
+from holdfast.lightclient.da.commitment import DaCommitment, Sample, why_not_sample
 from holdfast.lightclient.headers import VerificationFailed, is_u64, parse_hex, unreadable
 from holdfast.lightclient.result_proof import ResultLeaf
 

@@ -37,9 +37,10 @@ from holdfast.shipping.node_connection import NodeConnection, Tls
 from holdfast.shipping.orphan_comparison import FinishingStream, stream_opener
 from holdfast.shipping.retrovue_transport import RetrovueEvidenceStream
 from holdfast.shipping.sender_metrics import SenderMetrics
-from holdfast.shipping.session_sender import ACK_STALL_MS, SessionSender
+from holdfast.shipping.session_sender import ACK_STALL_MS, PERMANENT_REFUSALS, SessionSender
 from holdfast.spool import Spool, undelivered_sessions
 from holdfast.spool.clock import SystemClock
+from holdfast.spool.files.atomic_files import as_unavailable
 from holdfast.spool.files.names import SessionPaths
 
 RETRY_BASE_MS: Final = 100
@@ -95,8 +96,8 @@ class BackgroundShipper:
         self._loop = asyncio.new_event_loop()
         self._live: SessionSender | None = None
         self._stop_requested, self._backlog_done = asyncio.Event(), threading.Event()
-        self._undelivered: dict[str, SessionSender | None] = {}
-        """Older sessions by name; None: it could not be opened."""
+        self._undelivered: dict[str, SessionSender | None] | None = None
+        """Older sessions by name, when they were looked for; None: it could not be opened."""
         self._thread = threading.Thread(target=self._run, name="shipping", daemon=True)
         self._thread.start()
 
@@ -124,7 +125,10 @@ class BackgroundShipper:
         return self._delivery()
 
     def close(self, flush_s: float = 0.0) -> Delivery:
-        """Stop, after a flush of up to `flush_s`. Returns what is delivered, of all that was emitted."""
+        """Stop, after a flush of up to `flush_s`. Returns what is delivered, of all that was emitted.
+
+        Raises Unavailable where the channel's folder cannot be read: then it is not known what is left.
+        """
         if flush_s:
             self.flush(flush_s)
         if self._thread.is_alive():
@@ -133,8 +137,26 @@ class BackgroundShipper:
         return self._delivery()
 
     def _delivery(self) -> Delivery:
-        left = [name for name, sender in self._undelivered.items() if sender is None or not sender.is_delivered]
+        older = self._undelivered
+        if older is None:  # there was no time to look for them, or it failed
+            try:
+                older = dict.fromkeys(self._older_sessions())
+            except OSError as fault:
+                raise as_unavailable(fault, "EVD-004") from fault
+        left = [name for name, sender in older.items() if sender is None or not sender.is_delivered]
         return Delivery(self._spool.emitted_sequence, self._spool.acked_sequence, tuple(left))
+
+    def _older_sessions(self) -> list[str]:
+        """Those of the channel that are not delivered, without the sessions of other programs."""
+        live, found = self._spool.paths, list[str]()
+        for status in undelivered_sessions(live.folder.parent, live.channel):
+            session = status.paths.session
+            if status.is_foreign:
+                hint = "holdfast spool ship reads it, holdfast spool adopt makes it ours"
+                _log.warning("backlog_session_foreign", rule="SP-OWN-001", session=session, hint=hint)
+            elif session != live.session:
+                found.append(session)
+        return found
 
     def __enter__(self) -> Self:
         return self
@@ -169,17 +191,14 @@ class BackgroundShipper:
 
     async def _run_backlog(self, backlog: Backlog, live: SessionPaths) -> None:
         try:
-            undelivered = await asyncio.to_thread(undelivered_sessions, live.folder.parent, live.channel)
+            older = await asyncio.to_thread(self._older_sessions)
         except OSError as fault:
             _log.error("backlog_not_read", channel=live.channel, reason=str(fault))
             return
-        for status in undelivered:
-            session = status.paths.session
-            if status.is_foreign:
-                hint = "holdfast spool ship reads it, holdfast spool adopt makes it ours"
-                _log.warning("backlog_session_foreign", rule="SP-OWN-001", session=session, hint=hint)
-            elif session != live.session:
-                self._undelivered[session] = await backlog.add_session(session)
+        undelivered: dict[str, SessionSender | None] = dict.fromkeys(older)
+        self._undelivered = undelivered
+        for session in older:
+            undelivered[session] = await backlog.add_session(session)
         await backlog.run(lambda: live.session)
         self._backlog_done.set()
 
@@ -191,6 +210,7 @@ def open_session_sender(
     channel: str,
     session: str,
     spool: Spool,
+    gives_up_on: frozenset[str] = PERMANENT_REFUSALS,
 ) -> SessionSender:
     """The sender of one session. One that another program began may be delivered already (`orphan_comparison`)."""
     return SessionSender(
@@ -201,6 +221,7 @@ def open_session_sender(
         backoff=Backoff(RETRY_BASE_MS, RETRY_CAP_MS, secrets.randbelow),
         metrics=metrics,
         ack_stall_ms=ack_stall_ms,
+        gives_up_on=gives_up_on,
     )
 
 

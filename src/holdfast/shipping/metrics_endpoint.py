@@ -10,9 +10,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from holdfast.core.base.histogram import Histogram
 from holdfast.shipping.sender_metrics import SenderMetrics
 from holdfast.spool import Spool
+from holdfast.system.histogram import Histogram
 
 RESPONSE_HEAD: Final = (
     b"HTTP/1.1 %s\r\ncontent-type: text/plain; version=0.0.4\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"

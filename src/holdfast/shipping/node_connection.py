@@ -13,7 +13,7 @@ import msgspec
 from holdfast.core.base.errors import Refused
 from holdfast.wire.gen.holdfast.evidence.v1 import evidence_pb2_grpc
 from holdfast.wire.gen.holdfast.provider.v1 import provider_pb2_grpc
-from holdfast.wire.gen.retrovue.evidence.v1 import evidence_pb2_grpc as retrovue_pb2_grpc
+from holdfast.wire.gen.retrovue.evidence.v1 import evidence_pb2 as retrovue_pb2
 
 RpcFault = grpc.aio.AioRpcError
 T = TypeVar("T")
@@ -53,6 +53,9 @@ class RefusedByPeer(ProtocolError):
         self.refusal = refusal
 
 
+RETROVUE_STREAM: Final = "/retrovue.evidence.v1.ExecutionEvidenceService/EvidenceStream"
+
+
 class Tls(msgspec.Struct, frozen=True):
     """PEM: the CA certificates that authenticate the node, and the client certificate and key where the node asks."""
 
@@ -62,6 +65,10 @@ class Tls(msgspec.Struct, frozen=True):
 
     def __repr__(self) -> str:
         return "Tls(…)"
+
+
+def _serialize(message: Any) -> bytes:
+    return message if isinstance(message, bytes) else bytes(message.SerializeToString())
 
 
 class NodeConnection:
@@ -75,7 +82,10 @@ class NodeConnection:
             self._channel = grpc.aio.secure_channel(address, credentials, options=OPTIONS)
         self.provider: Any = provider_pb2_grpc.ProviderServiceStub(self._channel)  # type: ignore[no-untyped-call]
         self.evidence: Any = evidence_pb2_grpc.EvidenceServiceStub(self._channel)  # type: ignore[no-untyped-call]
-        self.retrovue: Any = retrovue_pb2_grpc.ExecutionEvidenceServiceStub(self._channel)  # type: ignore[no-untyped-call]
+        self.open_retrovue_stream: Any = self._channel.stream_stream(
+            RETROVUE_STREAM, _serialize, retrovue_pb2.EvidenceAckFromCore.FromString
+        )
+        """A stream of v0.1; a message may be bytes already, where it has texts that no message takes."""
 
     async def close(self) -> None:
         await self._channel.close()

@@ -20,7 +20,7 @@ from holdfast.shipping.node_connection import (
     write_message,
 )
 from holdfast.wire.gen.retrovue.evidence.v1 import evidence_pb2 as pb
-from holdfast.wire.retrovue_codec import SCHEMA_VERSION, message_of
+from holdfast.wire.retrovue_codec import SCHEMA_VERSION, message_of, raw_message_of
 
 WINDOW_BYTES: Final = 1 << 20
 """A v0.1 receiver gives no credit: this many bytes may be in flight."""
@@ -31,7 +31,7 @@ class RetrovueEvidenceStream:
     """One session on one stream."""
 
     def __init__(self, connection: NodeConnection) -> None:
-        self._call: Any = connection.retrovue.EvidenceStream()
+        self._call: Any = connection.open_retrovue_stream()
         self._session_key = ("", "")
 
     async def handshake(self, hello: Hello) -> ReceiverAck:
@@ -57,11 +57,12 @@ class RetrovueEvidenceStream:
 
     async def send(self, first: int, lines: list[bytes]) -> None:
         for sequence, line in enumerate(lines, first):
-            message = message_of(line)
+            message: pb.EvidenceFromAir | bytes | str | None = message_of(line)
             if isinstance(message, str):  # a record is never skipped silently
                 reason = f"record {sequence} cannot be sent as v0.1: {message}"
-                hint = "send it to a node, by holdfast.evidence.v1"
-                raise RefusedByPeer(Refused("EVD-009", reason, hint, "NotSpoken"))
+                if (message := raw_message_of(line)) is None:
+                    hint = "send it to a node, by holdfast.evidence.v1"
+                    raise RefusedByPeer(Refused("EVD-009", reason, hint, "NotSpoken"))
             await write_message(self._call, message)
 
     async def receive(self) -> ReceiverAck:

@@ -20,7 +20,7 @@ from holdfast.shipping.background_shipper import open_session_sender
 from holdfast.shipping.backlog import Backlog
 from holdfast.shipping.orphan_comparison import FinishingStream
 from holdfast.shipping.sender_metrics import SenderMetrics
-from holdfast.shipping.session_sender import ACK_STALL_MS, SessionSender
+from holdfast.shipping.session_sender import ACK_STALL_MS, OPERATOR_REFUSALS, SessionSender
 from holdfast.spool import Spool
 from holdfast.spool.channel import SessionStatus, list_sessions, oldest_first, read_status
 from holdfast.spool.files.disk import RealDisk
@@ -84,7 +84,8 @@ class RootShipper:
             await self._clock.sleep(RESCAN_MS)
 
     async def _ship_channel(self, channel: str, on_outcome: Callable[[SessionOutcome], None]) -> None:
-        open_sender = partial(open_session_sender, self._open_stream, self.metrics, self._ack_stall_ms, channel)
+        settings = self._open_stream, self.metrics, self._ack_stall_ms
+        open_sender = partial(open_session_sender, *settings, channel, gives_up_on=OPERATOR_REFUSALS)
         backlog = Backlog(self._root, channel, open_sender, self._clock, None, self._markers)
         try:
             for status in await asyncio.to_thread(self._undelivered, channel):

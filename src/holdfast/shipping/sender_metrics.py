@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from holdfast.core.base.histogram import POWERS_OF_TWO, Histogram
+from holdfast.system.histogram import POWERS_OF_TWO, Histogram
 
 
 class SenderMetrics:

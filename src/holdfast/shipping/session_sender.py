@@ -26,6 +26,8 @@ ACK_STALL_MS: Final = 30_000
 """A stream with records in flight whose acks do not advance for this long is closed and opened again."""
 PERMANENT_REFUSALS: Final = frozenset({"SequenceConflict", "NotSpoken"})
 """Refusals that a retry does not change."""
+OPERATOR_REFUSALS: Final = PERMANENT_REFUSALS | {"Forbidden", "NotFound"}
+"""Those, and refusals that only a person changes: the channel is another's, or its provider is not registered."""
 TRANSIENT_REFUSALS: Final = frozenset({"EvidenceGap", "ReceiverError"})
 """Refusals that a network which reorders messages can cause …"""
 TRANSIENT_REFUSALS_MAX: Final = 5
@@ -46,8 +48,10 @@ class SessionSender:
         backoff: Backoff,
         metrics: SenderMetrics | None = None,
         ack_stall_ms: int = ACK_STALL_MS,
+        gives_up_on: frozenset[str] = PERMANENT_REFUSALS,
     ) -> None:
         self.channel, self.session, self.spool = channel, session, spool
+        self._gives_up_on = gives_up_on
         self.metrics, self.ack_stall_ms = metrics or SenderMetrics(), ack_stall_ms
         self._open_stream, self._backoff = open_stream, backoff
         self._ack_waiters: list[tuple[int, asyncio.Future[None]]] = []
@@ -95,7 +99,7 @@ class SessionSender:
             self.metrics.refusals[refusal.name] += 1
             self.metrics.gaps += refusal.name == "EvidenceGap"
             self._transient_refusals += refusal.name in TRANSIENT_REFUSALS
-            if refusal.name in PERMANENT_REFUSALS or self._transient_refusals >= TRANSIENT_REFUSALS_MAX:
+            if refusal.name in self._gives_up_on or self._transient_refusals >= TRANSIENT_REFUSALS_MAX:
                 return self._mark_stuck(str(refusal))
         first = _log.error if isinstance(fault, RefusedByPeer) else _log.info
         log = _log.debug if self._backoff.failures else first

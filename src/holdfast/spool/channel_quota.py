@@ -73,11 +73,11 @@ class ChannelQuota:
         is_high = is_above_low_water(others, policy) or others * PER_MILLE >= _reopen_below(policy)
         return is_high or self.free_bytes < 2 * policy.reserve_bytes
 
-    def describe_limit(self) -> str:
-        """Which limit is reached, with its numbers: the disk's, or the cap's."""
+    def describe_limit(self, waiting_bytes: int) -> str:
+        """Which limit is reached, with its numbers: the disk's, or the cap's. What waits for the writer counts."""
         if self.is_disk_the_limit:
-            return f"the disk is full, {self.free_bytes} bytes are left"
-        return f"{self.used_bytes} of {self._policy.channel_bytes_max} bytes are used"
+            return f"the disk is full, {max(0, self.free_bytes - waiting_bytes)} bytes are left"
+        return f"{self.used_bytes + waiting_bytes} of {self._policy.channel_bytes_max} bytes are used"
 
 
 def is_above_low_water(used: int, policy: SpoolPolicy) -> bool:

@@ -278,7 +278,8 @@ class Maintainer:
 
     def _end_channel(self) -> None:
         self._quota.is_disk_the_limit |= self._writer.is_disk_full
-        limit, is_disk = self._quota.describe_limit(), self._quota.is_disk_the_limit
+        waiting_bytes = self._outbox.accepted_bytes - self._outbox.written_bytes
+        limit, is_disk = self._quota.describe_limit(waiting_bytes), self._quota.is_disk_the_limit
         self._quota.release_reserve()
         with suppress(OSError):  # the marker is for later sessions; a full disk may refuse even that
             mark_full(self._log.disk, self._log.paths.folder)

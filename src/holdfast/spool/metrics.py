@@ -6,7 +6,7 @@ from collections import Counter
 
 import msgspec
 
-from holdfast.core.base.histogram import Histogram
+from holdfast.system.histogram import Histogram
 
 
 class SpoolMetrics(msgspec.Struct, kw_only=True):

@@ -1,4 +1,5 @@
-"""The emitter's side: check, number, encode and queue records. It uses no disk and does not wait (SP-PERF-001)."""
+"""The emitter's side: check, number and queue records, their payloads as bytes. It uses no disk and does not wait
+(SP-PERF-001)."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from holdfast.spool.files.record import (
     is_too_large,
     why_not_payload,
 )
-from holdfast.spool.line_buffer import LineBuffer, QueuedLines
+from holdfast.spool.record_queue import QueuedLines, RecordQueue
 from holdfast.spool.ticket import SequenceProgress, Ticket
 from holdfast.spool.wakeup import Wakeup
 
@@ -29,7 +30,7 @@ _LINE_END: Final = ord("\n")
 
 
 class Outbox:
-    """Lines that wait for the writer, and what decides whether one more is accepted.
+    """Records that wait for the writer, and what decides whether one more is accepted.
 
     Emitters share one lock, for a microsecond each. The writer never takes it: it pops from the other end of the queue
     and publishes integers.
@@ -39,16 +40,16 @@ class Outbox:
         self, encoder: Encoder, policy: SpoolPolicy, clock: SpoolClock, last: int, *, flush_records: int
     ) -> None:
         self._encoder, self._types, self._clock = encoder, encoder.types, clock
+        self._record_bytes = encoder.line_bytes_max + DURABLE_FIELD_BYTES_MAX
         self.spooled = SequenceProgress(last, self.request_flush)
         self._records_max, self._flush_records = policy.queue_records_max, flush_records
         self.flush_interval_ms = policy.flush_interval_ms
         self._lock = threading.Lock()
-        self._queue = LineBuffer()
-        self._lengths = self._queue.lengths
+        self._queue = RecordQueue(encoder, last)
         self._next = last + 1
         self._refusal: Refused | None = None
         self.accepted_bytes = 0
-        """Bytes ever accepted, each record with the longest `durable` field it could get."""
+        """Bytes ever accepted, each record with the longest line that it could get."""
         self.written_bytes = 0
         """Of these, bytes that the writer has written."""
         self.accept_bytes_until = 0
@@ -77,21 +78,20 @@ class Outbox:
         # A msgspec.Raw payload may contain a line end, which would split the record.
         if not text or text[0] != _BRACE or _LINE_END in text or (len(text) > SHALLOW_BYTES and is_too_large(text)):
             return self._count_refusal(why_not_payload(payload))
-        now_ms, queue, encoder = self._clock.wall_ms(), self._queue, self._encoder
+        now_ms, size, queue = self._clock.wall_ms(), self._record_bytes + len(kind) + len(text), self._queue
         with self._lock:
-            waiting = len(self._lengths)
             if self._refusal is not None:
                 return self._count_refusal(self._refusal)
+            sequence = self._next
+            waiting = sequence - queue.next
             if waiting >= self._records_max:
                 return self._count_refusal(_refuse_queue_full(waiting))
-            sequence = self._next
-            line = encoder.line(sequence, now_ms, kind, text)
-            accepted = self.accepted_bytes + len(line) + DURABLE_FIELD_BYTES_MAX
+            accepted = self.accepted_bytes + size
             if accepted > self.accept_bytes_until:
-                return self._count_refusal(self._refuse_no_space(line))
+                return self._count_refusal(self._refuse_no_space(size))
             if not waiting:
                 self.waiting_since_ms = self._clock.monotonic_ms()
-            queue.append(line)
+            queue.append(now_ms, kind, text)
             self._next, self.accepted_bytes, self.last_type = sequence + 1, accepted, payload_type
         wakeup = self.writer_wakeup  # a notification is a system call: there is one for a commit, or none
         if wakeup.is_waiting and (waiting + 1 == self._flush_records or (waiting == 0 and wakeup.is_idle)):
@@ -101,12 +101,10 @@ class Outbox:
             self.maintainer_wakeup.notify()
         return Ticket(sequence, self.spooled)
 
-    def _refuse_no_space(self, line: bytes) -> Refused:
-        if len(line) > RECORD_BYTES_MAX:
-            return Refused(
-                "SEC-001", f"the record has {len(line)} bytes, at most {RECORD_BYTES_MAX}", "", "InvalidParams"
-            )
-        self.wanted_bytes = len(line) + DURABLE_FIELD_BYTES_MAX
+    def _refuse_no_space(self, size: int) -> Refused:
+        if size - self._record_bytes > RECORD_BYTES_MAX:
+            return Refused("SEC-001", f"the record has {size} bytes, at most {RECORD_BYTES_MAX}", "", "InvalidParams")
+        self.wanted_bytes = size
         self.maintainer_wakeup.notify()
         if self.is_disk_the_limit:
             hint = "free some space on the disk; what was acked is being reclaimed"
@@ -133,13 +131,13 @@ class Outbox:
     def append_last(self, payload_type: str, payload: object, refusal: Refused) -> int:
         """Queue one last record above the cap, in the space of the reserve, and refuse everything after it."""
         kind = self._encoder.encode_type(payload_type)
-        assert isinstance(kind, str)
+        assert isinstance(kind, bytes)
         with self._lock:
             self._refusal, self.last_type = refusal, payload_type
-            sequence = self._next
-            line = self._encoder.line(sequence, self._clock.wall_ms(), kind, encode(payload))
-            self._queue.append(line)
-            self._next, self.accepted_bytes = sequence + 1, self.accepted_bytes + len(line) + DURABLE_FIELD_BYTES_MAX
+            sequence, text = self._next, encode(payload)
+            self._queue.append(self._clock.wall_ms(), kind, text)
+            self._next = sequence + 1
+            self.accepted_bytes += self._record_bytes + len(kind) + len(text)
         self.request_flush(sequence)
         return sequence
 
@@ -150,24 +148,20 @@ class Outbox:
 
     @property
     def waiting(self) -> int:
-        return len(self._lengths)
+        return self._next - self._queue.next
 
     @property
     def last_sequence(self) -> int:
         """The last sequence that was assigned."""
         return self._next - 1
 
-    def take(self, bytes_max: int) -> QueuedLines | None:
-        """For the writer: the queued lines, oldest first, as many as fit, at least one if there is any."""
-        return self._queue.take(None if self.accepted_bytes - self.written_bytes <= bytes_max else bytes_max)
-
-    def reuse(self, lines: QueuedLines) -> None:
-        """For the writer: these lines are written."""
-        self._queue.reuse(lines)
+    def take(self, bytes_max: int, durable: int) -> QueuedLines:
+        """For the writer: the lines of what waits, oldest first, as many as fit, at least one if there is any."""
+        return QueuedLines(self._queue, self.waiting, bytes_max, durable)
 
     def next_record_bytes(self) -> int:
         """The size of the next record at most; 0 where none waits."""
-        return self._queue.next_bytes + DURABLE_FIELD_BYTES_MAX if self._lengths else 0
+        return self._queue.next_bytes() + DURABLE_FIELD_BYTES_MAX if self.waiting else 0
 
     @property
     def needs_memory(self) -> bool:

@@ -16,9 +16,9 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from holdfast.core.base.histogram import Histogram
 from holdfast.spool.metrics import SpoolMetrics
 from holdfast.spool.spool import Spool
+from holdfast.system.histogram import Histogram
 
 PREFIX: Final = "holdfast_spool_"
 LABELS: Final = ("channel", "session")

@@ -1,4 +1,4 @@
-"""The writer: appends the queued records with one write, syncs, and only then reports them as spooled (SP-002).
+"""The writer: makes the lines of what waits, appends them, syncs, and only then reports them as spooled (SP-002).
 
 Everything happens in `step`, which a thread calls when it is due, and a test one step at a time. One commit is in
 flight at a time; what is emitted meanwhile is the next one (SP-PERF-002).
@@ -16,17 +16,17 @@ from typing import Final
 import msgspec
 
 from holdfast.core.base.errors import Refused, Unavailable
-from holdfast.core.base.histogram import POWERS_OF_TWO, Histogram
 from holdfast.core.policy.settings import SpoolPolicy
 from holdfast.spool.channel_quota import ChannelQuota
 from holdfast.spool.clock import SpoolClock
 from holdfast.spool.files.atomic_files import as_unavailable, check_unchanged, remove_file
 from holdfast.spool.files.disk import Handle
 from holdfast.spool.files.names import temp_path
-from holdfast.spool.files.record import DURABLE_FIELD_BYTES_MAX, add_durable_field
+from holdfast.spool.files.record import DURABLE_FIELD_BYTES_MAX
 from holdfast.spool.files.segment_log import Segment, SegmentLog, segment_size
-from holdfast.spool.line_buffer import QueuedLines
 from holdfast.spool.outbox import Outbox
+from holdfast.spool.record_queue import QueuedLines
+from holdfast.system.histogram import POWERS_OF_TWO, Histogram
 
 COMMIT_BYTES_MAX: Final = 8 << 20
 """Limits what recovery has to read back."""
@@ -150,20 +150,14 @@ class Writer:
     def _commit(self) -> bool:
         if not self._outbox.waiting:
             return False
-        lines: QueuedLines | None = None
+        lines = self._outbox.take(COMMIT_BYTES_MAX, self._durable)
         try:
             self._make_room()
-            room = self._log.active_room()
-            lines = self._outbox.take(
-                COMMIT_BYTES_MAX if room is None else min(room, COMMIT_BYTES_MAX) - DURABLE_FIELD_BYTES_MAX
-            )
-            assert lines is not None
+            if (room := self._log.active_room()) is not None:
+                lines = self._outbox.take(min(room, COMMIT_BYTES_MAX) - DURABLE_FIELD_BYTES_MAX, self._durable)
             self._append(lines)
         except OSError as fault:
-            lines = lines or self._outbox.take(COMMIT_BYTES_MAX)
-            assert lines is not None
             self._after_failure(lines, fault)
-        self._outbox.reuse(lines)
         return True
 
     def _make_room(self) -> None:
@@ -198,17 +192,16 @@ class Writer:
             self._log.abandon_active()
 
     def _append(self, lines: QueuedLines) -> None:
-        first = add_durable_field(lines.first, self._durable)
-        data = b"".join([first, *lines.pieces])
-        last = self._log.view.spooled + lines.count
         now_ms, begun = self._clock.wall_ms(), time.perf_counter_ns()
-        is_synced = self._mode is not Mode.OS
-        self._log.append(data, last, sync=is_synced)
+        for piece in lines:
+            self._log.write(piece)
+        last, is_synced = self._log.view.spooled + lines.count, self._mode is not Mode.OS
+        self._log.commit(last, sync=is_synced)
         self.sync_us.add((time.perf_counter_ns() - begun) // 1_000)
         self.commit_records.add(lines.count)
         if is_synced:
             self._durable = last
-        self._outbox.written_bytes += lines.size + DURABLE_FIELD_BYTES_MAX * lines.count
+        self._outbox.written_bytes += lines.size_max + DURABLE_FIELD_BYTES_MAX * lines.count
         self.on_commit(last, now_ms)
         self.spooled.advance(last)
 
@@ -233,7 +226,7 @@ class Writer:
 
     def _write_to_new_segment(self, lines: QueuedLines) -> None:
         self._log.abandon_active()
-        size = lines.size + DURABLE_FIELD_BYTES_MAX
+        size = sum(map(len, lines)) + DURABLE_FIELD_BYTES_MAX
         self._log.begin_segment(self._log.view.spooled + 1, 0 if self._log.segment_bytes is None else size)
         self._append(lines)
         self.must_measure = True

@@ -1,1 +1,1 @@
-"""What we need from the operating system in more than one layer: durable files and child processes."""
+"""What more than one layer needs and no rule does: durable files, child processes, histograms, JSON depth, spelling."""

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from multiprocessing.reduction import send_handle
 from types import TracebackType
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
@@ -115,6 +116,12 @@ class ChildProcess:
         if self._pipe is None:
             raise BrokenPipeError
         self._pipe.send(message)
+
+    def send_descriptor(self, descriptor: int) -> None:
+        """Give a copy of this descriptor to a function that was begun: it takes it by `recv_handle`."""
+        if self._pipe is None or self.process_id is None:
+            raise BrokenPipeError
+        send_handle(self._pipe, descriptor, self.process_id)
 
     def take_message(self) -> Any | None:
         """The next message of a function that was begun, None where there is none now.
@@ -229,6 +236,10 @@ def _describe_exit(exit_code: int | None) -> str:
 # ------------------------------------------------------------------------------------------------ in the child
 
 
+CALL_PARTS: Final = 2
+"""A function and its arguments."""
+
+
 def exit_with_parent() -> None:
     """A setup: the child ends as soon as its parent does, also in the middle of a call."""
     threading.Thread(target=_wait_for_parent, daemon=True).start()
@@ -251,8 +262,13 @@ def _serve(pipe: Connection, setup: Setup | None, ignored: tuple[signal.Signals,
     with suppress(EOFError, OSError):  # the parent closed the pipe, or is gone
         pipe.send(_READY)
         while True:
-            function, args = pipe.recv()
-            _answer(pipe, function, args)
+            message = pipe.recv()
+            if _is_call(message):  # else it was sent to a function that used the pipe, and has ended meanwhile
+                _answer(pipe, *message)
+
+
+def _is_call(message: object) -> bool:
+    return isinstance(message, tuple) and len(message) == CALL_PARTS and callable(message[0])
 
 
 def _answer(pipe: Connection, function: Callable[..., object], args: tuple[object, ...]) -> None:

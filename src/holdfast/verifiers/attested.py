@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.core.base.values import VerifySignature
 from holdfast.core.proof.envelope import signed_bytes
-from holdfast.core.proof.verifier_api import (
+from holdfast.ports.verifier import (
     ATTESTED_REASON,
     Isolation,
     ProofMethod,

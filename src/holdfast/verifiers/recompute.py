@@ -1,7 +1,7 @@
 """`recompute`: deterministic work is computed again on a sample and must give the same bytes (PRF-002).
 
 Functions that compute work again are registered by kind and name. The work that comes with Holdfast is built in;
-plug-ins are entry points of the group `holdfast.recomputers`, named `AI:model` or `QUANTUM:circuit`.
+plug-ins are entry points of the group `holdfast.recomputers`, named `AI:model`, `COMPUTE:runtime` or `QUANTUM:circuit`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import msgspec
 
 from holdfast.core.base.canonical import H
 from holdfast.core.base.errors import Refused
-from holdfast.core.base.values import Kind, VerifySignature
-from holdfast.core.job.spec import WorkPayload, read_work_payload
+from holdfast.core.base.values import VerifySignature
+from holdfast.core.job.spec import WorkPayload, read_work_payload, work_name
 from holdfast.core.proof.envelope import read_body
-from holdfast.core.proof.verifier_api import Isolation, ProofMethod, VerificationInput, VerificationResult
 from holdfast.core.result.ids import RESULT
+from holdfast.ports.verifier import Isolation, ProofMethod, VerificationInput, VerificationResult
 from holdfast.verifiers.attested import is_signed
 from holdfast.workloads.circuit import run_circuit
 from holdfast.workloads.digits import recognise
@@ -51,7 +51,7 @@ class Recompute(msgspec.Struct, frozen=True):
         if isinstance(body, Refused):
             return VerificationResult(False, body.message)
         payload = read_work_payload(case.payload)
-        name = f"{payload.kind.value}:{_workload_name(payload)}"
+        name = f"{payload.kind.value}:{work_name(payload.spec)}"
         recomputer = self.recomputers.get(name)
         if recomputer is None:  # not the provider's fault: this node lacks the function
             raise LookupError(f"this node cannot compute {name} again")
@@ -64,10 +64,6 @@ def is_sampled(case: VerificationInput, sample_ppm: int) -> bool:
     """Whether this result is computed again: drawn by a seed that was unknown when the result was submitted."""
     digest = H(SAMPLE_TAG, case.sampling_seed, case.envelope.body)
     return int.from_bytes(digest[:8], "big") % ALL_PPM < sample_ppm
-
-
-def _workload_name(payload: WorkPayload) -> str:
-    return str(payload.spec.get("model")) if payload.kind is Kind.AI else "circuit"
 
 
 def recompute_method(

@@ -14,7 +14,7 @@ from typing import Any, Final
 import structlog
 
 from holdfast.core.base.values import VerifySignature
-from holdfast.core.proof.verifier_api import ATTESTED, ProofMethod
+from holdfast.ports.verifier import ATTESTED, ProofMethod
 from holdfast.verifiers.attested import attested_method
 from holdfast.verifiers.recompute import recompute_method
 from holdfast.verifiers.settings import VerifierSettings

@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.core.proof.verifier_api import ProofMethod, VerificationInput, VerificationResult
+from holdfast.ports.verifier import ProofMethod, VerificationInput, VerificationResult
 from holdfast.system.child_process import CallFailed, CallTimedOut, ChildEnded, ChildProcess
 
 MIB: Final = 1 << 20

@@ -1,7 +1,7 @@
 """`traps`: runs whose answers are known in advance must be right, in the number the job requires (PRF-002, QUANTUM).
 
 The output is the canonical map `{"shots": [bits, …]}`, one text of `width` bits for each run. The answers of trapped
-runs (`core/proof/traps`) are certain. Real hardware makes errors, so that only a share of them must be right.
+runs (`workloads/traps`) are certain. Real hardware makes errors, so that only a share of them must be right.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import msgspec
 from holdfast.core.base.canonical import NotCanonical, decode
 from holdfast.core.base.values import PPM, VerifySignature
 from holdfast.core.job.spec import TRAPPED_SHOTS_MAX, QuantumSpec
-from holdfast.core.proof.traps import TrapPlan, plan_traps
-from holdfast.core.proof.verifier_api import Isolation, ProofMethod, VerificationInput, VerificationResult
+from holdfast.ports.verifier import Isolation, ProofMethod, VerificationInput, VerificationResult
 from holdfast.verifiers.attested import is_signed
+from holdfast.workloads.traps import TrapPlan, plan_traps
 
 RIGHT_PPM = 900_000
 """The share of the traps that must have the right answer."""

@@ -7,7 +7,9 @@ numbers and read as numbers or strings of digits.
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
@@ -142,6 +144,53 @@ def message_of(line: bytes) -> pb.EvidenceFromAir | str:
     except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError, ValueError) as fault:
         return f"not a complete record: {type(fault).__name__} {fault}"
     return message
+
+
+def raw_message_of(line: bytes) -> bytes | None:
+    """The message of a complete line whose texts hold raw bytes, as its own program sends it; None where it has none.
+
+    A message does not take texts that are not UTF-8. So these fields are written by hand, behind the others.
+    """
+    try:
+        record = json.loads(line.decode("utf-8", "surrogateescape"), strict=False)
+        field = PAYLOADS[record["payload_type"]]
+        part = getattr(pb.EvidenceFromAir(), field.name)
+        body = _raw_fields(type(part), record["payload"], type(part).DESCRIPTOR.fields_by_name)
+        return _raw_fields(pb.EvidenceFromAir, record, ENVELOPE) + _raw_field(field.number, body)
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _raw_fields(kind: Any, values: dict[str, Any], names: Iterable[str]) -> bytes:
+    fields = {name: _value(kind, name, values[name]) for name in names if name in values}
+    is_raw = {name: isinstance(value, str) and _is_raw(value) for name, value in fields.items()}
+    raw = kind(**{name: value for name, value in fields.items() if not is_raw[name]}).SerializeToString()
+    for name, value in fields.items():
+        if is_raw[name]:
+            number = kind.DESCRIPTOR.fields_by_name[name].number
+            raw += _raw_field(number, value.encode("utf-8", "surrogateescape"))
+    return bytes(raw)
+
+
+def _is_raw(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def _raw_field(number: int, value: bytes) -> bytes:
+    """A field of bytes as it is on the wire."""
+    return _to_varint(number << 3 | 2) + _to_varint(len(value)) + value
+
+
+def _to_varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*out, value])
 
 
 def _fields(part: Any) -> dict[str, object]:

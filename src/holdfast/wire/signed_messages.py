@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -13,6 +14,7 @@ REGISTER_TAG: Final = "holdfast.register.v1"
 OPEN_TAG: Final = "holdfast.open.v1"
 ACTS_TAG: Final = "holdfast.acts.v1"
 OUTPUT_TAG: Final = "holdfast.output.v1"
+GET_INPUT_TAG: Final = "holdfast.getinput.v1"
 EVIDENCE_TAG: Final = "holdfast.evidence.v1"
 DECLARE_TAG: Final = "holdfast.declare.v1"
 ATTESTATION_TAG: Final = "holdfast.attestation.v1"
@@ -45,10 +47,14 @@ class Registration(msgspec.Struct, frozen=True, omit_defaults=True):
     account: str
     capabilities: dict[str, dict[str, Any]]
     region: str
-    price: int
+    price: int | dict[str, int]
+    """Of a unit of work; a map has it by model, and that of all others under `*`."""
     slots: int
     attested_until_ms: int
     attestation: Attestation | None = None
+    invitation: bytes = b""
+    """The secret of an operator's invitation, and when it ends (SEC-002)."""
+    invitation_expires_ms: int = 0
 
 
 class Declaration(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -126,8 +132,8 @@ def to_sign_attestation(attestation: Attestation) -> bytes:
     return H(ATTESTATION_TAG, canonical(fields))
 
 
-def to_sign_open(nonce: bytes, provider_id: bytes) -> bytes:
-    return H(OPEN_TAG, nonce, provider_id)
+def to_sign_open(nonce: bytes, provider_id: bytes, instance: bytes = b"") -> bytes:
+    return H(OPEN_TAG, nonce, provider_id, *((instance,) if instance else ()))
 
 
 def to_sign_acts(body: bytes) -> bytes:
@@ -136,6 +142,10 @@ def to_sign_acts(body: bytes) -> bytes:
 
 def to_sign_output(lease_id: bytes, digest: bytes, size: int) -> bytes:
     return H(OUTPUT_TAG, lease_id, digest, size)
+
+
+def to_sign_get_input(lease_id: bytes, offset: int) -> bytes:
+    return H(GET_INPUT_TAG, lease_id, offset)
 
 
 def to_sign_hello(nonce: bytes, channel_id: str, session_id: str) -> bytes:
@@ -150,3 +160,20 @@ def to_sign_failure(lease_id: bytes, reason: str) -> bytes:
 def to_sign_acceptance(lease_id: bytes) -> bytes:
     """An accepted lease is reported as evidence, too: delivered, it is the ACK (LEA-003)."""
     return H(ACCEPT_TAG, lease_id)
+
+
+def invitation_token(secret: bytes, expires_ms: int) -> str:
+    """An invitation as an operator hands it out."""
+    return f"hfi_{expires_ms}_{secret.hex()}"
+
+
+def read_invitation(token: str) -> tuple[bytes, int]:
+    """The secret of an invitation and when it ends; nothing where there is none. ValueError where it is no token."""
+    if not token:
+        return b"", 0
+    if (parts := _INVITATION.fullmatch(token)) is None:
+        raise ValueError("this is not an invitation")
+    return bytes.fromhex(parts[2]), int(parts[1])
+
+
+_INVITATION: Final = re.compile(r"hfi_([0-9]{1,15})_([0-9a-f]{64})")

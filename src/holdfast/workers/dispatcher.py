@@ -8,18 +8,26 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import suppress
+from itertools import chain, islice
+from typing import Final
 
 import structlog
 
 from holdfast.core.base.errors import Unavailable
-from holdfast.core.lease.due import has_expired_jobs
+from holdfast.core.base.values import TaskId
+from holdfast.core.lease.decide import why_must_expire
 from holdfast.core.lease.messages import ExpireDue
+from holdfast.core.lease.model import HasLeases
 from holdfast.core.match.decide import may_have_work
 from holdfast.core.match.messages import Match
 from holdfast.engine.loop import Engine
+from holdfast.engine.metrics.event_metrics import metrics_of
 from holdfast.engine.outcome import Accepted
 
 _log = structlog.get_logger()
+
+EXPIRY_SCAN_MAX: Final = 256
+"""Jobs with submissions stay due until their verdict: behind many of them, the reaper finds the others."""
 
 
 class Dispatcher:
@@ -83,4 +91,11 @@ class Dispatcher:
         self.starvation_picks += last.starvation_picks
         self.last_jobs, self.last_ns = last.jobs, last.duration
         self.total_ns += last.duration
-        self._engine.undurable_state.metrics.record_tick(last.jobs, last.starvation_picks, last.duration)
+        metrics_of(self._engine.undurable_state).record_tick(last.jobs, last.starvation_picks, last.duration)
+
+
+def has_expired_jobs(state: HasLeases, now_ms: int) -> bool:
+    """TTL-001: checks the jobs that may be due by now, oldest first; mostly there are none."""
+    queue = state.queue
+    due = chain(queue.expiry_times.due_until(now_ms), queue.expiry_heights.due_until(state.open_height - 1))
+    return any(why_must_expire(state, queue.jobs[TaskId(id_)], now_ms) for id_ in islice(due, EXPIRY_SCAN_MAX))

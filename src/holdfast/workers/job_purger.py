@@ -65,8 +65,10 @@ class JobPurger:
         return [await self._purged_job(each) for each in (job, *await queries.replicas(self._engine, job))]
 
     async def _purged_job(self, job: Job) -> PurgedJob:
-        """The job with all its leases: one that was declined often has more than a page of them."""
+        """The job with those of its leases that have rows: they came after it was evicted and requeued."""
         leases, after = list[EventNo](), 0
+        if not job.requeues:
+            return PurgedJob(job.event, job.id)
         while True:
             rows, _ = await self._engine.tables.page("lease", {"job_id": job.id}, after, LEASES_MAX)
             leases += [EventNo(row[0]) for row in rows if isinstance(row[0], int)]

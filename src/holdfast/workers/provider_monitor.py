@@ -29,6 +29,8 @@ class ProviderMonitor:
     async def run_once(self) -> None:
         """Submit bounded commands until no provider is due."""
         engine = self._engine
+        if engine.clock_fault is not None:
+            return  # CAN-006: no heartbeat counts as missed by a clock that is not believed
         while is_maintenance_due(engine.undurable_state, engine.now_ms()):
             outcome = await engine.submit(MaintainProviders())
             if not isinstance(outcome, Accepted) or outcome.is_repeat:

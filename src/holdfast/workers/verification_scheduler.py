@@ -19,11 +19,11 @@ from holdfast.core.base.values import LeaseId
 from holdfast.core.proof.envelope import unpack
 from holdfast.core.proof.messages import RecordVerdict, VerifierFault
 from holdfast.core.proof.model import REASONS_MAX
-from holdfast.core.proof.output_tier import attach_bytes
-from holdfast.core.proof.verifier_api import Isolation, ProofMethod, VerificationInput, VerificationResult
 from holdfast.engine import queries
 from holdfast.engine.loop import Engine
+from holdfast.engine.output_tier import attach_bytes
 from holdfast.ports import Blobs
+from holdfast.ports.verifier import Isolation, ProofMethod, VerificationInput, VerificationResult
 
 CHUNK_PROOFS: Final = 64
 """Cheap proofs that are verified in one call to a thread."""
@@ -37,6 +37,7 @@ COMMIT_INLINE_BYTES: Final = 4 << 10
 """Up to this size a commitment takes less time than a hand-over to a thread."""
 SAMPLE_SEED_BYTES: Final = 32
 OUTPUT_MISSING: Final = "the node does not hold the output any more"
+OUTPUT_DAMAGED: Final = "the node's copy of the output is damaged"
 _log = structlog.get_logger()
 
 RunIsolated = Callable[[ProofMethod, VerificationInput], Awaitable[VerificationResult]]
@@ -152,6 +153,9 @@ class VerificationScheduler:
                 break
             except Unavailable:
                 raise
+            except Corrupt as fault:  # of the node's own disk: another try would read the same bytes
+                verdict = _damaged_verdict(lease_id, fault)
+                break
             except Exception as fault:  # any error in there is the verifier's fault, not the provider's
                 verdict = _fault_verdict(lease_id, f"the verifier failed: {fault}")
                 _log.warning("verifier_failed", method=case.envelope.method, reason=str(fault))
@@ -164,7 +168,7 @@ class VerificationScheduler:
             try:
                 complete.append(await self._attach_output(verdict))
             except Corrupt as fault:
-                complete.append(_fault_verdict(verdict.lease_id, f"{OUTPUT_MISSING}: {fault.message}"))
+                complete.append(_damaged_verdict(verdict.lease_id, fault))
             except Unavailable as fault:
                 unavailable = fault
         outcomes = await self._engine.submit_many(complete)
@@ -226,6 +230,12 @@ def _to_verdict(lease_id: LeaseId, result: VerificationResult) -> RecordVerdict:
 
 def _fault_verdict(lease_id: LeaseId, reason: str) -> RecordVerdict:
     return RecordVerdict(lease_id, False, _storable_text(reason), fault=VerifierFault.VERIFIER_FAILED)
+
+
+def _damaged_verdict(lease_id: LeaseId, fault: Corrupt) -> RecordVerdict:
+    """TIER-001: neither the provider's fault nor the verifier's. The log has the file, the caller has the reason."""
+    _log.error("output_damaged", lease=lease_id.hex(), reason=fault.message, hint=fault.hint)
+    return _fault_verdict(lease_id, OUTPUT_DAMAGED)
 
 
 def _storable_text(reasons: object) -> str:

@@ -6,6 +6,8 @@ map `{"shots": [bits, …]}`, one text for each run, bit 0 of the circuit first.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from hashlib import shake_256
 from itertools import count, takewhile
 from typing import Final
@@ -14,8 +16,8 @@ import msgspec
 
 from holdfast.core.base.canonical import canonical
 from holdfast.core.job.spec import QuantumSpec, WorkPayload
-from holdfast.core.proof import traps
-from holdfast.workloads.qasm import GATES, MEASURE, WIDTH_MAX, InvalidCircuit, Program, parse
+from holdfast.workloads import traps
+from holdfast.workloads.qasm import ANY_GATES, GATES, MEASURE, WIDTH_MAX, Dialect, InvalidCircuit, Program, parse
 from holdfast.workloads.stabiliser import Tableau, run
 
 SHOTS_MAX: Final = 100_000
@@ -42,7 +44,25 @@ def run_circuit(payload: WorkPayload) -> bytes:
 def _program(spec: QuantumSpec) -> Program:
     if spec.shots > SHOTS_MAX:
         raise InvalidCircuit(f"shots: at most {SHOTS_MAX}")
-    program = parse(spec.circuit)
+    return _as_declared(parse(spec.circuit), spec)
+
+
+def circuit_fault(spec: QuantumSpec, ms_max: int) -> str | None:
+    """JOB-003: what is wrong with a circuit, whatever gates it has; None where it is as the spec declares it."""
+    until = time.process_time() + ms_max / 1_000
+    try:
+        check_circuit(spec, ANY_GATES, lambda: time.process_time() > until)
+    except InvalidCircuit as fault:
+        return str(fault)
+    return None
+
+
+def check_circuit(spec: QuantumSpec, dialect: Dialect, is_late: Callable[[], bool]) -> Program:
+    """The circuit as the spec declares it; raises `InvalidCircuit`."""
+    return _as_declared(parse(spec.circuit, dialect, is_late), spec)
+
+
+def _as_declared(program: Program, spec: QuantumSpec) -> Program:
     if program.bits != spec.width:
         raise InvalidCircuit(f"width: {spec.width}, but the circuit has {program.bits} bits")
     if program.depth > spec.depth:

@@ -11,8 +11,11 @@ from typing import Final
 
 from holdfast.core.base.canonical import canonical
 from holdfast.core.job.spec import Payload
+from holdfast.workloads.invalid_input import InvalidJobInput
 
 SIDE: Final = 8
+PICTURE_CHARACTERS_MAX: Final = 4_096
+"""With all blanks; longer ones are not admitted."""
 INK, PAPER = "#", "."
 GLYPHS: Final = """
 ..####.. ...##... ..####.. .#####.. ....##.. .######. ...###.. .######. ..####.. ..####..
@@ -39,11 +42,22 @@ def recognise(payload: Payload) -> bytes:
     return canonical({"digit": scores.index(best), "margin": best - second, "scores": scores})
 
 
+def picture_fault(text: str) -> str | None:
+    """JOB-003: what is wrong with a picture; None where it can be recognised."""
+    if len(text) > PICTURE_CHARACTERS_MAX:
+        return f"{len(text)} characters, at most {PICTURE_CHARACTERS_MAX}"
+    try:
+        parse_picture(text)
+    except InvalidJobInput as fault:
+        return str(fault)
+    return None
+
+
 def parse_picture(text: str) -> str:
     """64 signs of ink and paper; blanks and line ends between them are ignored."""
     signs = "".join(text.split())
     if len(signs) != SIDE * SIDE or set(signs) - {INK, PAPER}:
-        raise ValueError(f"a picture is {SIDE} lines of {SIDE} signs, {INK!r} for ink and {PAPER!r} for paper")
+        raise InvalidJobInput(f"a picture is {SIDE} lines of {SIDE} signs, {INK!r} for ink and {PAPER!r} for paper")
     return signs
 
 

@@ -1,31 +1,41 @@
-"""Parses the part of OpenQASM 2 and 3 that circuits of Clifford gates need: registers, gates, measurements.
+"""Parses the part of OpenQASM 2 and 3 that circuits need: registers, gates, measurements.
 
 An unknown statement is refused with its line, never skipped: the circuit that runs is the circuit that was submitted.
+The simulator knows Clifford gates; a reader of `ANY_GATES` accepts gates of all names, with parameters (JOB-003). Time
+is linear in the length of the text.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
+
+from holdfast.workloads.invalid_input import InvalidJobInput
 
 ONE_QUBIT_GATES: Final = frozenset({"id", "x", "y", "z", "h", "s", "sdg"})
 TWO_QUBIT_GATES: Final = frozenset({"cx", "cy", "cz", "swap"})
-GATES: Final = tuple(sorted(ONE_QUBIT_GATES | TWO_QUBIT_GATES))
+CLIFFORD_GATES: Final = ONE_QUBIT_GATES | TWO_QUBIT_GATES
+GATES: Final = tuple(sorted(CLIFFORD_GATES))
 MEASURE: Final = "measure"
 WIDTH_MAX, STEPS_MAX = 256, 100_000
+_TIME_CHECK_STATEMENTS: Final = 64
 
-_COMMENT: Final = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_IGNORED: Final = re.compile(r'OPENQASM\s+[23](\.\d+)?|include\s+"[^"]*"|barrier\b.*', re.DOTALL)
+_COMMENT: Final = re.compile(r"//|/\*")
+_IGNORED: Final = re.compile(r"OPENQASM\s+[23](\.\d+)?|include\s+(?:\"[^\"]*\"|'[^']*')|barrier\b.*", re.DOTALL)
 _REGISTER: Final = re.compile(
-    r"(?P<old>qreg|creg)\s+(?P<named>\w+)\s*\[\s*(?P<count>\d{1,4})\s*\]"
-    r"|(?P<new>qubit|bit)\s*(?:\[\s*(?P<many>\d{1,4})\s*\])?\s+(?P<name>\w+)"
+    r"(?P<old>qreg|creg)\s+(?P<named>\w+)\s*\[\s*(?P<count>\w{1,12})\s*\]"
+    r"|(?P<new>qubit|bit)\s*(?:\[\s*(?P<many>\w{1,12})\s*\])?\s*\b(?P<name>[A-Za-z_]\w*)"
+    r"(?:\s*=\s*measure\s+(?P<measured>[^=>]+))?"
 )
 _MEASURE: Final = re.compile(
-    r"measure\s+(?P<from>[^\s>-]+)\s*->\s*(?P<to>\S+)|(?P<into>[^\s=]+)\s*=\s*measure\s+(?P<of>\S+)"
+    r"measure\s+(?P<from>[^=>-]+)->\s*(?P<to>[^=>-]+)|(?P<into>[^=>-]+)=\s*measure\s+(?P<of>[^=>-]+)"
 )
-_GATE: Final = re.compile(r"(?P<name>[a-z]\w*)\s+(?P<on>.+)", re.DOTALL)
-_OPERAND: Final = re.compile(r"(?P<name>[A-Za-z_]\w*)(?:\s*\[\s*(?P<index>\d{1,4})\s*\])?")
+_INTEGER: Final = re.compile(r"(?P<decimal>[0-9](?:_?[0-9])*)|0[xX][0-9a-fA-F_]+|0[oO][0-7_]+|0[bB][01_]+")
+_SPELLINGS: Final = {"CX": "cx"}
+"""Gates of OpenQASM 2 itself that the library of version 3 spells otherwise."""
+_GATE: Final = re.compile(r"(?P<name>[a-zA-Z_]\w*)\s*(?P<params>\([^()]*\))?\s*(?P<on>[\s\w\[\],]+)")
+_OPERAND: Final = re.compile(r"(?P<name>[A-Za-z_]\w*)(?:\s*\[\s*(?P<index>\w{1,12})\s*\])?")
 
 
 class Step(NamedTuple):
@@ -58,14 +68,29 @@ class Program(NamedTuple):
         return frozenset(step.name for step in self.steps) - {MEASURE}
 
 
-class InvalidCircuit(ValueError):
+class InvalidCircuit(InvalidJobInput):
     """The circuit is refused; the message has the line and the reason."""
 
 
-def parse(text: str) -> Program:
-    """The circuit; raises `InvalidCircuit`."""
-    parser = _Parser()
-    for line, statement in _statements(text):
+class Dialect(NamedTuple):
+    """What a reader accepts."""
+
+    is_any_gate: bool = False
+    width_max: int = WIDTH_MAX
+
+
+CLIFFORD: Final = Dialect()
+"""What the simulator runs."""
+ANY_GATES: Final = Dialect(is_any_gate=True, width_max=9_999)
+"""What some provider may run: which one, matching decides by its gates."""
+
+
+def parse(text: str, dialect: Dialect = CLIFFORD, is_late: Callable[[], bool] = lambda: False) -> Program:
+    """The circuit; raises `InvalidCircuit`, also where `is_late` says that it takes too long."""
+    parser = _Parser(dialect)
+    for number, (line, statement) in enumerate(_statements(text)):
+        if number % _TIME_CHECK_STATEMENTS == 0 and is_late():
+            raise InvalidCircuit("circuit: it takes too long to be checked")
         try:
             parser.parse_statement(statement)
         except InvalidCircuit as fault:
@@ -77,8 +102,7 @@ def parse(text: str) -> Program:
 
 def _statements(text: str) -> Iterator[tuple[int, str]]:
     """Each statement with its line; the line ends of comments are kept."""
-    bare = _COMMENT.sub(lambda comment: "\n" * comment[0].count("\n") or " ", text)
-    line = 1
+    bare, line = _without_comments(text), 1
     *parts, rest = bare.split(";")
     for part in parts:
         yield line + _blank_lines(part), part.strip()
@@ -87,16 +111,43 @@ def _statements(text: str) -> Iterator[tuple[int, str]]:
         raise InvalidCircuit(f"circuit, line {line + _blank_lines(rest)}: the last statement does not end with ';'")
 
 
+def _without_comments(text: str) -> str:
+    parts, at = list[str](), 0
+    while (comment := _COMMENT.search(text, at)) is not None:
+        parts.append(text[at : comment.start()])
+        mark = "\n" if comment[0] == "//" else "*/"
+        end = text.find(mark, comment.end())
+        if end < 0 and mark == "*/":
+            line = 1 + text.count("\n", 0, comment.start())
+            raise InvalidCircuit(f"circuit, line {line}: a comment is not closed")
+        at = len(text) if end < 0 else end + (mark == "*/") * len(mark)
+        parts.append("\n" * text.count("\n", comment.start(), at) or " ")
+    parts.append(text[at:])
+    return "".join(parts)
+
+
 def _blank_lines(part: str) -> int:
     """Line ends before the statement begins."""
     return part[: len(part) - len(part.lstrip())].count("\n")
 
 
+def _integer(text: str) -> int:
+    """As both grammars write it: also hexadecimal, octal and binary, with underscores between digits."""
+    match = _INTEGER.fullmatch(text)
+    digits = text.replace("_", "")
+    if match is None or (not digits[2:] and match["decimal"] is None):
+        raise InvalidCircuit(f"{text!r} is not a number")
+    return int(digits) if match["decimal"] is not None else int(digits, 0)
+
+
 class _Parser:
     """Collects the registers and steps of one circuit."""
 
-    def __init__(self) -> None:
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
         self.steps: list[Step] = []
+        self._ranges: dict[tuple[str, str], range] = {}
+        """Operands that were read, by kind: most circuits name the same ones again and again."""
         self._registers: dict[str, tuple[str, range]] = {}
 
     def count(self, kind: str) -> int:
@@ -107,11 +158,15 @@ class _Parser:
             return
         if match := _REGISTER.fullmatch(statement):
             kind = "q" if (match["old"] or match["new"]).startswith("q") else "c"
-            self._declare(kind, match["named"] or match["name"], int(match["count"] or match["many"] or 1))
+            name = match["named"] or match["name"]
+            self._declare(kind, name, _integer(match["count"] or match["many"] or "1"))
+            if match["measured"] is not None:
+                self._measure(match["measured"], name)
         elif match := _MEASURE.fullmatch(statement):
             self._measure(match["from"] or match["of"], match["to"] or match["into"])
         elif match := _GATE.fullmatch(statement):
-            self._gate(match["name"], match["on"].split(","))
+            params = (match["params"] or "")[1:-1].strip()
+            self._gate(_SPELLINGS.get(match["name"], match["name"]), params, match["on"].split(","))
         else:
             raise InvalidCircuit(f"{statement[:40]!r} is not understood")
 
@@ -119,8 +174,8 @@ class _Parser:
         first = self.count(kind)
         if name in self._registers:
             raise InvalidCircuit(f"{name!r} is declared twice")
-        if count < 1 or first + count > WIDTH_MAX:
-            raise InvalidCircuit(f"1 to {WIDTH_MAX} qubits or bits in all")
+        if count < 1 or first + count > self._dialect.width_max:
+            raise InvalidCircuit(f"1 to {self._dialect.width_max} qubits or bits in all")
         self._registers[name] = (kind, range(first, first + count))
 
     def _measure(self, source: str, target: str) -> None:
@@ -130,11 +185,12 @@ class _Parser:
         for pair in zip(qubits, bits, strict=True):
             self._add(MEASURE, pair)
 
-    def _gate(self, name: str, operands: list[str]) -> None:
-        if name not in ONE_QUBIT_GATES | TWO_QUBIT_GATES:
+    def _gate(self, name: str, params: str, operands: list[str]) -> None:
+        if name in CLIFFORD_GATES and not params:
+            if len(operands) != (1 if name in ONE_QUBIT_GATES else 2):
+                raise InvalidCircuit(f"{name} has {len(operands)} operands")
+        elif not self._dialect.is_any_gate:
             raise InvalidCircuit(f"unknown gate {name[:20]!r}, known are {' '.join(GATES)}")
-        if len(operands) != (1 if name in ONE_QUBIT_GATES else 2):
-            raise InvalidCircuit(f"{name} has {len(operands)} operands")
         ranges = [self._operand_range(each, "q") for each in operands]
         size = max(map(len, ranges))
         if any(len(each) not in (1, size) for each in ranges):
@@ -151,13 +207,18 @@ class _Parser:
         self.steps.append(Step(name, on))
 
     def _operand_range(self, operand: str, kind: str) -> range:
+        if (known := self._ranges.get((operand, kind))) is None:
+            known = self._ranges[operand, kind] = self._read_operand(operand, kind)
+        return known
+
+    def _read_operand(self, operand: str, kind: str) -> range:
         match = _OPERAND.fullmatch(operand.strip())
         register = self._registers.get(match["name"]) if match else None
         if match is None or register is None or register[0] != kind:
             raise InvalidCircuit(f"{operand.strip()[:40]!r} is not a {'qubit' if kind == 'q' else 'bit'}")
         if match["index"] is None:
             return register[1]
-        index = int(match["index"])
+        index = _integer(match["index"])
         if index >= len(register[1]):
             raise InvalidCircuit(f"{operand.strip()!r} is beyond its register")
         return register[1][index : index + 1]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from holdfast.adapters.objects.keys import check_key
 from holdfast.core.base.errors import Unavailable
-from holdfast.ports import StoredObject
+from holdfast.ports.objects import StoredObject
 
 
 class SimulatedObjects:

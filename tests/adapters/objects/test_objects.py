@@ -16,7 +16,7 @@ from tests.loopback_ports import free_port
 from holdfast.adapters.objects.local_folder import LocalObjects
 from holdfast.adapters.objects.remote_store import CONDITIONAL_MAX, RemoteObjects
 from holdfast.core.base.errors import Unavailable
-from holdfast.ports import Objects, StoredObject
+from holdfast.ports.objects import Objects, StoredObject
 
 STORES = ["local", "simulated", "seaweedfs"]
 

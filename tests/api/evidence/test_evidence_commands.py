@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import pytest
@@ -19,7 +20,6 @@ from holdfast.adapters.warm_store import WarmStore
 from holdfast.api.node_access import LOCAL, RpcCall
 from holdfast.api.rpc.methods import METHODS
 from holdfast.api.rpc.methods.evidence import RecordPage
-from holdfast.core.base.da import commitment_of
 from holdfast.core.base.errors import Unavailable
 from holdfast.core.base.event import Event
 from holdfast.core.base.values import EventNo, TaskId
@@ -27,12 +27,16 @@ from holdfast.core.evidence.messages import EvidenceStored
 from holdfast.core.evidence.model import watermark_id
 from holdfast.core.lease.messages import CompletionSubmitted, ExpireDue, LeaseAcked, LeaseClosed
 from holdfast.core.proof.envelope import signed_bytes
-from holdfast.core.proof.messages import ProofAccepted
+from holdfast.core.proof.messages import CompletionIgnored, ProofAccepted
 from holdfast.core.provider.messages import HealthChanged
+from holdfast.core.queue.messages import JobFailed
 from holdfast.core.result import result_digest
 from holdfast.engine.outcome import EngineStatus
+from holdfast.lightclient.da import commitment_of
 from holdfast.wire.group_signatures import sign_group
 from holdfast.wire.signed_messages import OUTPUT_INLINE_BYTES_MAX, to_sign_acceptance
+
+E = TypeVar("E", bound=Event)
 
 
 @pytest.fixture
@@ -86,6 +90,30 @@ async def test_a_failure_is_decided_by_the_batch_that_stores_its_evidence(node: 
     assert batch_with(node, LeaseClosed) == [EvidenceStored, LeaseClosed, HealthChanged]
     lost = (await work.read("lost")).lost
     assert (lost.lease_id, lost.reason) == (offer.lease_id, "PROVIDER_FAIL")
+
+
+@pytest.mark.rule("JOB-012")
+async def test_a_claim_that_the_node_itself_contradicts_is_a_failure(node: AgentNode) -> None:
+    oak = AgentDriver(node)
+    offer = await oak.lease_job(await oak.start_work())
+    stream = await oak.open_evidence()
+    told = oak.failed_record(offer, "INVALID_INPUT: I do not like it")
+    assert await stream.send_and_ack(1, stream.lines(1, told)) == 1
+    (batch,) = batches_with(node, LeaseClosed)
+    assert [event.reason for event in batch if isinstance(event, LeaseClosed)] == ["PROVIDER_FAIL"]
+
+
+@pytest.mark.rule("JOB-012")
+async def test_a_claim_that_the_node_itself_confirms_ends_the_job(node: AgentNode) -> None:
+    oak = AgentDriver(node)
+    stream = await oak.start_work()
+    await node.enqueue("hi", model="sleep", params={"ms": "long"})
+    await node.match()
+    offer = (await stream.read("offer")).offer
+    evidence = await oak.open_evidence()
+    told = oak.failed_record(offer, "INVALID_INPUT: params.ms")
+    assert await evidence.send_and_ack(1, evidence.lines(1, told)) == 1
+    assert batch_with(node, JobFailed) == [EvidenceStored, LeaseClosed, JobFailed]
 
 
 @pytest.mark.rule("EVD-005", "PRV-003")
@@ -343,6 +371,58 @@ async def test_of_two_results_in_one_message_the_first_counts_and_both_are_durab
     assert await stream.send_and_ack(1, stream.lines(1, *told)) == 3
     assert node.engine.undurable_state.results[TaskId(offer.task_id)].result_digest == result_digest(b"first")
     assert [await node.blobs.read(result_digest(raw)) for raw in (b"first", b"second")] == [b"first", b"second"]
+
+
+@pytest.mark.rule("RCV-002", "PRV-004")
+@pytest.mark.parametrize(("is_second_held", "is_first_first"), [(True, True), (False, True), (False, False)])
+async def test_two_different_results_sent_at_once_are_recorded_and_slashed(
+    node: AgentNode, is_second_held: bool, is_first_first: bool
+) -> None:
+    """In one message: when both are read, none is submitted yet. The one whose bytes the node has counts."""
+    oak = AgentDriver(node)
+    offer = await oak.lease_job(await oak.start_work())
+    stream = await oak.open_evidence()
+    second = (oak.completed_with_output if is_second_held else oak.completed_record)(offer, b"second")
+    told = [oak.completed_with_output(offer, b"first"), second]
+    assert await stream.send_and_ack(1, stream.lines(1, *(told if is_first_first else reversed(told)))) == 2
+    (batch,) = batches_with(node, CompletionSubmitted)
+    (ignored,) = [event for event in batch if isinstance(event, CompletionIgnored)]
+    assert (ignored.digest, ignored.reason) == (result_digest(b"second"), "EQUIVOCATION")
+    provider = node.engine.undurable_state.providers[oak.id]
+    assert (provider.slashed, provider.status) == (2_500, "JAILED")
+
+
+@pytest.mark.rule("RCV-002", "PRV-004")
+async def test_two_different_results_called_at_once_are_recorded_and_slashed(node: AgentNode) -> None:
+    oak = AgentDriver(node)
+    offer = await oak.lease_job(await oak.start_work())
+    for output in (b"first", b"second"):
+        await oak.put(offer, output)
+    calls = [oak.complete(oak.completion(offer, output)) for output in (b"first", b"second")]
+    answers = await asyncio.gather(*calls, return_exceptions=True)
+    assert sum(isinstance(answer, BaseException) for answer in answers) == 1
+    assert [event.reason for event in events_of(node, CompletionIgnored)] == ["EQUIVOCATION"]
+    assert node.engine.undurable_state.providers[oak.id].slashed == 2_500
+
+
+@pytest.mark.rule("RCV-002", "PRV-004")
+async def test_another_result_that_comes_as_evidence_long_after_the_verdict_is_recorded_and_slashed(
+    node: AgentNode,
+) -> None:
+    """Memory has forgotten the lease; its row has what was submitted."""
+    oak = AgentDriver(node)
+    offer = await oak.lease_job(await oak.start_work())
+    stream = await oak.open_evidence()
+    await stream.send_and_ack(1, stream.lines(1, oak.completed_with_output(offer, b"first")))
+    await node.engine.wait_tables()
+    node.engine.undurable_state.attempts.pop(TaskId(offer.task_id))
+    await stream.send_and_ack(2, stream.lines(2, oak.completed_with_output(offer, b"second")))
+    assert [event.reason for event in events_of(node, CompletionIgnored)] == ["EQUIVOCATION"]
+    assert node.engine.undurable_state.providers[oak.id].slashed == 2_500
+
+
+def events_of(node: AgentNode, kind: type[E]) -> list[E]:
+    return [event for batch in node.batches() for event in batch if isinstance(event, kind)]
 
 
 @pytest.mark.rule("PRF-002")

@@ -13,7 +13,7 @@ from tests.api.grpc.agent_driver import AgentDriver, AgentNode, EvidenceStreamDr
 from tests.simulation.world import World
 
 from holdfast.adapters.keys.signing import SigningKey
-from holdfast.spool.files.record import Encoder, add_durable_field
+from holdfast.spool.files.record import CRC_FIELD_BYTES, Encoder, durable_field, seal_line
 
 pytestmark = pytest.mark.rule("EVD-003")
 
@@ -73,7 +73,7 @@ async def test_the_same_record_in_other_bytes_is_the_same_record(node: AgentNode
     stream = await oak.open_evidence()
     lines = stream.progress_lines(1, 2)
     await stream.send_and_ack(1, lines)
-    again = add_durable_field(lines[0] + b"\n", 0).rstrip(b"\n")
+    again = seal_line(lines[0][:-CRC_FIELD_BYTES] + durable_field(0)).rstrip(b"\n")
     assert again != lines[0]
     assert await stream.send_and_ack(1, [again]) == 2
 
@@ -137,10 +137,10 @@ async def test_a_resend_is_not_read_record_by_record(
     pages = 0
     page = node.world.tables.page
 
-    async def counted(*told: Any) -> Any:
+    async def counted(*told: Any, **options: Any) -> Any:
         nonlocal pages
         pages += 1
-        return await page(*told)
+        return await page(*told, **options)
 
     monkeypatch.setattr(node.world.tables, "page", counted)
     for at in range(0, 2_000, 200):

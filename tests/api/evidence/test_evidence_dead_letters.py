@@ -24,11 +24,13 @@ from holdfast.core.base.values import EventNo
 from holdfast.core.evidence.messages import DeadLetterResolved, EvidenceStored, RecordDeadLettered
 from holdfast.core.evidence.model import DeadLetter, DeadLetterStatus, SessionEnd
 from holdfast.core.lease.messages import CompletionSubmitted
-from holdfast.core.policy import EvidencePolicy
-from holdfast.core.state_snapshot import digest
+from holdfast.core.policy import EvidencePolicy, UnstakedEvidence
+from holdfast.core.state_digest import digest
 from holdfast.engine.outcome import EngineStatus
 
-FEW = msgspec.structs.replace(DEVELOPMENT, evidence=EvidencePolicy(dead_letters_per_channel_max=3))
+FEW = msgspec.structs.replace(
+    DEVELOPMENT, evidence=EvidencePolicy(unstaked=UnstakedEvidence.OPEN, dead_letters_per_channel_max=3)
+)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from holdfast.api.grpc.services.retrovue import SESSIONS_MAX
 from holdfast.api.grpc.settings import GrpcSettings, LegacyEvidence, why_not_open
 from holdfast.core.evidence.messages import AssignChannel
 from holdfast.core.evidence.model import SessionEnd, is_final, watermark_id
-from holdfast.core.policy import EvidencePolicy
+from holdfast.core.policy import EvidencePolicy, UnstakedEvidence
 from holdfast.wire.gen.retrovue.evidence.v1 import evidence_pb2 as pb
 from holdfast.wire.retrovue_codec import line_of
 
@@ -281,7 +281,9 @@ async def test_a_stream_carries_a_few_sessions_and_not_any_number(node: AgentNod
 
 @pytest.mark.rule("SEC-001")
 async def test_open_channels_have_a_bound(tmp_path: Path) -> None:
-    few = msgspec.structs.replace(DEVELOPMENT, evidence=EvidencePolicy(legacy_channels_max=2))
+    few = msgspec.structs.replace(
+        DEVELOPMENT, evidence=EvidencePolicy(unstaked=UnstakedEvidence.OPEN, legacy_channels_max=2)
+    )
     async with agent_node(tmp_path, World(few)) as node:
         for number in range(2):
             sender = RetrovueSender(node, channel=f"c{number}")

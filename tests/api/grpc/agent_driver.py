@@ -16,6 +16,7 @@ from tests.api.grpc.grpc_server import CallFailure, Channel, call_failure, conne
 from tests.core.core_driver import YEAR_MS
 from tests.simulation.world import World, stop_engine
 
+from holdfast.adapters import warm_sent
 from holdfast.adapters.clock import MachineClock
 from holdfast.adapters.keys.signing import SigningKey, verify
 from holdfast.adapters.warm_store import WarmStore
@@ -95,9 +96,11 @@ class AgentNode:
         self._ids += 1
         return (self.engine.undurable_state.last_event * 1_000 + self._ids).to_bytes(32, "big")
 
-    async def enqueue(self, prompt: str = "hi") -> TaskId:
+    async def enqueue(self, prompt: str = "hi", visibility: str = "public", **spec: Any) -> TaskId:
+        """A job that others may read, so that it is offered whole, unless a test says otherwise."""
         await self.do(Mint(ReservationId(self.new_id()), ALICE, Amount(1_000)))
-        payload = {"kind": "AI", "spec": {"model": "echo", "prompt": prompt}, "units": 2}
+        told = {"model": "echo", "prompt": prompt} | spec
+        payload = {"kind": "AI", "spec": told, "units": 2, "visibility": visibility}
         command = build_enqueue(
             self.world.policy, ALICE, Tier.FREE, payload, 100, self.engine.undurable_state.last_event
         )
@@ -124,7 +127,8 @@ class AgentNode:
 
     def files(self) -> list[Path]:
         """All that lies in the warm folder, on its way or held."""
-        return [path for path in (self.folder / "warm").rglob("*") if path.is_file()]
+        paths = (self.folder / "warm").rglob("*")
+        return [path for path in paths if path.is_file() and path.parent.parent.name != warm_sent.FOLDER]
 
 
 @asynccontextmanager
@@ -160,7 +164,7 @@ class AgentDriver:
             "public": self.key.public,
             "name": self.name,
             "account": self.name,
-            "capabilities": {"AI": {"models": ["echo"]}},
+            "capabilities": {"AI": {"models": ["echo", "sleep"]}},
             "region": "eu",
             "price": 3,
             "slots": 4,
@@ -291,7 +295,8 @@ class WorkStreamDriver:
 
     async def open(self, **told: Any) -> None:
         self.nonce = (await self.read("challenge")).challenge.nonce
-        signature = self.agent.key.sign(signed_messages.to_sign_open(self.nonce, self.agent.id))
+        signed = signed_messages.to_sign_open(self.nonce, self.agent.id, told.get("instance", b""))
+        signature = self.agent.key.sign(signed)
         await self.call.write(
             pb.WorkRequest(open=pb.Open(**({"public": self.agent.key.public, "signature": signature} | told)))
         )

@@ -107,6 +107,7 @@ async def grpc_server(
     authenticate: Authenticate = by_name,
     services: Sequence[GrpcService] | None = None,
     clock: Clock | None = None,
+    front_socket: Path | None = None,
     **told: Any,
 ) -> AsyncIterator[GrpcServer]:
     """A server on a free port; closed at once when the test is done, whatever still runs."""
@@ -116,7 +117,8 @@ async def grpc_server(
     plugged = [GrpcService(ECHO, echo or Echo(), add_echo)] if services is None else services
     for _ in range(5):
         settings = GrpcSettings(**({"port": free_port()} | told))
-        server = GrpcServer(settings, clock or MachineClock(), plugged, authenticate, is_serving, material)
+        clock = clock or MachineClock()
+        server = GrpcServer(settings, clock, plugged, authenticate, is_serving, material, front_socket)
         try:
             await server.open()
             break

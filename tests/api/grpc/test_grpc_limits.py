@@ -51,8 +51,8 @@ async def test_another_connection_from_the_same_address_shares_its_limit() -> No
     ("peer", "address"),
     [
         ("ipv4:192.0.2.7:4711", "192.0.2.7"),
-        ("ipv6:[2001:db8::7]:4711", "[2001:db8::7]"),
-        ("ipv6:%5B2001:db8::7%5D:4711", "%5B2001:db8::7%5D"),
+        ("ipv6:[2001:db8::7]:4711", "2001:db8::7"),
+        ("ipv6:%5B2001:db8::7%5D:4711", "2001:db8::7"),
         ("unix:/run/node.sock", "unix:/run/node.sock"),
         ("", ""),
     ],

@@ -13,6 +13,7 @@ from tests.api.grpc.grpc_server import connected_channel
 from tests.simulation.world import World
 
 from holdfast.adapters.keys.signing import SigningKey
+from holdfast.adapters.warm_store import path_of
 from holdfast.api.grpc.services import output_upload
 from holdfast.api.grpc.services.output_limit import ENDED_LEASES_KEPT, OUTPUTS_MAX, OutputLimit
 from holdfast.core.base.values import Digest, EventNo, Height, LeaseId
@@ -60,6 +61,44 @@ async def test_what_is_held_already_need_not_be_sent(node: AgentNode, oak: Agent
     await oak.put(offer, b"out")
     answer = await oak.announce(offer, b"out")
     assert (answer.digest, answer.size) == (result_digest(b"out"), 3)
+
+
+@pytest.mark.rule("JOB-010")
+async def test_what_another_lease_has_sent_must_be_sent_again(node: AgentNode, oak: AgentDriver) -> None:
+    """Else whoever guesses an output learns whether somebody has it, and a replica need not do the work."""
+    stream = await oak.start_work()
+    first, second = await oak.lease_job(stream, "one"), await oak.lease_job(stream, "two")
+    await oak.put(first, b"out")
+    no = await refusal(oak.announce(second, b"out"))
+    assert (no.name, no.rule) == ("InvalidRequest", "TIER-001")
+    assert (await oak.put(second, b"out")).size == 3
+    assert (await oak.announce(second, b"out")).size == 3
+
+
+@pytest.mark.rule("TIER-001")
+async def test_another_lease_must_send_every_byte_of_what_is_held_already(node: AgentNode, oak: AgentDriver) -> None:
+    """Whoever learned that a digest is held would learn what another job's output is."""
+    stream = await oak.start_work()
+    one, two = await oak.lease_job(stream), await oak.lease_job(stream, "again")
+    await oak.put(one, b"out")
+    no = await refusal(oak.announce(two, b"out"))
+    assert (no.rule, no.hint) == ("TIER-001", "send the output again")
+    await oak.put(two, b"out")
+    assert (await oak.announce(two, b"out")).size == 3
+
+
+@pytest.mark.rule("TIER-001", "RCV-001")
+@pytest.mark.parametrize("rotten", [b"tuo", b"ou", b"out!"])
+async def test_a_damaged_copy_is_not_held_and_the_good_one_takes_its_place(
+    node: AgentNode, oak: AgentDriver, offer: pb.Offer, rotten: bytes
+) -> None:
+    await oak.put(offer, b"out")
+    path_of(node.folder / "warm", result_digest(b"out")).write_bytes(rotten)
+    assert (await refusal(oak.announce(offer, b"out"))).hint == "send the output again"
+    await oak.put(offer, b"out")
+    assert await node.blobs.read(result_digest(b"out")) == b"out"
+    assert [path.read_bytes() for path in (node.folder / "warm" / "damaged").iterdir()] == [rotten]
+    await oak.complete(oak.completion(offer, b"out"))
 
 
 @pytest.mark.rule("TIER-001")
@@ -236,6 +275,39 @@ async def test_a_result_without_its_bytes_is_not_taken(node: AgentNode, oak: Age
     lease = node.lease(offer.lease_id)
     assert lease is not None
     assert lease.submitted == result_digest(b"out")
+
+
+@pytest.mark.rule("JOB-010")
+async def test_a_result_whose_bytes_another_lease_has_sent_is_refused_also_after_a_restart(tmp_path: Path) -> None:
+    """Else a replica that learns a digest need not do the work; who has sent the bytes need not send them again."""
+    world, key = World(), SigningKey.generate()
+    async with agent_node(tmp_path, world) as node:
+        oak = AgentDriver(node, key=key)
+        stream = await oak.start_work()
+        one, two = await oak.lease_job(stream), await oak.lease_job(stream, "again")
+        await oak.put(one, b"out")
+        assert (await refusal(oak.complete(oak.completion(two, b"out")))).rule == "JOB-010"
+    async with agent_node(tmp_path, world) as node:
+        oak = AgentDriver(node, key=key)
+        no = await refusal(oak.complete(oak.completion(two, b"out")))
+        assert (no.rule, no.hint) == ("JOB-010", "send the output first")
+        evidence = await oak.open_evidence()
+        assert await evidence.send_and_ack(1, evidence.lines(1, oak.completed_record(two, b"out"))) == 1
+        lease = node.lease(two.lease_id)
+        assert lease is not None
+        assert lease.submitted is None
+        await oak.complete(oak.completion(one, b"out"))
+        await oak.put(two, b"out")
+        await oak.complete(oak.completion(two, b"out"))
+
+
+@pytest.mark.rule("JOB-010", "RCV-002")
+async def test_a_result_that_came_with_its_bytes_may_be_submitted_again_without_them(
+    node: AgentNode, oak: AgentDriver, offer: pb.Offer
+) -> None:
+    stream = await oak.open_evidence()
+    await stream.send_and_ack(1, stream.lines(1, oak.completed_with_output(offer, b"out")))
+    assert (await oak.complete(oak.completion(offer, b"out"))).is_repeat
 
 
 @pytest.mark.rule("RCV-001")

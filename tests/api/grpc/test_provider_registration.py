@@ -19,12 +19,12 @@ from holdfast.core.base.values import LeaseId
 from holdfast.core.provider.decide import capabilities_digest
 from holdfast.core.provider.messages import ProviderDrained, ProviderStatusChanged
 from holdfast.core.provider.model import ProviderStatus
-from holdfast.core.state_snapshot import digest
+from holdfast.core.state_digest import digest
 from holdfast.wire import signed_messages
 from holdfast.wire.gen.holdfast.provider.v1 import provider_pb2 as pb
 from holdfast.wire.signed_messages import AgentAct, Attestation, Declaration
 
-ECHO = {"AI": {"models": ["echo"]}}
+ECHO = {"AI": {"models": ["echo", "sleep"]}}
 SKEW_MS = 180_000
 
 

@@ -14,7 +14,7 @@ from tests.api.grpc.agent_driver import AgentDriver, AgentNode, WorkStreamDriver
 from holdfast.adapters.keys.signing import SigningKey
 from holdfast.api.grpc.services.nonces import NONCE_MS
 from holdfast.core.result import result_digest
-from holdfast.core.state_snapshot import digest
+from holdfast.core.state_digest import digest
 from holdfast.engine.queries import spec
 from holdfast.wire.gen.holdfast.provider.v1 import provider_pb2 as pb
 from holdfast.wire.signed_messages import AgentAct
@@ -197,6 +197,19 @@ async def test_a_lease_that_is_declined_is_free_unless_the_reason_cannot_be_kept
     assert {each.WhichOneof("message") for each in heard} == {"lost", "acts_done"}
     assert [each.lost.reason for each in heard if each.kind == "lost"] == ["too hot"]
     assert node.lease(offer.lease_id) is None
+
+
+@pytest.mark.rule("RCV-002", "PRV-004")
+async def test_a_second_result_after_the_verdict_is_recorded_and_slashed(node: AgentNode, oak: AgentDriver) -> None:
+    stream = await oak.start_work()
+    offer = await oak.lease_job(stream)
+    await oak.put(offer, b"out")
+    await oak.stub.Complete(oak.completion(offer, b"out"))
+    await node.judge(offer.lease_id)
+    no = await refusal(oak.stub.Complete(oak.completion(offer, b"other")))
+    assert (no.rule, no.name) == ("RCV-002", "Refused")
+    provider = node.engine.undurable_state.providers[oak.id]
+    assert (provider.slashed, provider.status) == (2_500, "JAILED")
 
 
 async def test_acts_of_one_message_are_durable_when_they_are_answered_and_share_a_batch(

@@ -27,6 +27,7 @@ from holdfast.api.grpc.services import streams, work_updates
 from holdfast.api.grpc.services.act_reader import HEARTBEATS_MAX
 from holdfast.api.grpc.services.agent_router import OUTBOX_MAX, AgentConnection, StreamEnd
 from holdfast.api.grpc.services.work_updates import UpdateBuilder
+from holdfast.core.base.canonical import decode
 from holdfast.core.base.errors import Unavailable
 from holdfast.core.base.values import ProviderId, TaskId
 from holdfast.core.lease.messages import ExpireDue, close_without_penalty
@@ -51,6 +52,21 @@ def oak(node: AgentNode) -> AgentDriver:
 
 def acked(offer: pb.Offer) -> AgentAct:
     return AgentAct("ack", lease_id=offer.lease_id)
+
+
+@pytest.mark.rule("PRV-005", "MAT-002")
+async def test_an_offer_names_what_is_paid_until_when_and_by_which_proof(node: AgentNode, oak: AgentDriver) -> None:
+    stream = await oak.start_work()
+    await oak.register(price={"*": 1_000_000, "echo": 5})
+    offer = await oak.lease_job(stream)
+    job = node.engine.undurable_state.queue.jobs[TaskId(offer.task_id)]
+    assert (offer.pay, offer.proof, offer.t_deadline_ms) == (5 * job.units, "attested", offer.t_start_ms + 600_000)
+    again = await (await oak.open()).read("offer")
+    assert again.offer.pay == offer.pay
+    await oak.register(price={"*": 5, "echo": 1_000_000})
+    await node.enqueue("too cheap")
+    await node.match()
+    assert len(node.engine.undurable_state.leases.by_id) == 1
 
 
 async def test_who_loses_a_lease_gets_the_reason(node: AgentNode, oak: AgentDriver) -> None:
@@ -232,6 +248,25 @@ async def test_a_second_stream_takes_over_and_the_first_is_notified(node: AgentN
     assert len(node.provider.work.router) == 1
 
 
+@pytest.mark.rule("RCV-002")
+async def test_an_agent_of_the_same_key_from_another_folder_waits_until_the_first_one_is_gone(
+    node: AgentNode, oak: AgentDriver
+) -> None:
+    await oak.register_and_stake()
+    first = WorkStreamDriver(oak, oak.stub.Work())
+    await first.open(instance=b"folder one")
+    await first.act(AgentAct("beat", slots=4))
+    other = WorkStreamDriver(oak, oak.stub.Work())
+    no = await refusal(other.open(instance=b"folder two"))
+    assert (no.rule, "another folder" in no.message) == ("RCV-002", True)
+    again = WorkStreamDriver(oak, oak.stub.Work())
+    await again.open(instance=b"folder one")
+    node.pass_time(node.engine.policy.provider.heartbeat_stale_ms)
+    later = WorkStreamDriver(oak, oak.stub.Work())
+    await later.open(instance=b"folder two")
+    assert later.welcome.provider_id == oak.id
+
+
 async def test_an_agent_that_reads_nothing_is_disconnected(node: AgentNode) -> None:
     connection = AgentConnection(bytes(32), ProviderId(bytes(32)))
     for number in range(OUTBOX_MAX + 10):
@@ -366,3 +401,17 @@ async def test_of_many_heartbeats_in_one_message_a_few_are_recorded(node: AgentN
     assert {(each.name, each.rule) for each in said[HEARTBEATS_MAX:-1]} == {("TooLarge", "PRV-002")}
     slots, last = node.engine.undurable_state.providers[oak.id].slots, node.engine.undurable_state.last_event
     assert (slots, last) == (HEARTBEATS_MAX, before + HEARTBEATS_MAX)
+
+
+@pytest.mark.rule("JOB-010")
+async def test_the_payload_of_a_private_job_comes_with_the_answer_to_the_ack(node: AgentNode, oak: AgentDriver) -> None:
+    stream = await oak.start_work()
+    job = await node.enqueue("secret", "private")
+    await node.match()
+    offer = (await stream.read("offer")).offer
+    assert (offer.payload, offer.task_id, offer.pay, decode(offer.requirements)) == (b"", job, 6, {"model": "echo"})
+    again = await oak.open()
+    assert (await again.read("offer")).offer.payload == b"", "nor does another stream tell it"
+    assert [each.is_done for each in await again.act(AgentAct("ack", lease_id=offer.lease_id))] == [True]
+    acked = (await again.read("offer")).offer
+    assert (acked.is_acked, b"secret" in acked.payload, acked.lease_id) == (True, True, offer.lease_id)

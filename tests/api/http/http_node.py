@@ -24,7 +24,7 @@ from holdfast.core.base.values import AccountId, Amount, KeyId
 from holdfast.core.escrow.messages import Mint
 from holdfast.core.key.messages import CreateKey, RevokeKey
 from holdfast.core.key.model import Role, secret_hash
-from holdfast.core.state_snapshot import digest
+from holdfast.core.state_digest import digest
 from holdfast.engine.loop import Engine
 from holdfast.engine.outcome import Accepted
 

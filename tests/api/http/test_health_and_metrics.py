@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.api.http.http_node import WITHIN_S, HttpNode, http_node, name_of, request, second_server, until
 from tests.simulation.journal import Fault
 
+from holdfast.api.front.settings import FrontCounts
 from holdfast.core.base.errors import Corrupt
 from holdfast.core.key.model import Role
 from holdfast.engine.follower import Follower
@@ -131,6 +132,24 @@ async def test_the_engine_and_the_tables_are_seen(node: HttpNode) -> None:
     assert (found["holdfast_owner",], found["holdfast_tables_lag_events",]) == (1, 0)
     assert found["holdfast_connections",] >= 1
     assert found["holdfast_subscribers",] == 0
+
+
+@pytest.mark.rule("SEC-002")
+async def test_connections_of_grpc_are_seen_where_a_front_process_accepts_them(node: HttpNode) -> None:
+    assert not any(name.startswith("holdfast_grpc_connections") for name, *_ in await metric_samples(node))
+    counts = FrontCounts(silent=1, forwarded=2, proven=3, full=4, displaced=5, late=6, foreign=7, upstream_failed=8)
+    node.access.grpc_connections = lambda: counts
+    found = await metric_samples(node)
+    assert {key: value for key, value in found.items() if key[0].startswith("holdfast_grpc_connections")} == {
+        ("holdfast_grpc_connections", "silent"): 1,
+        ("holdfast_grpc_connections", "forwarded"): 2,
+        ("holdfast_grpc_connections", "proven"): 3,
+        ("holdfast_grpc_connections_closed_total", "full"): 4,
+        ("holdfast_grpc_connections_closed_total", "displaced"): 5,
+        ("holdfast_grpc_connections_closed_total", "late"): 6,
+        ("holdfast_grpc_connections_closed_total", "foreign"): 7,
+        ("holdfast_grpc_connections_closed_total", "upstream_failed"): 8,
+    }
 
 
 async def test_pauses_of_the_collector_are_seen_while_the_server_is_open() -> None:

@@ -7,14 +7,15 @@ import json
 import socket
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+import websockets
 from tests.api.grpc.grpc_server import client_certificate, tls_folder
-from tests.api.http.http_node import WITHIN_S, HttpNode, http_node, request, response_on, until
+from tests.api.http.http_node import WITHIN_S, HttpNode, bearer, http_node, request, response_on, until
 
 from holdfast.adapters.keys.authority import CertificateFiles
 from holdfast.api.http.connection import GuardedHttp
@@ -210,7 +211,7 @@ async def test_what_is_not_http_is_refused_and_the_server_stays_open(sent: bytes
 
 async def test_connections_have_a_limit() -> None:
     async with (
-        http_node(connections_max=2) as house,
+        http_node(connections_max=2, address_connections_max=2) as house,
         house.raw_connection() as (reader, writer),
         house.raw_connection(),
     ):
@@ -224,8 +225,37 @@ async def test_connections_have_a_limit() -> None:
         await until(lambda: house.server.metrics.connections() == 2)
 
 
+@pytest.mark.rule("SEC-001")
+async def test_idle_sockets_of_a_crowd_shut_out_no_client_with_a_key() -> None:
+    """4 096 anonymous WebSockets shut the door for all."""
+    async with http_node(connections_max=8, address_connections_max=4) as node, AsyncExitStack() as crowd:
+        token = await node.token()
+        for _ in range(20):
+            await crowd.enter_async_context(node.raw_connection())
+        for _ in range(3):
+            assert (await node.call("node.getStatus", token)).status_code == 200
+        async with websockets.connect(node.ws, additional_headers=bearer(token)) as wire:
+            await wire.send(json.dumps(request("node.getStatus")))
+            assert "result" in json.loads(await wire.recv())
+        with pytest.raises(websockets.InvalidStatus) as refused:
+            await websockets.connect(node.ws)
+        assert refused.value.response.status_code == 503
+        assert (await node.call("node.getStatus")).status_code == 200, "on probation: answered, and closed"
+
+
+@pytest.mark.rule("SEC-001")
+async def test_a_websocket_without_a_key_that_says_nothing_is_closed() -> None:
+    async with http_node(idle_ms=50) as node:
+        async with websockets.connect(node.ws) as wire, asyncio.timeout(WITHIN_S):
+            with pytest.raises(websockets.ConnectionClosed) as closed:
+                await wire.recv()
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 4009
+        assert node.server.metrics.disconnected["idle"] == 1
+
+
 async def test_the_slot_of_a_closed_connection_is_free() -> None:
-    async with http_node(connections_max=1) as house:
+    async with http_node(connections_max=1, address_connections_max=1) as house:
         for _ in range(5):
             async with house.raw_connection() as (reader, writer):
                 writer.write(HEAD + STATUS)

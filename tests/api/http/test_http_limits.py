@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.api.http.http_node import http_node, name_of, request
 from tests.simulation.world import SimulatedClock
 
-from holdfast.api.http.settings import LEAVES, HttpSettings, faults
-from holdfast.api.rate_limit import BUCKETS_MAX, TokenBuckets
+from holdfast.api.grpc.settings import GrpcSettings
+from holdfast.api.http.gateway import BYTES_PER_TOKEN
+from holdfast.api.http.settings import LEAVES, HttpSettings, faults, limits_of
+from holdfast.api.limits.evidence_budget import BRIEF_BYTES, SHARED_BY
+from holdfast.api.limits.rate_limit import BUCKETS_MAX, TokenBuckets
 from holdfast.api.rpc import jsonrpc
 from holdfast.core.base.errors import Refused
+from holdfast.core.base.values import Network
+from holdfast.core.policy import Policy
 
 pytestmark = pytest.mark.rule("SEC-001")
 
@@ -146,3 +154,93 @@ def test_what_is_safe_is_let_be(told: dict[str, Any]) -> None:
 
 def test_all_faults_are_reported_at_once() -> None:
     assert len(faults(HttpSettings(host="0.0.0.0", port=-1, depth_max=0))) == 3
+
+
+@pytest.mark.parametrize(
+    ("raw", "name"),
+    [
+        (b"[" + b"[]," * 400_000 + b"1]", "TooLarge"),
+        (b'{"a":' * 400_000, "TooLarge"),
+        (b"{" + b",".join(b'"%d":1' % n for n in range(100_000)) + b"}", "TooLarge"),
+        (b'{"jsonrpc":"2.0","id":1,"method":"' + b"x" * 1_000_000 + b'","params":{}}', "MethodNotFound"),
+        (b'{"jsonrpc":"2.0","id":1,"method":"cap.getJob","params":{"' + b"y" * 1_000_000 + b'":1}}', "InvalidParams"),
+    ],
+    ids=["wide", "deep", "keys", "long method", "long field"],
+)
+async def test_a_message_that_takes_long_to_read_is_refused_before_it_is_decoded(raw: bytes, name: str) -> None:
+    """Decoding 4 MB of empty lists took 1.2 s, in which nobody else was served."""
+    async with http_node() as node:
+        got = await node.post(raw, await node.token())
+        assert name_of(got) == name
+        assert len(got.content) < 2_000
+
+
+async def test_a_long_message_costs_as_many_requests_as_it_is_long() -> None:
+    raw = json.dumps(request("node.getStatus")).encode() + b" " * (1 << 20)
+    async with http_node(key_per_s=1, key_burst=100) as node:
+        token = await node.token()
+        answers = [await node.post(raw, token) for _ in range(7)]
+    assert [answer.status_code for answer in answers] == [200] * 5 + [429] * 2
+
+
+# ------------------------------------------------------------------------------------------------ what is told
+
+
+async def test_the_limits_that_are_told_are_those_that_hold() -> None:
+    """`rpc.discover` and the document name them, at each a message is read, one beyond it is refused by that number."""
+    limits: dict[str, Any] = {
+        "body_bytes_max": 5_000,
+        "anonymous_bytes_max": 3_000,
+        "depth_max": 7,
+        "batch_max": 3,
+        "values_max": 90,
+    }
+    async with http_node(**limits) as node:
+        token = await node.token()
+        told = (await node.call("rpc.discover")).json()["result"]["x-limits"]
+        async with node.client() as client:
+            assert (await client.get("/openrpc.json")).json()["x-limits"] == told
+        assert {name: told[name] for name in limits} == limits
+        assert told == limits_of(HttpSettings(**limits))
+        beyond: dict[str, Callable[[int], str]] = {
+            "batch_max": lambda n: json.dumps([request("node.getStatus")] * n),
+            "depth_max": lambda n: "[" * n + "]" * n,
+            "values_max": lambda n: "[" + ",".join("1" * (n - 1)) + "]",
+        }
+        for name, make in beyond.items():
+            assert f"at most {told[name]}" not in (within := await node.post(make(told[name]).encode(), token)).text
+            assert f"than {told[name]}" not in within.text, name
+            refused = await node.post(make(told[name] + 1).encode(), token)
+            assert name_of(refused) in ("TooLarge", "InvalidRequest")
+            assert re.search(rf"(at most|than) {told[name]}\b", refused.text), name
+        for limit, sender in (("body_bytes_max", token), ("anonymous_bytes_max", None)):
+            assert name_of(await node.post(b" " * told[limit], sender)) == "ParseError"
+            refused = await node.post(b" " * (told[limit] + 1), sender)
+            assert (name_of(refused), f"more than {told[limit]} bytes" in refused.text) == ("TooLarge", True)
+
+
+def test_the_documented_limits_are_the_defaults() -> None:
+    http, grpc = HttpSettings(), GrpcSettings()
+    evidence = Policy.for_network(Network.PRODUCTION).evidence
+    told = [
+        f"{grouped(http.key_per_s)} requests a second with one key after a burst of {grouped(http.key_burst)} (`http",
+        f"{grouped(http.address_per_s)} after {grouped(http.address_burst)} from an address without one (`http",
+        f"{grouped(grpc.address_per_s)} calls a second from one address after {grouped(grpc.address_burst)} (`grpc",
+        f"{grouped(grpc.acts_per_s)} a second after {grouped(grpc.acts_burst)} (`grpc.acts_per_s`",
+        f"{BYTES_PER_TOKEN >> 10} KiB, and may hold {grouped(http.values_max)} values and keys (`http.values_max`)",
+        f"has {http.address_connections_max} (`http.address_connections_max`)",
+        f"at most {grouped(http.key_connections_max)} (`http.key_connections_max`)",
+        f"{grouped(grpc.address_calls_max)} open calls of one address (`grpc.address_calls_max`)",
+        f"{grpc.address_unproven_max} streams that have not answered their challenge (`grpc.address_unproven_max`",
+        f"{grpc.evidence_kib_per_s >> 10} MiB a second of a provider with a stake (`grpc.evidence_kib_per_s`",
+        f"{grpc.unstaked_kib_per_s} KiB of one without (`grpc.unstaked_kib_per_s`",
+        f"{SHARED_BY} times that for all without a stake together",
+        f"digest, size and first {BRIEF_BYTES} bytes are kept",
+        f"`policy.evidence.dead_letters_per_channel_max` ({grouped(evidence.dead_letters_per_channel_max)})",
+    ]
+    page = " ".join((Path(__file__).parents[3] / "docs/operate.md").read_text().split())
+    assert [each for each in told if each not in page] == []
+
+
+def grouped(number: int) -> str:
+    return f"{number:,}".replace(",", " ")

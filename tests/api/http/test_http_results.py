@@ -51,8 +51,10 @@ async def test_another_requester_is_not_notified(results: ResultNode, node: Http
     await results.do(Consume(job, ALICE, Digest(bytes(32))))
     await node.mint(77, owner="bob")
     async with stream(node, token, "?after=0") as events:
-        seen = await events.events(2)
-    assert [topic for _, topic in seen] == ["keyCreated", "minted"]
+        topics = [topic for _, topic in await events.events(1)]
+        while topics[-1] != "minted":
+            topics += [topic for _, topic in await events.events(1)]
+    assert [topic for topic in topics if not topic.startswith("block")] == ["keyCreated", "minted"]
 
 
 @pytest.mark.rule("OBS-001")

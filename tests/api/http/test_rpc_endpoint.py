@@ -151,7 +151,7 @@ async def test_a_server_that_closes_does_not_wait_for_ever() -> None:
         (b"{}", 400, "InvalidRequest"),
         (nested(64), 200, "InvalidParams"),
         (nested(65), 400, "InvalidRequest"),
-        (b"[" * 60_000, 400, "InvalidRequest"),
+        (b"[" * 60_000, 413, "TooLarge"),
         (json.dumps([request("node.explode")] * 101).encode(), 413, "TooLarge"),
         (b'{"jsonrpc":"2.0","id":1,"method":"node.explode"}', 200, "MethodNotFound"),
         (json.dumps(request("account.mint", **MINT)).encode(), 401, "Unauthorized"),

@@ -20,7 +20,7 @@ from holdfast.core.base.privileged import PrivilegedActRecorded
 from holdfast.core.base.values import AccountId
 from holdfast.core.key.model import Role
 from holdfast.core.policy import Policy
-from holdfast.core.state_snapshot import digest
+from holdfast.core.state_digest import digest
 from holdfast.engine.loop import Engine
 
 ALICE: Final = Principal("a" * 16, Role.REQUESTER, AccountId("alice"))
@@ -28,12 +28,14 @@ BOB: Final = Principal("b" * 16, Role.REQUESTER, AccountId("bob"))
 PROVIDER: Final = Principal("c" * 16, Role.PROVIDER)
 OPERATOR: Final = Principal("d" * 16, Role.OPERATOR)
 AUDITOR: Final = Principal("e" * 16, Role.AUDITOR)
+TREASURER: Final = Principal("f" * 16, Role.TREASURER)
 CALLERS: Final = {
     "nobody": ANONYMOUS,
     "requester": ALICE,
     "provider": PROVIDER,
     "operator": OPERATOR,
     "auditor": AUDITOR,
+    "treasurer": TREASURER,
     "local": LOCAL,
 }
 

@@ -13,6 +13,7 @@ from tests.api.http.http_node import http_node
 from tests.core.commands import some_id
 
 from holdfast.api.error_codes import ERROR_CODES
+from holdfast.api.http.settings import HttpSettings, limits_of
 from holdfast.api.http.websocket import websocket_methods
 from holdfast.api.node_access import NodeAccess, RpcCall, RpcMethod
 from holdfast.api.rpc.methods import METHODS
@@ -93,19 +94,19 @@ def test_a_method_reads_as_it_is_asked() -> None:
     assert mint["params"] == [
         {"name": "id", "required": True, "schema": {"type": "string", "pattern": HEX}},
         {"name": "owner", "required": True, "schema": {"type": "string", "title": "AccountId"}},
-        {"name": "amount", "required": True, "schema": {"type": "integer", "title": "Amount"}},
+        {"name": "amount", "required": True, "schema": {"type": "integer", "title": "Amount", "x-beyond-2^53": True}},
     ]
     subscribe = method_of(DOCUMENT, "events.subscribe")
     after = subscribe["params"][0]
     assert (after["name"], after["required"]) == ("after", False)
-    assert after["schema"] == {"anyOf": [{"type": "integer", "title": "EventNo"}, {"type": "null"}]}
+    assert after["schema"] == {"anyOf": [{"type": "integer"}, {"type": "string"}, {"type": "null"}]}
     assert after["description"].startswith("The number of the last event you have")
 
 
 async def test_the_node_gives_the_document_by_method_and_by_path() -> None:
     async with http_node() as house, house.client() as client:
         said = (await house.call("rpc.discover")).json()["result"]
-        assert said == (await client.get("/openrpc.json")).json() == DOCUMENT
+        assert said == (await client.get("/openrpc.json")).json() == document(KNOWN, limits_of(HttpSettings()))
 
 
 async def test_what_the_node_answers_is_what_the_document_says() -> None:

@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 from tests.api.result_node import SERVING, result_node
+from tests.core.blocks import SEAL, final_after
 
 from holdfast.api.rpc.unix_socket import UnixSocketServer
-from holdfast.client import Client, NodeRefused
+from holdfast.client import NodeRefused
+from holdfast.client.node_socket import NodeSocket, cursor_of
 from holdfast.core.base.errors import Unavailable
 from holdfast.core.base.event import make_payload
-from holdfast.core.base.values import EventNo, KeyId
+from holdfast.core.base.values import EventNo, Height, KeyId
+from holdfast.core.chain.messages import RollBackBlocks
 from holdfast.core.key.messages import CreateKey
 from holdfast.core.key.model import Role, secret_hash
 from holdfast.core.proof.messages import RecordVerdict
@@ -30,7 +33,7 @@ async def test_neither_result_bytes_nor_secrets_leave_with_events(tmp_path: Path
         door = UnixSocketServer(made.access, tmp_path / "node.sock")
         await door.open()
         seen: dict[str, dict[str, Any]] = {}
-        async for event in Client(tmp_path).follow():
+        async for event in NodeSocket(tmp_path).follow():
             seen[event["type"]] = event["event"]
             if event["number"] == made.engine.durable_head.last:
                 break
@@ -57,5 +60,43 @@ async def test_who_asks_for_deleted_events_learns_where_to_begin(
         door = UnixSocketServer(made.access, tmp_path / "node.sock")
         await door.open()
         with pytest.raises(NodeRefused, match="follow after event 18"):
-            await anext(Client(tmp_path, total_timeout_s=1.0).follow())
+            await anext(NodeSocket(tmp_path, total_timeout_s=1.0).follow())
         await door.close()
+
+
+LIFE = ("readable", "blockSealed", "rolledBack", "reincluded", "readable", "blockSealed", "finalized")
+
+
+@pytest.mark.rule("EVT-002")
+async def test_the_socket_says_what_blocks_do_to_results_from_any_cursor(tmp_path: Path) -> None:
+    async with result_node(final_after(2)) as made:
+        await made.resolved()
+        await made.do(SEAL)
+        await made.do(RollBackBlocks(Height(1)))
+        for _ in range(3):
+            await made.do(SEAL)
+        door = UnixSocketServer(made.access, tmp_path / "node.sock")
+        await door.open()
+        told = await events_after(tmp_path, 0, made.engine.durable_head.last)
+        names = [event["type"] for event in told if event["type"] in LIFE]
+        assert names == ["blockSealed", *LIFE[:6], "blockSealed", "blockSealed", "finalized"]
+        assert [event["number"] for event in told if "index" not in event] == list(range(1, told[-1]["number"] + 1))
+        for at, event in enumerate(told):
+            assert await events_after(tmp_path, cursor_of(event), told[-1]["number"]) == told[at + 1 :], at
+        plain = await events_after(tmp_path, 0, told[-1]["number"], derived=False)
+        assert plain == [event for event in told if "index" not in event]
+        for no in ("1.x", ".", "-1"):
+            with pytest.raises(NodeRefused, match=r"number\.index"):
+                await anext(NodeSocket(tmp_path).follow(no))
+        await door.close()
+
+
+async def events_after(folder: Path, after: int | str, last: int, *, derived: bool = True) -> list[Any]:
+    if after == last:
+        return []
+    told: list[Any] = []
+    async for event in NodeSocket(folder).follow(after, derived=derived):
+        told.append(event)
+        if event["number"] == last and "index" not in event:
+            break
+    return told

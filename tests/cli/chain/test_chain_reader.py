@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from holdfast.cli.chain.reader import ChainReader
-from holdfast.core.base.values import ChainId, Height
+from holdfast.core.base.values import Height
 from holdfast.core.chain.header import SignedHeader
 from holdfast.lightclient.headers import VerificationFailed
 
@@ -22,6 +22,6 @@ class Orphaned:
 
 @pytest.mark.rule("CHN-003")
 async def test_a_block_that_is_rolled_back_while_the_chain_is_read_is_reported_by_name() -> None:
-    reader = ChainReader(Orphaned(), ChainId(1337), cast(SignedHeader, None), Height(0))
+    reader = ChainReader(Orphaned(), cast(SignedHeader, None), cast(SignedHeader, None), Height(0))
     with pytest.raises(VerificationFailed, match="block 3 was rolled back"):
         await anext(reader.blocks_after(Height(3)))

@@ -49,6 +49,20 @@ GOOD: dict[str, dict[str, Any]] = {
     "result-digest": {"bytes": "00"},
     "nullifier": {"type": 1, "window": 0, "body": {"a": 1}},
     "da-commitment": {"namespace": "0001020304050607", "bytes": "00"},
+    "notice-root": {
+        "version": 1,
+        "height": 7,
+        "round": 0,
+        "blob_index": 0,
+        "kzg_commitment": "01" * 48,
+        "blob_keccak": "02" * 32,
+        "provider_id": "file",
+        "locator": "file:store/items/a",
+        "archived_by": "03" * 20,
+        "archived_at": 1_700_000_000,
+        "chain_id": 1_337,
+        "versioned_hash": "04" * 32,
+    },
     "dataitem-id": {"seed": "07" * 32, "tags": [["a", "b"]], "bytes": "00"},
 }
 

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from holdfast import __version__
 from holdfast.cli import VERBS, app
-from holdfast.cli.compute import FORMULAS
+from holdfast.cli.compute import FORMULAS, summary_of
 
 HOLDFAST = Path(sys.executable).parent / "holdfast"
 VECTORS: list[dict[str, Any]] = json.loads((Path(__file__).parents[2] / "vectors" / "compute.json").read_text("utf-8"))
@@ -82,7 +82,7 @@ def test_the_help_says_what_each_name_reads_and_prints() -> None:
     page = CliRunner().invoke(app, ["compute", "--help"]).stdout
     for name, formula in FORMULAS.items():
         line = next(line for line in page.splitlines() if line.split()[:1] == [name])
-        assert line.endswith(f"{', '.join(formula.reads)} → {', '.join(formula.prints)}")
+        assert line.endswith(summary_of(formula))
         own = CliRunner().invoke(app, ["compute", name, "--help"]).stdout
         assert formula.rule in own
         assert all(field in own for field in (*formula.reads, *formula.prints))
@@ -192,3 +192,16 @@ def test_computing_loads_neither_rich_nor_pydantic_nor_a_database() -> None:
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, b"[]\n")
+
+
+@pytest.mark.rule("CMP-001", "RTY-002")
+def test_backoff_takes_the_policy_and_refuses_a_factor_of_none() -> None:
+    asked = {"kind": "AI", "job_id": "00" * 32, "failure": 1}
+    delays = []
+    for factor in (2, 20):
+        code, said, _ = compute("backoff", json.dumps(asked | {"policy": {"backoff_factor": factor}}))
+        assert code == 0
+        delays.append(json.loads(said)["delay_ms"])
+    assert delays[0] == json.loads(compute("backoff", json.dumps(asked))[1])["delay_ms"]
+    assert 9 <= delays[1] // delays[0] <= 10
+    assert compute("backoff", json.dumps(asked | {"policy": {"backoff_factor": 0}}))[0] == 2

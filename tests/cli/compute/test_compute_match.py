@@ -148,3 +148,19 @@ def test_all_faults_of_a_world_are_reported_at_once() -> None:
     assert {fault.partition(":")[0] for fault in faults("match", json.dumps(asked))} == {
         *("jobs[0].units", "providers[0].region", "policy.order")
     }
+
+
+@pytest.mark.rule("CMP-001", "MAT-002")
+@pytest.mark.parametrize("name", ["cpu_milli", "memory_mb", "gpus"])
+def test_a_compute_job_needs_its_runtime_and_at_most_the_resources_of_a_slot(name: str) -> None:
+    job = {**JOB, "kind": "COMPUTE", "requirements": {"runtime": "wc", name: 4}}
+    can = {"runtimes": ["wc"], name: 4}
+    provider = {**PROVIDER, "capabilities": {"COMPUTE": can}, "units_used": {}, "units_max": {"COMPUTE": 1}}
+    assert assignments(world(jobs=[job], providers=[provider])) == [["01", "02"]]
+    for change in ({"runtimes": ["sort"]}, {name: 3}):
+        less = {**provider, "capabilities": {"COMPUTE": can | change}}
+        assert assignments(world(jobs=[job], providers=[less])) == []
+    assert assignments(world(jobs=[job], providers=[provider | {"units_max": {"AI": 1}}])) == []
+    priced = {**provider, "price": {"wc": JOB["max_fee"] + 1, "*": 0}}
+    assert assignments(world(jobs=[job], providers=[priced])) == []
+    assert assignments(world(jobs=[job], providers=[priced | {"price": {"wc": JOB["max_fee"], "*": 10**9}}])) != []

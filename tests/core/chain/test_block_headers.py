@@ -28,7 +28,7 @@ from tests.core.commands import done, enqueue_command, run
 from tests.counts import counts
 
 from holdfast.core.base.errors import Refused
-from holdfast.core.base.values import ChainId, Height
+from holdfast.core.base.values import ChainId, Height, Network
 from holdfast.core.chain.header import Header, SignedHeader, beacon_after, genesis_signed, header_hash, why_not_next
 from holdfast.core.chain.messages import BlockSealed, RollBackBlocks, SealBlock
 from holdfast.core.chain.transactions import add_results
@@ -63,7 +63,7 @@ def test_a_header_names_the_events_it_covers_and_the_roots_of_what_is_in_it() ->
 @pytest.mark.rule("CHN-001")
 def test_a_beacon_is_the_hash_of_the_signature_below_and_so_unknown_before_it() -> None:
     state = rich()
-    genesis = genesis_signed(ChainId(state.policy.chain_id))
+    genesis = genesis_signed(ChainId(state.policy.chain_id), Network.DEVELOPMENT)
     assert sealed(state).header.beacon == beacon_after(genesis.signature) == naive.h("holdfast.beacon.v1", genesis.hash)
     signature = state.chain.head.signature
     assert signature == sign(state.chain.head.hash)
@@ -141,8 +141,8 @@ def test_a_signature_of_somebody_else_is_none() -> None:
 def test_block_one_follows_the_genesis_of_its_own_chain_alone(chain_id: int) -> None:
     state = State(msgspec.structs.replace(final_after(3), chain_id=chain_id))
     block = sealed(state)
-    assert why_not_next(genesis_signed(ChainId(chain_id)), block, verify) is None
-    assert why_not_next(genesis_signed(ChainId(chain_id ^ 1)), block, verify) is not None
+    assert why_not_next(genesis_signed(ChainId(chain_id), Network.DEVELOPMENT), block, verify) is None
+    assert why_not_next(genesis_signed(ChainId(chain_id ^ 1), Network.DEVELOPMENT), block, verify) is not None
 
 
 @pytest.mark.rule("RES-008")

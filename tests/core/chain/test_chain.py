@@ -31,7 +31,7 @@ from tests.counts import counts
 from holdfast.core import journal_codec, state_machine
 from holdfast.core.base.errors import Corrupt
 from holdfast.core.base.event import Batch, Decided, Event, JournalHead, head_of
-from holdfast.core.base.values import AccountId, ChainId, Digest, EventNo, Height, Term
+from holdfast.core.base.values import AccountId, ChainId, Digest, EventNo, Height, Network, Term
 from holdfast.core.chain.header import genesis_signed, why_not_next
 from holdfast.core.chain.messages import BlockRolledBack, BlockSealed, RollBackBlocks, TransactionsReincluded
 from holdfast.core.chain.model import BlockStatus, final_height
@@ -40,7 +40,8 @@ from holdfast.core.job.model import JobState
 from holdfast.core.policy import Policy
 from holdfast.core.queue.messages import CancelJob
 from holdfast.core.state import State
-from holdfast.core.state_snapshot import digest, restore, snapshot
+from holdfast.core.state_digest import digest
+from holdfast.engine.snapshots.state_snapshot import restore, snapshot
 
 depths = st.integers(0, 5)
 ALICE = AccountId("alice")
@@ -304,7 +305,9 @@ def test_a_block_that_its_events_do_not_give_is_corrupt(name: str) -> None:
         state_machine.apply(
             state, other
         )  # not asked here, core knows no cryptography: the next block's beacon hangs on it
-        assert "is not signed" in (why_not_next(genesis_signed(ChainId(1337)), signed_head(state), verify) or "")
+        assert "is not signed" in (
+            why_not_next(genesis_signed(ChainId(1337), Network.DEVELOPMENT), signed_head(state), verify) or ""
+        )
         return
     with pytest.raises(Corrupt, match="CHN-006: block"):
         state_machine.apply(state, other)

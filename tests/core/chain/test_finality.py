@@ -25,7 +25,8 @@ from holdfast.core.escrow.invariants import broken_invariants
 from holdfast.core.escrow.messages import Finalized
 from holdfast.core.invariants import broken_invariants as core_invariants
 from holdfast.core.state import State
-from holdfast.core.state_snapshot import digest, restore, snapshot
+from holdfast.core.state_digest import digest
+from holdfast.engine.snapshots.state_snapshot import restore, snapshot
 
 pytestmark = pytest.mark.rule("CHN-005", "ESC-002")
 RESULTS = 5

@@ -18,7 +18,7 @@ from tests.counts import counts
 from holdfast.core import state_machine
 from holdfast.core.base.errors import Corrupt, Refused
 from holdfast.core.base.event import Decided, Event, JournalHead
-from holdfast.core.base.values import AccountId, Amount, EventNo, Height, TaskId
+from holdfast.core.base.values import AccountId, Amount, EventNo, Height, Network, TaskId
 from holdfast.core.chain.header import genesis_signed, why_not_next
 from holdfast.core.chain.messages import (
     BlockRolledBack,
@@ -40,7 +40,8 @@ from holdfast.core.result.messages import ConsumptionDropped, ResultConsumed
 from holdfast.core.result.model import ResultStatus
 from holdfast.core.result.readability import why_not_readable
 from holdfast.core.state import State
-from holdfast.core.state_snapshot import digest, restore, snapshot
+from holdfast.core.state_digest import digest
+from holdfast.engine.snapshots.state_snapshot import restore, snapshot
 
 ALICE = AccountId("alice")
 limits = st.integers(1, 12)
@@ -470,7 +471,7 @@ def test_a_policy_adopted_in_the_middle_of_a_rollback_to_genesis_leaves_the_chai
     assert len(all_known_numbers(state)) == before
     all_events(state, limit=2)
     assert len(state.chain.open.txs) == before
-    assert why_not_next(genesis_signed(state.policy.chain_id), sealed(state), verify) is None  # type: ignore[arg-type]
+    assert why_not_next(genesis_signed(state.policy.chain_id, Network.DEVELOPMENT), sealed(state), verify) is None  # type: ignore[arg-type]
 
 
 def all_known_numbers(state: State) -> list[int]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from tests.core.commands import done, empty, histories, run, some_id
+from tests.core.reachable_states import unreachable_states
 
 from holdfast.core import state_machine
 from holdfast.core.base.errors import Corrupt, Refused
 from holdfast.core.base.event import Command, Decided
-from holdfast.core.base.fsm import unreachable_states
 from holdfast.core.base.values import AccountId, Amount, Height, Network
 from holdfast.core.escrow.apply import postings
 from holdfast.core.escrow.invariants import broken_invariants
@@ -17,7 +17,7 @@ from holdfast.core.escrow.messages import Charge, Finalize, Finalized, Mint, Ref
 from holdfast.core.escrow.model import AMOUNT_MAX, MINT, RESERVATION_TRANSITIONS, Account, ReservationStatus
 from holdfast.core.policy import Policy
 from holdfast.core.state import State
-from holdfast.core.state_snapshot import digest
+from holdfast.core.state_digest import digest
 
 ALICE, BOB = AccountId("alice"), AccountId("bob")
 RESERVATION = some_id(1)
@@ -96,6 +96,8 @@ def test_no_more_than_the_available_balance_can_be_reserved(asked: int, is_allow
 def test_a_charge_is_between_nothing_and_what_was_reserved(amount: int, is_allowed: bool) -> None:
     outcome = run(reserved(60), Charge(RESERVATION, Height(5), BOB, Amount(amount)))
     assert isinstance(outcome, Refused) is not is_allowed
+    if isinstance(outcome, Refused):
+        assert outcome.name == ("InvalidParams" if amount < 0 else "Refused")
 
 
 @pytest.mark.rule("ESC-001")

@@ -26,14 +26,17 @@ from holdfast.core.evidence.messages import (
 )
 from holdfast.core.evidence.model import NO_PROVIDER, DeadLetterStatus, SessionEnd, SessionWatermark, is_final
 from holdfast.core.evidence.sessions import owner_of
-from holdfast.core.policy import EvidencePolicy, Policy
+from holdfast.core.policy import EvidencePolicy, Policy, UnstakedEvidence
 from holdfast.core.policy.settings import DAY_MS
 from holdfast.core.state import State
-from holdfast.core.state_snapshot import digest, restore, snapshot
+from holdfast.core.state_digest import digest
+from holdfast.engine.snapshots.state_snapshot import restore, snapshot
 
 
 def evidence_core(**settings: Any) -> CoreDriver:
-    return CoreDriver(State(msgspec.structs.replace(DEVELOPMENT, evidence=EvidencePolicy(**settings))))
+    return CoreDriver(
+        State(msgspec.structs.replace(DEVELOPMENT, evidence=EvidencePolicy(unstaked=UnstakedEvidence.OPEN, **settings)))
+    )
 
 
 def store(first: int, last: int, session: str = "s1", channel: str = "c", **fields: Any) -> StoreEvidence:

@@ -31,7 +31,8 @@ from holdfast.core.provider.sla import on_offence
 from holdfast.core.queue.messages import CancelJob, RaiseFee
 from holdfast.core.result.model import Consumption, ResultStatus
 from holdfast.core.state import State
-from holdfast.core.state_snapshot import digest, restore, snapshot
+from holdfast.core.state_digest import digest
+from holdfast.engine.snapshots.state_snapshot import restore, snapshot
 
 Step = Callable[[CoreDriver, int], None]
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 from tests.core.blocks import SEAL, START_MS
 from tests.core.commands import DEVELOPMENT, admitted, done, enqueue_command, funded, refused, run, some_id
+from tests.core.reachable_states import unreachable_states
 
 from holdfast.core import state_machine
 from holdfast.core.base.errors import Corrupt
 from holdfast.core.base.event import Decided
-from holdfast.core.base.fsm import next_state, unreachable_states
+from holdfast.core.base.fsm import next_state
 from holdfast.core.base.privileged import PrivilegedActRecorded, PrivilegedCommand
 from holdfast.core.base.values import AccountId, Amount, Height, TaskId
 from holdfast.core.escrow.messages import Charge, Mint, Refund

@@ -45,6 +45,16 @@ QUANTUM: dict[str, Any] = {
     },
     "units": 2,
 }
+COMPUTE: dict[str, Any] = {
+    "kind": "COMPUTE",
+    "spec": {
+        "runtime": "wc",
+        "args": ["-l", ""],
+        "resources": {"cpu_milli": 500, "memory_mb": 64, "gpus": 0},
+        "precision": "fp32",
+    },
+    "ttl_ms": 60_000,
+}
 Path = tuple[str | int, ...]
 
 
@@ -226,7 +236,7 @@ def leaves(value: Any, path: Path = ()) -> list[Path]:
     return [path]
 
 
-LEAVES = [(good, path) for good in (AI, QUANTUM) for path in leaves(good)]
+LEAVES = [(good, path) for good in (AI, QUANTUM, COMPUTE) for path in leaves(good)]
 never = st.one_of(
     st.floats(allow_nan=False),
     st.just("\ud800"),
@@ -280,3 +290,15 @@ def test_traps_are_asked_for_only_where_there_can_be_some() -> None:
         assert named({**trapped, "spec": {**QUANTUM["spec"], **spec}}) == path
         assert parsed({**QUANTUM, "spec": {**QUANTUM["spec"], **spec}}).proof == "attested"
     assert parsed({**trapped, "spec": {**QUANTUM["spec"], "shots": 1_000_000}}).kind is Kind.QUANTUM
+
+
+def test_a_compute_job_requires_its_runtime_and_what_its_resources_need() -> None:
+    found = parsed(COMPUTE)
+    needs = {"runtime": "wc", "cpu_milli": 500, "memory_mb": 64, "precision": "fp32"}
+    assert (found.kind, decode(found.requirements)) == (Kind.COMPUTE, needs)
+    assert decode(parsed({"kind": "COMPUTE", "spec": {"runtime": "wc"}}).requirements) == {"runtime": "wc"}
+    assert named({**COMPUTE, "proof": "traps"}) == "payload.proof"
+    assert named(with_(COMPUTE, ("spec", "args"), ["a\0b"])) == "payload.spec.args"
+    parsed(with_(COMPUTE, ("spec", "args"), ["x" * 4_096] * 256))
+    assert named(with_(COMPUTE, ("spec", "args"), ["x"] * 257)) == "payload.spec.args"
+    assert named(with_(COMPUTE, ("spec", "args"), ["x" * 4_097])) == "payload.spec.args[0]"

@@ -20,7 +20,7 @@ from holdfast.core.key.authenticate import authenticate
 from holdfast.core.key.messages import CreateKey, KeyCreated, RevokeKey, RotateKey
 from holdfast.core.key.model import EXPIRES_MS_MAX, GRACE_MS_MAX, LABEL_MAX, SCOPES_MAX, Key, Role, secret_hash
 from holdfast.core.state import State
-from holdfast.core.state_snapshot import digest
+from holdfast.core.state_digest import digest
 
 pytestmark = pytest.mark.rule("SEC-001")
 ID, OTHER = KeyId("0123456789abcdef"), KeyId("fedcba9876543210")

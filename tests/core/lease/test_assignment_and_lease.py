@@ -14,11 +14,12 @@ from tests.core.fleet import (
     lenient_policy,
     retry_job,
 )
+from tests.core.reachable_states import unreachable_states
 
 from holdfast.core import state_machine
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Event, JournalHead, OwnershipTaken
-from holdfast.core.base.fsm import next_state, unreachable_states
+from holdfast.core.base.fsm import next_state
 from holdfast.core.base.values import Kind, LeaseId, ProviderId, TaskId, Term
 from holdfast.core.job.job_class import denied_until, job_class
 from holdfast.core.job.model import JobState
@@ -29,7 +30,7 @@ from holdfast.core.policy_change.decide import QUOTA_LOWERED, leases_over_quota
 from holdfast.core.policy_change.messages import AdoptPolicy, PolicyAdopted
 from holdfast.core.proof.messages import RecordVerdict, SubmitCompletion
 from holdfast.core.queue.quota import units_used
-from holdfast.core.state_snapshot import restore, snapshot
+from holdfast.engine.snapshots.state_snapshot import restore, snapshot
 
 T_MS = {"AI": 600_000, "QUANTUM": 180_000}
 

@@ -20,7 +20,7 @@ from holdfast.core.lease.model import LeaseStatus
 from holdfast.core.provider.model import provider_id
 from holdfast.core.queue import retry
 from holdfast.core.queue.messages import CancelJob, JobCancelled
-from holdfast.core.state_snapshot import restore, snapshot
+from holdfast.engine.snapshots.state_snapshot import restore, snapshot
 
 T_MS = 600_000
 

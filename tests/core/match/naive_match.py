@@ -14,7 +14,7 @@ from typing import Any
 from tests.core import naive
 
 World = dict[str, Any]
-STAKE = {"AI": 10_000, "QUANTUM": 50_000}
+STAKE = {"AI": 10_000, "QUANTUM": 50_000, "COMPUTE": 10_000}
 VECTORS = Path(__file__).parent.parent.parent / "vectors" / "assignments.json"
 
 
@@ -93,11 +93,17 @@ def fits(provider: World, job: World, world: World, given: list[tuple[bytes, byt
     units = provider["units_used"].get(kind, 0) + sum(each["units"] for each in mine if each["kind"] == kind)
     if units + job["units"] > provider["units_max"].get(kind, 0):
         return False
+    if price_of(provider, job) * job["units"] > job["max_fee"] // job.get("shares", 1):
+        return False
+    attestors = world["policy"].get("attestors", {}).get(kind)
+    if attestors and provider["attestor"] not in attestors:
+        return False
     if provider.get("denied_by_list") or kind in world.get("paused", ()):
         return False
     if "region" in needs and needs["region"] != provider["region"]:
         return False
-    if id_ in needs.get("deny", ()) or id_ not in needs.get("allow", [id_]):
+    named = {id_, id_.hex()}  # a payload names providers in hex
+    if named & set(needs.get("deny", ())) or not named & set(needs.get("allow", [id_])):
         return False
     if world.get("denials", {}).get((id_, kind, naive.cbor(needs)), 0) > now_ms:
         return False
@@ -108,6 +114,15 @@ def fits(provider: World, job: World, world: World, given: list[tuple[bytes, byt
     if kind not in provider["capabilities"] or not is_able(provider["capabilities"][kind], needs):
         return False
     return is_allowed(job, jobs, world, given)
+
+
+def price_of(provider: World, job: World) -> int:
+    """MAT-002: an integer, or by model with the others under `*`; QUANTUM uses `*`."""
+    price: Any = provider.get("price", 0)
+    prices: World = price if isinstance(price, dict) else {"*": price}
+    model = job["requirements"]["model"] if job["kind"] == "AI" else "*"
+    named: int = prices[model] if model in prices else prices.get("*", 0)
+    return named
 
 
 def is_able(can: World, needs: World) -> bool:
@@ -190,6 +205,12 @@ def some_provider(chance: random.Random) -> World:
     }
 
 
+def priced(chance: random.Random, provider: World) -> World:
+    """With a price: a number, or one for some models. The fees of `some_job` pay some of them."""
+    one, other = (chance.choice((0, 1, 2, 999, 200_000, 1_000_001)) for _ in range(2))
+    return provider | {"price": chance.choice((one, one, {"*": one, "oak": other}, {"ash": other}))}
+
+
 def some_world(chance: random.Random, order: str, jobs: int, providers: int) -> World:
     return {
         "seed": chance.randbytes(32).hex(),
@@ -258,6 +279,18 @@ def by_hand() -> list[tuple[str, World]]:
                 ],
             ),
         ),
+        (
+            "a price of 21 a unit is too much for jobs 1 and 2: 4, 3",
+            world(rising, [provider(0, price=21)]),
+        ),
+        (
+            "the price counts by units: job 4 pays 20 for each of its two",
+            world([*rising[:3], job(3, 40, units=2)], [provider(0, price=21), provider(1, price=20, leases_max=1)]),
+        ),
+        (
+            "oak is cheaper than what is not named",
+            world(rising, [provider(0, price={"*": 1_000, "oak": 30}), provider(1, price={"ash": 1, "*": 41})]),
+        ),
     ]
 
 
@@ -266,6 +299,10 @@ def make_vectors() -> str:
     for jobs, providers in [(0, 2), (2, 0), (1, 1), (3, 2), (6, 4), (10, 5), (24, 8), (24, 3)] * 2:
         for order in ("shuffle", "spread", "scored"):
             worlds.append((f"{order}, {jobs} jobs, {providers} providers", some_world(chance, order, jobs, providers)))
+    for order in ("shuffle", "spread", "scored"):
+        world = some_world(chance, order, 24, 8)
+        world["providers"] = [priced(chance, each) for each in world["providers"]]
+        worlds.append((f"{order}, with prices", world))
     vectors = [{"about": about, "input": world, "output": answer(**world)} for about, world in worlds]
     lines = ",\n".join(json.dumps(vector, ensure_ascii=False) for vector in vectors)
     return f"[\n{lines}\n]\n"

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 from tests.core import naive
-from tests.core.match.naive_match import World, some_job, some_provider
+from tests.core.match.naive_match import World, priced, some_job, some_provider
 
 from holdfast.core.base.canonical import canonical, decode
 from holdfast.core.base.values import ZERO_DIGEST, AccountId, EventNo, Height, Kind, LeaseId, ProviderId, TaskId, Tier
@@ -15,8 +15,8 @@ from holdfast.core.job.job_class import denial_key, job_class
 from holdfast.core.job.model import Job, JobState
 from holdfast.core.job.quorum import Quorum, Vote, replica_ids
 from holdfast.core.match.requester_window import RequesterWindow
-from holdfast.core.policy import MatchOrder, MatchPolicy, Policy, QuotaPolicy
-from holdfast.core.provider.model import Provider, ProviderStatus
+from holdfast.core.policy import MatchOrder, MatchPolicy, Policy, ProviderPolicy, QuotaPolicy
+from holdfast.core.provider.model import Provider, ProviderStatus, split_price
 from holdfast.core.queue import priority
 from holdfast.core.queue.pauses import Paused
 from holdfast.core.queue.quota import Quota, units_used
@@ -43,7 +43,11 @@ def random_policy(chance: random.Random, order: str) -> Policy:
         ai_units_per_epoch=chance.choice((3, 6, 100_000)),
         quantum_units_per_epoch=chance.choice((2, 5, 10_000)),
     )
-    return Policy(match=rules, quota=units)
+    attestors = ProviderPolicy(
+        attestors_required_ai=chance.choice(((), (), (), ("tpm", "sgx"))),
+        attestors_required_quantum=chance.choice(((), (), ("lab",))),
+    )
+    return Policy(match=rules, quota=units, provider=attestors)
 
 
 def random_state(chance: random.Random, order: str, jobs: int = 10, providers: int = 6) -> State:
@@ -53,7 +57,7 @@ def random_state(chance: random.Random, order: str, jobs: int = 10, providers: i
     state.chain.head = msgspec.structs.replace(state.chain.head, height=height, beacon=beacon)
     state.assignments = chance.randrange(40)
     for _ in range(chance.randrange(providers + 1)):
-        provider = _provider(chance, some_provider(chance))
+        provider = _provider(chance, priced(chance, some_provider(chance)))
         state.providers[provider.id] = provider
         if chance.random() < 0.4:
             epoch = height // 1_800 - chance.choice((0, 0, 0, 1))
@@ -78,7 +82,7 @@ def random_state(chance: random.Random, order: str, jobs: int = 10, providers: i
 
 
 def _provider(chance: random.Random, described: World) -> Provider:
-    told_of = (canonical(described["capabilities"]), described["region"], 1, described["leases_max"])
+    told_of = (canonical(described["capabilities"]), described["region"], 0, described["leases_max"])
     attested, beaten = NOW_MS + chance.choice((10**9, -180_000, -179_999)), chance.choice((0, -179_999, -180_000))
     provider = Provider(
         ProviderId(bytes.fromhex(described["provider_id"])), EventNo(1), b"", "", AccountId("p"), *told_of, 0, 0
@@ -90,6 +94,9 @@ def _provider(chance: random.Random, described: World) -> Provider:
     provider.is_draining = int(chance.random() < 0.05)
     provider.cooling_until_ms = NOW_MS + chance.choice((0, 1)) if chance.random() < 0.1 else 0
     provider.denied_by_list = "deny" if chance.random() < 0.05 else ""
+    provider.attestor = chance.choice(("self-signed", "tpm", "sgx", "lab"))
+    if chance.random() < 0.7:
+        provider.price, provider.prices = split_price(described["price"])
     return provider
 
 
@@ -123,8 +130,9 @@ def _replicas(chance: random.Random, state: State, job: Job) -> list[Job]:
     voters = chance.sample(list(state.providers), min(len(state.providers), chance.randrange(3)))
     votes = [Vote(EventNo(1), at, LeaseId(b""), id_, ZERO_DIGEST, 0, 0) for at, id_ in enumerate(voters)]
     state.quorums[job.id] = Quorum(job.id, 2, m, votes)
+    job.quorum_n = 2
     replicas = [msgspec.structs.replace(job, id=id_, parent=job.id) for id_ in replica_ids(job.id, m)]
-    job.quorum_n, job.quorum_m = 2, m
+    job.quorum_m = m
     return [job, *replicas]
 
 
@@ -151,6 +159,10 @@ def world_of(state: State, now_ms: int) -> World:
             "batch": rules.batch_jobs_max,
             "window_jobs": rules.requester_window_jobs_max,
             "weights": weights,
+            "attestors": {
+                "AI": policy.provider.attestors_required_ai,
+                "QUANTUM": policy.provider.attestors_required_quantum,
+            },
         },
         "jobs": [
             _job_values(job)
@@ -168,7 +180,7 @@ def world_of(state: State, now_ms: int) -> World:
 def _job_values(job: Job) -> World:
     told: World = {"job_id": job.id, "kind": str(job.kind), "max_fee": job.max_fee, "size_bytes": job.size_bytes}
     told |= {"tier": str(job.tier), "enqueue_ts_ms": job.enqueue_ms, "units": job.units, "caller": job.caller}
-    told |= {"parent": job.parent}
+    told |= {"parent": job.parent, "shares": job.quorum_n or 1}
     return told | {"requirements": decode(job.requirements), "not_before_ms": job.not_before_ms}
 
 
@@ -185,11 +197,14 @@ def _provider_values(provider: Provider, state: State, epoch: int) -> World:
         "stake",
         "region",
         "denied_by_list",
+        "attestor",
         "is_draining",
         "cooling_until_ms",
         "heartbeat_ms",
     )
     told: World = {name: getattr(provider, name) for name in (*names, "attested_until_ms")}
+    named: Any = decode(provider.prices) if provider.prices else {}
+    told["price"] = {"*": provider.price} | named
     told |= {"provider_id": provider.id, "capabilities": decode(provider.capabilities)}
     told |= {"leases_active": provider.leases, "leases_max": min(provider.slots, quota.leases_per_provider_max)}
     used: dict[str, Any] = {str(kind): units_used(state.quotas, provider.id, kind, epoch) for kind in Kind}

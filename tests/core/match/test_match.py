@@ -9,16 +9,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core import naive
-from tests.core.core_driver import BEGIN_MS, CoreDriver
+from tests.core.core_driver import ALICE, BEGIN_MS, CoreDriver
 from tests.counts import counts
 
-from holdfast.core.base.values import Amount, ProviderId
+from holdfast.core.base.canonical import canonical
+from holdfast.core.base.values import Amount, ProviderId, TaskId, Tier
 from holdfast.core.job.model import Job
 from holdfast.core.lease.messages import JobAssigned
 from holdfast.core.match.decide import tick_seed
 from holdfast.core.match.eligibility import why_not_available, why_not_fit
 from holdfast.core.match.messages import Match
-from holdfast.core.queue.messages import RaiseFee
+from holdfast.core.proof.messages import RecordVerdict
+from holdfast.core.queue.decide import build_enqueue
+from holdfast.core.queue.messages import Enqueue, RaiseFee
+from holdfast.engine.queries.quote import quote
 
 
 def three_providers(slots: int = 2) -> CoreDriver:
@@ -69,6 +73,47 @@ def test_every_filter_that_asks_for_the_job_has_a_name() -> None:
     assert why({"leases": 4}) == "no free slot"
     assert why({"leases": 3}) is None
     assert why(model="other") == "model does not fit"
+    assert why({"price": 50}) is None
+    assert why({"price": 51}) == "price 51 for a unit, the fee pays 50"
+    assert why({"price": 51, "prices": canonical({"echo": 50})}) is None
+    assert why({"price": 50, "prices": canonical({"echo": 51})}) == "price 51 for a unit, the fee pays 50"
+
+
+@pytest.mark.rule("MAT-002", "JOB-008", "ESC-001")
+def test_who_is_too_expensive_gets_the_job_when_its_fee_was_raised_and_is_paid_its_price() -> None:
+    core = CoreDriver()
+    core.funded()
+    core.provider(price=50)
+    job = core.enqueue(max_fee=99)
+    assert core.match() == ()
+    assert asked_price(core, job) == "price 50 for a unit, the fee pays 49"
+    core.do(RaiseFee(job, Amount(100)))
+    assert [event.price for event in core.match() if isinstance(event, JobAssigned)] == [50]
+    assert asked_price(core, job) is None
+    core.submit(job)
+    core.do(RecordVerdict(core.lease_of(job).id, is_good=True))
+    assert core.state.queue.jobs[job].charged == 100
+
+
+def asked_price(core: CoreDriver, job: TaskId) -> str | None:
+    """What a quote says of the only provider."""
+    asked = quote(core.state, core.state.queue.jobs[job])
+    asked.add_providers(core.state, core.state.providers.values(), core.state.queue.jobs[job], core.now_ms)
+    return next((each.why_not for each in asked.refused), None)
+
+
+@pytest.mark.rule("MAT-002", "LEA-009")
+@pytest.mark.parametrize(("price", "given"), [(3, 3), (4, 0)])
+def test_a_replica_pays_no_more_than_its_part_of_the_fee(price: int, given: int) -> None:
+    core = CoreDriver()
+    core.funded()
+    for number in (1, 2, 3):
+        core.provider(number, price=price)
+    payload = {"kind": "AI", "spec": {"model": "echo", "prompt": "hi"}, "units": 2, "quorum": {"n": 2, "m": 3}}
+    command = build_enqueue(core.state.policy, ALICE, Tier.FREE, payload, 15, 1)
+    assert isinstance(command, Enqueue)
+    core.do(command)
+    assert len(core.match()) == given
 
 
 @pytest.mark.rule("MAT-003")

@@ -7,18 +7,22 @@ import pytest
 from tests.core.core_driver import ALICE, CoreDriver
 
 from holdfast.core import state_machine
+from holdfast.core.base.canonical import canonical
+from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Event, JournalHead
 from holdfast.core.base.values import AccountId, Kind, TaskId, Tier
+from holdfast.core.job.spec import ParsedPayload, read_payload
 from holdfast.core.lease.messages import DeclineLease, JobAssigned
 from holdfast.core.match.decide import can_assign
-from holdfast.core.match.eligibility import why_not_eligible
+from holdfast.core.match.eligibility import Profile, why_not_able, why_not_eligible
 from holdfast.core.match.messages import Match, RequestersCounted
 from holdfast.core.policy import MatchOrder
 from holdfast.core.queue.decide import build_enqueue
 from holdfast.core.queue.messages import Enqueue
 from holdfast.core.queue.pauses import PauseKind, ResumeKind
 from holdfast.core.state import State
-from holdfast.core.state_snapshot import digest, restore, snapshot
+from holdfast.core.state_digest import digest
+from holdfast.engine.snapshots.state_snapshot import restore, snapshot
 
 BOB = AccountId("bob")
 
@@ -150,7 +154,7 @@ def test_a_requester_gets_no_more_than_its_window_until_the_window_rolls() -> No
     core = ready()
     change_policy(core, requester_window_ms=60_000, requester_window_jobs_max=2)
     rich = [enqueue(core, nonce, ALICE, fee=10_000) for nonce in range(4)]
-    poor = enqueue(core, 10, BOB, fee=1)
+    poor = enqueue(core, 10, BOB, fee=10)
     events = core.match()
     assert sorted(jobs_of(events)) == sorted([*(job for job in rich if job in core.state.leases.by_job), poor])
     assert len(jobs_of(events)) == 3
@@ -261,3 +265,34 @@ def test_an_index_of_another_state_is_never_taken_over() -> None:
     fresh = State(core.state.policy)
     assert not fresh.provider_index.entries
     assert fresh.provider_index is not core.state.provider_index
+
+
+@pytest.mark.rule("MAT-002", "JOB-008")
+@pytest.mark.parametrize(
+    ("declared", "required", "why"),
+    [
+        ({"gpu": "a100"}, {"gpu": "a100"}, None),
+        ({"gpu": "a100", "disk": "nvme"}, {"gpu": "a100"}, None),
+        ({"gpu": "h100"}, {"gpu": "a100"}, "label gpu=h100, not a100"),
+        ({"gpu": "a100"}, {"gpu": "a100", "disk": "nvme"}, "label disk=(none), not nvme"),
+        ({}, {"gpu": "a100"}, "label gpu=(none), not a100"),
+        ({"gpu": "a100"}, {}, None),
+    ],
+)
+def test_a_job_goes_only_to_providers_with_all_its_labels(
+    declared: dict[str, str], required: dict[str, str], why: str | None
+) -> None:
+    value = {"kind": "AI", "spec": {"model": "m", "prompt": "hi"}, "labels": required}
+    parsed = read_payload(value)
+    assert isinstance(parsed, ParsedPayload)
+    can = {"models": ["m"]} | ({"labels": declared} if declared else {})
+    profile = Profile(canonical({"AI": can}), "", "", 0, b"", ())
+    assert why_not_able(profile, Kind.AI, parsed.requirements) == why
+
+
+@pytest.mark.rule("JOB-003")
+@pytest.mark.parametrize("labels", [{"gpu": ""}, {"": "x"}, {"gpu": 1}, {f"n{n}": "x" for n in range(17)}, ["gpu"]])
+def test_malformed_labels_are_refused_with_their_path(labels: object) -> None:
+    refused = read_payload({"kind": "AI", "spec": {"model": "m", "prompt": "hi"}, "labels": labels})
+    assert isinstance(refused, Refused)
+    assert "payload.labels" in refused.message

@@ -18,9 +18,11 @@ from holdfast.core.base.canonical import canonical
 from holdfast.core.base.event import JournalHead
 from holdfast.core.base.values import AccountId, Amount, Height, Kind, Network, Tier
 from holdfast.core.chain.messages import RollBackBlocks
+from holdfast.core.invariants import broken_invariants
 from holdfast.core.lease.messages import AckLease, DeclineLease, ExpireDue, FailLease, JobAssigned
 from holdfast.core.lease.model import Lease
 from holdfast.core.match.decide import can_assign, replay_tick
+from holdfast.core.match.input_claims import JudgeInputClaims
 from holdfast.core.match.messages import Match
 from holdfast.core.match.provider_index import ProviderIndex
 from holdfast.core.policy_change.messages import AdoptPolicy
@@ -32,7 +34,7 @@ from holdfast.core.queue.decide import build_enqueue
 from holdfast.core.queue.messages import CancelJob, Enqueue, RaiseFee
 from holdfast.core.queue.pauses import PauseKind, ResumeKind
 from holdfast.core.state import State
-from holdfast.core.state_snapshot import restore, snapshot
+from holdfast.engine.snapshots.state_snapshot import restore, snapshot
 
 Step = Callable[[CoreDriver, random.Random], object]
 BOB = AccountId("bob")
@@ -61,10 +63,12 @@ def _register(core: CoreDriver, number: int, chance: random.Random) -> None:
         AccountId(f"provider-{number}"),
         can,
         chance.choice(("eu", "us")),
-        1,
+        chance.choice((0, 1, 1, 3, chance.randrange(60))),
         chance.choice((1, 2, 4)),
     )
-    core.ask(Register(public(number), *told, core.now_ms + YEAR_MS))
+    prices = canonical({"oak": chance.randrange(30)}) if chance.random() < 0.2 else b""
+    attestor = chance.choice(("tpm", "tpm", "self-signed"))
+    core.ask(Register(public(number), *told, core.now_ms + YEAR_MS, attestor=attestor, prices=prices))
     id_ = provider_id(public(number))
     core.funded(AccountId(f"provider-{number}"), 20_000)
     core.ask(Stake(id_, Amount(10_000), core.new_id()))
@@ -157,6 +161,8 @@ STEPS: list[Step] = [
     _on_lease(lambda lease: DeclineLease(lease.id, lease.provider_id)),
     _on_lease(lambda lease: DeclineLease(lease.id, lease.provider_id)),
     _on_lease(lambda lease: FailLease(lease.id, lease.provider_id)),
+    *[_on_lease(lambda lease: FailLease(lease.id, lease.provider_id, "INVALID_INPUT: it says"))] * 2,
+    lambda core, _: core.ask(JudgeInputClaims()),
     _change_status,
     lambda core, chance: _register(core, chance.randrange(1, 6), chance),
     lambda core, chance: (
@@ -196,6 +202,7 @@ def index_view(index: ProviderIndex) -> dict[str, object]:
 
 def check(core: CoreDriver) -> None:
     state, now_ms = core.state, core.now_ms
+    assert broken_invariants(state) == []
     expected = naive_match.match(world_of(state, now_ms))
     is_worth = can_assign(state, now_ms)
     fresh, is_stale = ProviderIndex(), set(state.changed_providers)

@@ -35,7 +35,7 @@ def given(state: State, now_ms: int) -> list[tuple[bytes, bytes]]:
     return [(event.job_id, event.provider_id) for event in decided.events if isinstance(event, JobAssigned)]
 
 
-@pytest.mark.rule("MAT-001", "MAT-002", "MAT-003", "MAT-004", "MAT-005", "PRI-003", "QUO-001")
+@pytest.mark.rule("PRV-005", "MAT-001", "MAT-002", "MAT-003", "MAT-004", "MAT-005", "PRI-003", "QUO-001")
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("order", list(MatchOrder))
 def test_a_tick_in_any_world_equals_a_naive_reading_of_the_rules(order: MatchOrder, part: int) -> None:
@@ -89,7 +89,7 @@ def test_jobs_of_many_groups_are_merged_in_order_and_those_of_a_group_that_is_do
         assert seen == sorted({key for ranks, _ in groups for key in ranks} - stopped)
 
 
-@pytest.mark.rule("MAT-002", "MAT-006")
+@pytest.mark.rule("PRV-005", "MAT-002", "MAT-006")
 def test_the_filter_that_refuses_is_named_where_a_naive_reading_refuses_and_only_there() -> None:
     chance, said = random.Random(7), set[str]()
     for _ in range(counts(300, 20_000)):

@@ -43,7 +43,10 @@ def integer_settings() -> list[str]:
         if hasattr(group.default, "__struct_fields__")
     }
     inside = [
-        f"{name}.{knob.name}" for name, knobs in nested.items() for knob in knobs if knob.type in (int, int | None)
+        f"{name}.{knob.name}"
+        for name, knobs in nested.items()
+        for knob in knobs
+        if getattr(knob.type, "__origin__", knob.type) in (int, int | None)
     ]
     return ["chain_id", *inside]
 
@@ -107,7 +110,7 @@ def test_results_of_a_block_that_can_be_rolled_back_must_stay_hot() -> None:
 @pytest.mark.rule("CHN-005")
 @pytest.mark.parametrize(
     ("path", "unit_ms"),
-    [("ttl.tombstone_ms", 1), ("result.retain_warm_days", 86_400_000), ("result.audit_window_days", 86_400_000)],
+    [("ttl.tombstone_ms", 1), ("result.audit_window_days", 86_400_000)],
 )
 def test_nothing_is_deleted_by_time_before_the_slowest_block_is_final(path: str, unit_ms: int) -> None:
     # 2 880 blocks of an idle minute each are exactly two days
@@ -122,9 +125,15 @@ def test_nothing_is_deleted_by_time_before_the_slowest_block_is_final(path: str,
         assert not found or f"set it to {enough} " in found[0].hint
 
 
+@pytest.mark.rule("CHN-005", "RET-002")
+def test_warm_bytes_may_go_at_once_since_they_never_go_before_the_hot_ones() -> None:
+    assert check_policy(with_settings(DEVELOPMENT, result__retain_warm_days=0)) == []
+
+
 @pytest.mark.rule("CHN-005")
 def test_where_every_block_is_final_at_once_nothing_need_be_kept_for_a_reorg() -> None:
     policy = with_settings(Policy(), result__retain_hot_blocks=0, result__retain_warm_days=0, ttl__tombstone_ms=1)
+    policy = with_settings(policy, provider__unstake_cooldown_ms=0)
     assert check_policy(policy) == []
 
 
@@ -138,11 +147,6 @@ def test_weights_that_are_all_zero_are_refused_and_one_is_enough() -> None:
 def test_a_requester_window_has_both_a_length_and_a_number(length_ms: int, jobs: int, is_bad: bool) -> None:
     policy = with_settings(DEVELOPMENT, match__requester_window_ms=length_ms, match__requester_window_jobs_max=jobs)
     assert paths(check_policy(policy)) == ["match.requester_window_ms"] * is_bad
-
-
-def test_only_a_development_network_serves_result_bytes_itself() -> None:
-    assert check_policy(with_settings(DEVELOPMENT, result__serve_bytes=True)) == []
-    assert paths(check_policy(with_settings(Policy(), result__serve_bytes=True))) == ["result.serve_bytes"]
 
 
 @pytest.mark.rule("SEC-001")

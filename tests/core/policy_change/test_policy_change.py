@@ -18,7 +18,8 @@ from holdfast.core.policy_change.messages import AdoptPolicy, PolicyAdopted
 from holdfast.core.policy_change.model import adopted_policy
 from holdfast.core.queue.messages import CancelJob
 from holdfast.core.state import State
-from holdfast.core.state_snapshot import digest, restore, snapshot
+from holdfast.core.state_digest import digest
+from holdfast.engine.snapshots.state_snapshot import restore, snapshot
 
 AGE_ONLY = PriorityPolicy(w_fee=0, w_age=250, w_size=0, w_tier=0)
 OTHER = Policy(network=Network.DEVELOPMENT, priority=AGE_ONLY, chain=ChainPolicy(finality_depth=3))
@@ -86,7 +87,7 @@ def test_a_fold_needs_no_settings_of_its_own_and_a_snapshot_keeps_what_was_adopt
     copy, _ = restore(snapshot(core.state, JournalHead(last=core.state.last_event)), Policy())
     assert copy.policy == core.state.policy == OTHER
     begun = State(DEVELOPMENT)
-    for given in (DEVELOPMENT, Policy(priority=AGE_ONLY), OTHER):
+    for given in (DEVELOPMENT, msgspec.structs.replace(DEVELOPMENT, priority=AGE_ONLY), OTHER):
         begun = State(given)
         for event in core.events:
             state_machine.apply(begun, event)

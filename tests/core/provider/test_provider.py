@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from tests.core.commands import some_id
 from tests.core.core_driver import YEAR_MS, CoreDriver, public
+from tests.core.reachable_states import unreachable_states
 
 from holdfast.core.base.canonical import canonical, decode
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Command
-from holdfast.core.base.fsm import unreachable_states
 from holdfast.core.base.values import AccountId, Amount
 from holdfast.core.escrow.invariants import broken_invariants
 from holdfast.core.provider import decide as provider_decide

@@ -34,7 +34,8 @@ from holdfast.core.provider.model import (
 )
 from holdfast.core.provider.sla import OFFENCES, Severity, on_offence
 from holdfast.core.state import State
-from holdfast.core.state_snapshot import digest, restore, snapshot
+from holdfast.core.state_digest import digest
+from holdfast.engine.snapshots.state_snapshot import restore, snapshot
 
 ID = provider_id(public(1))
 OWNER = AccountId("provider-1")

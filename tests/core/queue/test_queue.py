@@ -24,7 +24,7 @@ from holdfast.core.policy import AdmissionPolicy, Policy
 from holdfast.core.queue.decide import build_enqueue, in_flight_max
 from holdfast.core.queue.messages import CancelJob, JobAdmitted, idempotency_key
 from holdfast.core.state import State
-from holdfast.core.state_snapshot import digest
+from holdfast.core.state_digest import digest
 
 ALICE, BOB = AccountId("alice"), AccountId("bob")
 DAY_MS = 24 * 3_600_000
@@ -216,7 +216,7 @@ def test_a_job_needs_its_whole_fee_to_be_available(fee: int, is_allowed: bool) -
 def test_terms_out_of_range_are_named(fee: int, nonce: int, caller: str, says: str) -> None:
     told = build_enqueue(DEVELOPMENT, AccountId(caller), Tier.FREE, payload(), fee, nonce)
     assert isinstance(told, Refused)
-    assert (told.rule, told.name) == ("JOB-001", "InvalidParams")
+    assert (told.rule, told.name) == ("ESC-001" if says == "max_fee" else "JOB-001", "InvalidParams")
     assert told.message.startswith(says)
 
 

@@ -17,7 +17,8 @@ from holdfast.core.policy.limits import RANGES
 from holdfast.core.policy_change.messages import AdoptPolicy
 from holdfast.core.proof.messages import RecordVerdict, SubmitCompletion
 from holdfast.core.queue.quota import Quota, units_used
-from holdfast.core.state_snapshot import digest, snapshot
+from holdfast.core.state_digest import digest
+from holdfast.engine.snapshots.state_snapshot import snapshot
 
 
 @pytest.mark.rule("QUO-001")
@@ -52,8 +53,10 @@ def test_what_the_largest_quota_lets_through_fits_a_row_and_a_snapshot() -> None
     core = fleet(1, slots=16, policy=lenient_policy(quota=QuotaPolicy(ai_units_per_epoch=most)))
     for nonce in range(8):
         enqueue_job(core, nonce, units=2**62)
-    core.match()
     (provider,) = core.state.providers
+    core.state.providers[provider].price = 0  # no fee pays so many units
+    core.state.changed_providers.add(provider)
+    core.match()
     assert 0 < units_used(core.state.quotas, provider, Kind.AI, 0) < 2**63
     assert snapshot(core.state, JournalHead())
 

@@ -16,7 +16,7 @@ from holdfast.core.job.model import Job
 from holdfast.core.policy import PriorityPolicy
 from holdfast.core.queue.live.live_jobs import LiveJobs
 from holdfast.core.queue.priority import sort_priority
-from holdfast.core.queue.ready_queue import ReadyQueue, rebuild_ready_queue, sort_key_of
+from holdfast.core.queue.ready_queue import JobShape, ReadyQueue, rebuild_ready_queue, sort_key_of, task_id_of
 
 pytestmark = pytest.mark.rule("PRI-003")
 
@@ -56,12 +56,55 @@ def test_after_any_coming_and_going_the_ready_queue_is_the_one_rebuilt_at_once(i
                 jobs[job.id] = job
                 line.add(job)
         again = rebuild_ready_queue(jobs.values())
-        again.regroup(jobs, is_by_caller=is_by_caller)
+        again.regroup(jobs, is_by_caller=is_by_caller, prices=set())
         assert groups(line) == groups(again)
         assert line.delayed.buckets == again.delayed.buckets
         assert list(line.in_order()) == in_order(list(jobs.values()))
         for ask, (places, ages) in groups(line).items():
             assert ages == sorted(places, key=lambda place: place[8:]), ask
+
+
+@pytest.mark.rule("MAT-002")
+@pytest.mark.parametrize("is_by_caller", [False, True])
+def test_groups_tell_apart_which_prices_their_jobs_pay_however_prices_and_jobs_come_and_go(is_by_caller: bool) -> None:
+    chance = random.Random(6)
+    for _ in range(counts(20, 500)):
+        line, jobs, prices = ReadyQueue(), LiveJobs(), set[int]()
+        for _ in range(chance.randrange(60)):
+            if jobs and chance.random() < 0.3:
+                line.remove(jobs.pop(chance.choice(list(jobs))))
+            else:
+                job = random_job(chance)
+                job.max_fee = chance.randrange(1, 200)
+                jobs[job.id] = job
+                line.add(job)
+            if chance.random() < 0.3:
+                prices = {chance.randrange(200) for _ in range(chance.choice((1, 5, 40)))}
+                line.regroup(jobs, is_by_caller=is_by_caller, prices=prices)
+        line.regroup(jobs, is_by_caller=is_by_caller, prices=prices)
+        again = ReadyQueue(is_by_caller=is_by_caller, prices=line.prices)
+        again.add_many(jobs.values())
+        assert groups(line) == groups(again)
+        assert prices <= set(line.prices)
+        for shape, (places, _) in groups(line).items():
+            for price in prices:
+                paid = {price * jobs[task_id_of(place)].units <= jobs[task_id_of(place)].max_fee for place in places}
+                assert paid == {isinstance(shape, JobShape) and price <= shape.pays}
+
+
+@pytest.mark.rule("MAT-002")
+def test_a_new_price_that_all_fees_pay_moves_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    chance, jobs = random.Random(7), LiveJobs()
+    for _ in range(50):
+        job = random_job(chance)
+        job.max_fee, job.units = 1_000 + chance.randrange(1_000), 1
+        jobs[job.id] = job
+    line = rebuild_ready_queue(jobs.values())
+    before = line.version
+    monkeypatch.setattr(LiveJobs, "peek", None)
+    line.regroup(jobs, is_by_caller=False, prices={0, 999, 1_000, 2_000})
+    assert (line.version, {shape.pays for shape in line.groups}) == (before, {1_000})
+    assert list(line.in_order()) == in_order(list(jobs.values()))
 
 
 def test_a_rank_is_found_without_walking_to_it() -> None:

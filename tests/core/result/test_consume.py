@@ -17,7 +17,8 @@ from holdfast.core.queue.messages import CancelJob
 from holdfast.core.result.messages import ConsumptionDropped, ResultConsumed
 from holdfast.core.result.readability import why_not_readable
 from holdfast.core.state import State
-from holdfast.core.state_snapshot import digest, restore, snapshot
+from holdfast.core.state_digest import digest
+from holdfast.engine.snapshots.state_snapshot import restore, snapshot
 
 BOB = AccountId("bob")
 
@@ -81,7 +82,7 @@ def test_what_cannot_be_read_cannot_be_consumed() -> None:
     waiting = core.enqueue(nonce=2)
     assert name_of(core.consume(waiting)) == "NoResultYet"
     core.do(CancelJob(waiting))
-    assert name_of(core.consume(waiting)) == "Expired"
+    assert name_of(core.consume(waiting)) == "Cancelled"
     assert name_of(core.consume(TaskId(bytes(32)))) == "NotFound"
 
 

@@ -19,7 +19,8 @@ from holdfast.core.result import result_digest
 from holdfast.core.retention import Pass
 from holdfast.core.retention.messages import ConfirmDeleted, DropHot, DropWarm, PageRange, Vacuum, WarmDropped
 from holdfast.core.retention.model import Tombstone, pass_position
-from holdfast.core.state_snapshot import digest, restore, snapshot
+from holdfast.core.state_digest import digest
+from holdfast.engine.snapshots.state_snapshot import restore, snapshot
 
 ORPHAN = b"never accepted"
 ORPHAN_ENTRY = (result_digest(ORPHAN), len(ORPHAN))

@@ -25,7 +25,8 @@ from holdfast.core.retention.messages import (
 )
 from holdfast.core.retention.model import RECENT_DIGESTS_MAX, SKIPPED_MAX, RecentDigests, Tombstone
 from holdfast.core.state import State
-from holdfast.core.state_snapshot import digest, restore, snapshot
+from holdfast.core.state_digest import digest
+from holdfast.engine.snapshots.state_snapshot import restore, snapshot
 
 POLICY = msgspec.structs.replace(
     Policy.for_network(Network.DEVELOPMENT), result=ResultPolicy(max_inline_bytes=64, retain_hot_blocks=20)
@@ -249,7 +250,6 @@ def test_old_digests_are_forgotten_and_complete_after_says_so() -> None:
     ("knobs", "path"),
     [
         ({"retain_hot_blocks": 11}, "chain.finality_depth"),
-        ({"retain_warm_days": 0}, "result.retain_warm_days"),
         ({"audit_window_days": 0, "retain_warm_days": 0, "retain_cold_days": 0}, "result.audit_window_days"),
         ({"retain_cold_days": 6}, "result.retain_warm_days"),
         ({"audit_window_days": 364}, "result.retain_cold_days"),

@@ -247,7 +247,7 @@ async def test_whoever_waits_for_claims_is_told_when_the_journal_fails() -> None
     waiting = asyncio.create_task(engine.submit(mint(1)))
     for _ in range(3):
         await asyncio.sleep(0)
-    engine._fail(RuntimeError("the disk is gone"))
+    engine.fail(RuntimeError("the disk is gone"))
     outcome = (await asyncio.gather(waiting, return_exceptions=True))[0]
     assert "the disk is gone" in str(outcome)
     slow.may_answer.set()

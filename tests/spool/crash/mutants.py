@@ -67,8 +67,9 @@ MUTANTS = (
         (
             (
                 "writer.py",
-                "        self._log.append(data, last, sync=is_synced)\n",
-                "        self.spooled.advance(last)\n        self._log.append(data, last, sync=is_synced)\n",
+                "            self._log.write(piece)\n",
+                "            self.spooled.advance(self._log.view.spooled + lines.count)\n"
+                "            self._log.write(piece)\n",
             ),
         ),
         invariants.THERE,
@@ -127,7 +128,8 @@ MUTANTS = (
             (
                 "outbox.py",
                 "            if accepted > self.accept_bytes_until:\n",
-                "            if accepted > self.accept_bytes_until:\n                self._next = sequence + 1\n",
+                "            if accepted > self.accept_bytes_until:\n"
+                "                self._next, queue.next = sequence + 1, queue.next + 1\n",
             ),
         ),
         invariants.REPLAYS,
@@ -255,9 +257,9 @@ MUTANTS = (
         "a record says that it is durable itself",
         (
             (
-                "writer.py",
-                "add_durable_field(lines.first, self._durable)",
-                "add_durable_field(lines.first, self._durable + lines.count)",
+                "record_queue.py",
+                "durable_field(self._durable)",
+                "durable_field(self._durable + len(bodies))",
             ),
         ),
         invariants.NO_DAMAGE,
@@ -268,10 +270,8 @@ MUTANTS = (
         (
             (
                 "files/segment_log.py",
-                "        self.disk.write(active.handle, active.data_end, data)\n        if sync:\n",
-                "        self.disk.write(active.handle, active.data_end, data)\n"
-                "        self.view = ReadView(self.view.segments, last, active.data_end + len(data))\n"
                 "        if sync:\n",
+                "        self.view = ReadView(self.view.segments, last, active.data_end)\n        if sync:\n",
             ),
         ),
         invariants.THERE,

@@ -15,7 +15,8 @@ from tests.stories.agent_process import AgentProcess
 from tests.stories.cli_runner import FAST_CHAIN, CliNode, running_cli_node
 from tests.stories.node_process import on_postgres
 
-from holdfast.client import Client
+from holdfast.client import AsyncClient
+from holdfast.client.node_socket import NodeSocket
 
 WITHIN_S = 40.0
 JOBS = 30
@@ -29,13 +30,13 @@ class AuditedNode:
 
     async def stake_agent(self) -> None:
         """With enough at stake, and its first heartbeat heard: it gets work from now on."""
-        async with Client(self.node.node.data) as client:
+        async with NodeSocket(self.node.node.data) as client:
             id_ = (await self.provider(client, is_active=False))["id"]
             said = await self.node.run("provider", "stake", id_, 10_000, "--mint")
             assert said.code == 0, said.err
             await self.provider(client, is_active=True)
 
-    async def provider(self, client: Client, *, is_active: bool) -> dict[str, Any]:
+    async def provider(self, client: NodeSocket, *, is_active: bool) -> dict[str, Any]:
         end = time.monotonic() + WITHIN_S
         while True:
             for each in (await client.call("aicf.listProviders"))["providers"]:
@@ -47,10 +48,10 @@ class AuditedNode:
     async def run_jobs(self, jobs: int) -> None:
         """Submit this many jobs and wait until they are completed."""
         end = time.monotonic() + WITHIN_S
-        async with Client(self.node.node.data) as client:
+        async with AsyncClient(self.node.node.data) as client:
             for n in range(jobs):
                 payload = {"kind": "AI", "spec": {"model": "echo", "prompt": f"{n}"}}
-                await client.enqueue(payload, 100, "alice")
+                await client.enqueue(payload, 100, caller="alice")
             while len((await client.call("cap.listJobs", status="COMPLETED"))["rows"]) < jobs:
                 assert time.monotonic() < end, self.agent.log()
                 await asyncio.sleep(0.05)

@@ -14,7 +14,7 @@ from tests.storage.stores import Place
 from tests.stories.cli_runner import WITHIN_S, CliNode, holdfast, running_cli_node
 from tests.stories.node_process import on_postgres
 
-from holdfast.client import Client
+from holdfast.client.node_socket import NodeSocket
 
 KEEPS = {
     "HOLDFAST_POLICY__CHAIN__BLOCK_MS": "50",
@@ -166,7 +166,7 @@ async def test_a_large_rollback_goes_in_steps_and_tells_the_same(node: CliNode) 
     height, jobs = await node.head(), 600
     payload = {"kind": "AI", "spec": {"model": "m", "prompt": "hi"}}
     assert (await node.run("account", "mint", "alice", 10 * jobs)).code == 0
-    async with Client(node.node.data, WITHIN_S) as client:
+    async with NodeSocket(node.node.data, WITHIN_S) as client:
         calls = (client.call("cap.enqueue", payload=payload, max_fee=10, nonce=n, caller="alice") for n in range(jobs))
         tasks = [receipt["task_id"] for receipt in await asyncio.gather(*calls)]
         assert (await node.run("job", "cancel", tasks[0])).code == 0
@@ -199,7 +199,9 @@ async def test_a_rollback_that_may_not_be_is_refused_and_nothing_is_rolled_back(
         assert (neither.code, "pass HEIGHT or --blocks" in neither.err) == (2, True)
         assert {row["status"] for row in (await node.run("chain", "list", "--json")).json["rows"]} == {"SEALED"}
         assert await node.node.stop() == 0
-    async with running_cli_node(tmp_path, {"HOLDFAST_NETWORK": "production"}, chain=KEEPS) as node:
+    production = tmp_path / "production"
+    production.mkdir()
+    async with running_cli_node(production, {"HOLDFAST_NETWORK": "production"}, chain=KEEPS) as node:
         await node.wait_height(1)
         refused = await node.run("chain", "rollback", 1, "--yes")
         assert (refused.code, "only a development network" in refused.err) == (1, True)

@@ -19,6 +19,7 @@ UNAVAILABLE = 75
 ROOT: Any = typer.main.get_command(app)
 ARGUMENTS = {
     "id_": "ab" * 32,
+    "key": "ab" * 32,
     "task_id": "ab" * 32,
     "provider": "ab" * 32,
     "kind": "AI",
@@ -32,13 +33,18 @@ ARGUMENTS = {
     "session": "s",
     "owner": "alice",
     "payee": "bob",
+    "reference": "wire-1",
+    "reason": "an invoice",
     "to": "out",
 }
 """Something for every argument that must be given."""
 MORE_ARGUMENTS = {
     "job enqueue": ("--model", "m", "--prompt", "p"),
+    "job run": ("--model", "m", "--prompt", "p", "--caller", "alice"),
     "job quote": ("ab" * 32,),
     "job dead-letter requeue": ("ab" * 32,),
+    "blob prune": ("--before", "1"),
+    "blob fetch": ("ab" * 32, "--out", "fetched"),
     "chain rollback": ("--blocks", "1", "--yes"),
     "evidence set-owner": ("c", "somebody"),
     "evidence dead-letter show": ("1",),
@@ -46,7 +52,7 @@ MORE_ARGUMENTS = {
     **dict.fromkeys(("provider allow", "provider deny", "provider unset-rule"), ("--region", "eu")),
 }
 """What some need besides or instead."""
-OFFLINE = {"chain verify"}
+OFFLINE = {"chain verify", "policy apply"}
 """They look at files first."""
 
 HINTS = {"agent": "agent run"}

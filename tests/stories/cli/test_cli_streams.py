@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.stories.node_process import HOLDFAST, NodeProcess
 
-from holdfast.client import Client
+from holdfast.client.node_socket import NodeSocket
 
 WITHIN_S = 30
 BAD_INPUT, GONE = 2, 1
@@ -88,7 +88,7 @@ def test_without_standard_error_the_exit_code_still_tells() -> None:
 async def test_a_node_runs_without_standard_error(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with subprocess.Popen(["bash", "-c", 'exec "$0" up --data "$1" 2>&- >&- <&-', HOLDFAST, data]) as one:
-        async with Client(data, WITHIN_S) as node:
+        async with NodeSocket(data, WITHIN_S) as node:
             assert (await node.status())["role"] == "owner"
         one.terminate()
 

@@ -22,7 +22,7 @@ from tests.stories import data_folder as folders
 from tests.stories.faults.test_node_killed import CLIENTS, PATIENCE_S, Requester, journal_events
 from tests.stories.node_process import HOLDFAST, NodeProcess, on_postgres
 
-from holdfast.client import Client
+from holdfast.client.node_socket import NodeSocket
 
 Nodes = Callable[..., NodeProcess]
 
@@ -75,7 +75,7 @@ def data(tmp_path: Path) -> Path:
 @asynccontextmanager
 async def load(data: Path) -> AsyncIterator[list[Requester]]:
     """Callers who work for as long as this lasts, or until their node is killed."""
-    async with Client(data, PATIENCE_S) as client:
+    async with NodeSocket(data, PATIENCE_S) as client:
         await client.mint(bytes(32), "alice", 10**12)
     requesters = [Requester(data, number) for number in range(CLIENTS)]
     tasks = [asyncio.create_task(requester.work(asyncio.Event())) for requester in requesters]
@@ -254,7 +254,7 @@ def test_deleting_from_the_archive_needs_confirmation_and_says_what_is_lost(data
 def test_check_and_rebuild_tell_by_their_exit_codes(tmp_path: Path, data: Path) -> None:
     said = holdfast("db", "check", "--data", data)
     assert (said.code, said.err) == (0, "")
-    assert said.out.count("✔ ") == 9
+    assert said.out.count("✔ ") == 10
     db = apsw.Connection(str(data / "tables.db"))
     db.execute("UPDATE account SET available = 10000000 WHERE owner = 'alice'")
     db.close()

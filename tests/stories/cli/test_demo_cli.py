@@ -16,8 +16,9 @@ import pytest
 from tests.storage.stores import Place
 from tests.stories.cli_runner import holdfast
 
+from holdfast.demo.archive_act import check_fetched
 from holdfast.demo.event_history import EventHistory
-from holdfast.demo.faults import AgentKilled, NodeKilled
+from holdfast.demo.faults import AgentKilled, ArchiveBroken, NodeKilled
 from holdfast.demo.jobs import COUNT, all_jobs
 from holdfast.demo.pace import Pace
 from holdfast.demo.receipt_check import ReceiptReport, check_receipts
@@ -26,6 +27,7 @@ from holdfast.demo.screen.board import Board, Check
 
 HOLDFAST = (sys.executable, "-m", "holdfast")
 QUICK = ("--seconds", "8")
+LYING = tuple(word for fault in ("agent", "node", "archive-lies") for word in ("--break", fault))
 A, B = "aa" * 32, "bb" * 32
 OAK, FIR = "0a" * 32, "0f" * 32
 FIGURES = r"^submitted (\d+)  finished (\d+)  lost (\d+)  done twice (\d+)  faults survived (\d+) of (\d+)"
@@ -52,7 +54,7 @@ def folder_in(says: str) -> Path:
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.rule("ENG-002", "ENG-003", "LEA-005", "RTY-002", "EVD-002", "RES-008")
+@pytest.mark.rule("ENG-002", "ENG-003", "LEA-005", "RTY-002", "EVD-002", "RES-008", "ARC-004", "PRU-001", "RET-002")
 def test_an_agent_and_the_node_are_killed_and_every_job_has_one_result(place: Place) -> None:
     demo = start(*QUICK, "--store", "postgres", HOLDFAST_POSTGRES__DSN=place.address.dsn)
     says, _ = demo.communicate(timeout=240)
@@ -64,30 +66,32 @@ def test_an_agent_and_the_node_are_killed_and_every_job_has_one_result(place: Pl
     assert "s3cret" not in says
 
 
+@pytest.mark.full
 @pytest.mark.timeout(240)
 @pytest.mark.rule("ENG-002", "ENG-003", "LEA-005", "RTY-002", "EVD-002", "RES-008")
 def test_a_demo_that_is_kept_can_be_looked_at_and_stopped_as_it_says(tmp_path: Path) -> None:
-    demo = start(*QUICK, "--keep", "--data", str(tmp_path / "d"))
+    demo = start(*QUICK, "--keep", "--data", str(tmp_path / "d"), *LYING)
     says, _ = demo.communicate(timeout=240)
     found = re.search(r"Stop them: kill ([\d ]+);", says)
     pids = [int(pid) for pid in found[1].split()] if found else []
     try:
         assert demo.returncode == 0, says
         check_figures(says)
-        assert len(pids) == 4, "a node and three agents"
+        assert len(pids) == 5, "a node, three agents and the gateway"
+        assert "read back: other bytes than those that the block commits to" in says
         jobs = holdfast("job", "list", "--json", "--data", tmp_path / "d" / "node").json["rows"]
         assert [job["state"] for job in jobs] == ["COMPLETED"] * COUNT
         assert holdfast("verify", tmp_path / "d" / "proof.json").code == 0
     finally:
         for pid in pids:
             os.kill(pid, signal.SIGTERM)
-    wait_for(lambda: not any(is_alive(pid) for pid in pids), "all four end")
+    wait_for(lambda: not any(is_alive(pid) for pid in pids), "all of them end")
 
 
 def check_figures(says: str) -> None:
     submitted, finished, lost, twice, survived, faults = map(int, re.findall(FIGURES, says, re.M)[-1])
     assert (submitted, finished, lost, twice) == (COUNT, COUNT, 0, 0)
-    assert survived == faults == 2
+    assert survived == faults == 3
     assert str(Pace.from_seconds(8)) in says.splitlines()[0], "shortened times are said on the first line"
     assert "\x1b" not in says, "a pipe gets no control codes"
     assert "▲ " not in says.split("jobs done twice")[1], "no check fails"
@@ -100,6 +104,7 @@ SENTENCES = (
     "A result counts only when a block holds its proof.",
     "ash is gone. Its job is not.",
     "The agents kept every record until the node said: I have it.",
+    "Bytes are let go only after the archive's receipt.",
     "Do not believe the demo: check it.",
 )
 
@@ -148,7 +153,7 @@ def running_demo(folder: Path) -> tuple[subprocess.Popen[str], list[int]]:
     demo = start("--seconds", "20", "--data", str(folder))
     wait_for((folder / "fir" / "spool").exists, "the last agent is there")
     children = children_of(demo.pid)
-    assert len(children) == 4, "a node and three agents"
+    assert len(children) == 5, "the gateway, a node and three agents"
     return demo, children
 
 
@@ -314,6 +319,45 @@ def test_a_killed_node_is_survived_only_when_a_proof_was_accepted_by_its_success
     assert not fault.is_survived(store(OWNED, admitted()))
     assert not fault.is_survived(store(OWNED, admitted(), OWNED))
     assert fault.is_survived(store(OWNED, admitted(), OWNED, leased("l1"), accepted("l1")))
+
+
+def of_blob(kind: str, number: int = 0, **fields: Any) -> tuple[str, dict[str, Any]]:
+    return kind, {"height": 3, "number": number, **fields}
+
+
+ADDED = of_blob("blobAdded", content={"parts": [{"task_id": A}]})
+REFUSED = of_blob("uploadFailed", reason="status 507")
+ARCHIVED = of_blob("blobArchived", assurance="verified", locator="load-s3://x")
+PRUNED = ("blobsPruned", {"height": 3})
+
+
+@pytest.mark.rule("ARC-004", "PRU-001")
+def test_a_broken_archive_is_survived_only_when_bytes_went_after_they_were_read_back() -> None:
+    fault = ArchiveBroken(0)
+    assert fault.is_survived(store(ADDED, REFUSED, ARCHIVED, PRUNED))
+    assert fault.is_survived(store(ADDED, REFUSED, ARCHIVED)), "still here"
+    assert not fault.is_survived(store(ADDED, REFUSED)), "not archived"
+    assert not fault.is_survived(store(ADDED, REFUSED, PRUNED, ARCHIVED)), "deleted too early"
+    assert not fault.is_survived(store(ADDED, ARCHIVED, PRUNED)), "nobody noticed"
+    signed = of_blob("blobArchived", assurance="signed", locator="load-s3://x")
+    assert not fault.is_survived(store(ADDED, REFUSED, signed, PRUNED)), "nobody has read it back"
+    other = of_blob("uploadFailed", 1, reason="status 507")
+    assert not fault.is_survived(store(ADDED, REFUSED, other, ARCHIVED)), "another blob is not archived"
+    early = of_blob("blobAdded", 1, content={"parts": []})
+    assert not fault.is_survived(store(ADDED, REFUSED, early, ARCHIVED, PRUNED)), "another one was deleted unarchived"
+
+
+def test_bytes_that_the_archive_returns_are_compared_with_what_the_job_must_give(tmp_path: Path) -> None:
+    (tmp_path / "fetched").write_bytes(b"output")
+    assert check_fetched(tmp_path / "fetched", b"output", ["a", "b"]).is_good
+    assert not check_fetched(tmp_path / "fetched", b"other", ["a", "b"]).is_good
+    assert not check_fetched(tmp_path / "fetched", b"output", ["a"]).is_good, "it must span blobs"
+
+
+def test_the_archive_refuses_or_lies_not_both() -> None:
+    demo = start("--break", "archive-lies", "--break", "archive-refuses")
+    says, _ = demo.communicate(timeout=60)
+    assert (demo.returncode, "not both" in says) == (2, True)
 
 
 def test_one_bad_check_is_enough_for_the_demo_to_fail(tmp_path: Path) -> None:

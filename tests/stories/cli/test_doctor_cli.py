@@ -12,7 +12,7 @@ import pytest
 from tests.storage.stores import Place
 from tests.stories.node_process import HOLDFAST, NodeProcess, on_postgres
 
-from holdfast.client import Client
+from holdfast.client.node_socket import NodeSocket
 from holdfast.engine.outcome import EngineStatus
 
 
@@ -68,14 +68,14 @@ async def test_a_node_has_its_snapshots_made_by_another_process(place: Place, st
     try:
         await node.up()
         assert doctor(node.data, settings)[0] == 0
-        async with Client(node.data, 60) as client:
+        async with NodeSocket(node.data, 60) as client:
             await client.mint(bytes(32), "alice", 10**6)
         await asyncio.gather(*(spend(node.data, number) for number in range(8)))
         while not list((node.data / "snapshots").glob("*.snapshot")):
             await asyncio.sleep(0.05)
         assert await node.stop() == 0
         await node.up()  # and starts from it
-        async with Client(node.data, 60) as client:
+        async with NodeSocket(node.data, 60) as client:
             assert (await client.account("alice"))["held"] == 1_200
             assert (await client.status())["phase"] == EngineStatus.RUNNING
         assert await node.stop() == 0
@@ -84,6 +84,6 @@ async def test_a_node_has_its_snapshots_made_by_another_process(place: Place, st
 
 
 async def spend(data: Path, number: int) -> None:
-    async with Client(data, 60) as client:
+    async with NodeSocket(data, 60) as client:
         for turn in range(150):
             await client.reserve((number * 1_000 + turn + 1).to_bytes(32, "big"), "alice", 1)

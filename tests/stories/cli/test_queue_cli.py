@@ -1,4 +1,4 @@
-"""The queue on the command line: paused and resumed; policies that change between two starts; jobs requeued."""
+"""The queue on the command line: paused and resumed; a policy that is adopted; jobs requeued."""
 
 from __future__ import annotations
 
@@ -11,11 +11,6 @@ from tests.stories.cli_runner import CliNode, holdfast, running_cli_node
 from tests.stories.node_process import QUIET_CHAIN
 
 ENQUEUE = ("--model", "m", "--prompt", "hi", "--caller", "alice")
-BY_AGE = {
-    "HOLDFAST_POLICY__PRIORITY__W_FEE": "0",
-    "HOLDFAST_POLICY__PRIORITY__W_SIZE": "0",
-    "HOLDFAST_POLICY__PRIORITY__W_TIER": "0",
-}
 
 
 @pytest.fixture
@@ -54,28 +49,49 @@ async def test_dead_letters_are_listed_and_only_they_are_requeued(node: CliNode)
 
 
 @pytest.mark.rule("PRI-003")
-async def test_a_policy_that_changed_between_two_starts_is_adopted_once_and_ranks_what_waits(tmp_path: Path) -> None:
+async def test_a_policy_is_adopted_without_a_restart_and_no_start_reverts_it(tmp_path: Path) -> None:
+    by_age = tmp_path / "by-age.toml"
+    by_age.write_text("[policy.chain]\nblock_ms = 3600000\nidle_block_ms = 3600000\n[policy.priority]\nw_fee = 0\n")
     async with running_cli_node(tmp_path, chain=QUIET_CHAIN) as first:
         await first.run("account", "mint", "alice", 10_000)
         task = (await first.run("job", "enqueue", *ENQUEUE, "--max-fee", 900, "--json")).json["task_id"]
         before = (await first.run("job", "show", task, "--json")).json["job"]["priority"]
+        assert "nothing was changed" in (await first.run("policy", "apply", by_age, "--dry-run")).out
+        assert (await first.run("job", "show", task, "--json")).json["job"]["priority"] == before
+        adopted = await first.run("policy", "apply", by_age)
+        assert (adopted.code, "priority.w_fee: 550 → 0" in adopted.out) == (0, True), adopted.err
+        after = (await first.run("job", "show", task, "--json")).json["job"]["priority"]
+        assert after != before
+        assert "counts already" in (await first.run("policy", "apply", by_age)).out
+        by_age.write_text("[policy.priority]\nw_fe = 0\n")
+        wrong = await first.run("policy", "apply", by_age)
+        assert (wrong.code, "did you mean policy.priority.w_fee" in wrong.err) == (2, True)
         await first.node.stop()
-    for _ in range(2):
-        async with running_cli_node(tmp_path, BY_AGE, QUIET_CHAIN) as second:
-            job = (await second.run("job", "show", task, "--json")).json["job"]
-            assert job["priority"] == -250 * (job["enqueue_ms"] * 10**9 // 3_600_000) != before
-            assert (await second.node.stop()) == 0
+    async with running_cli_node(tmp_path, chain=QUIET_CHAIN) as second:  # settings as at the first start
+        assert (await second.run("job", "show", task, "--json")).json["job"]["priority"] == after
+        shown = (await second.run("policy", "show")).out.splitlines()
+        assert [line.split() for line in shown if "priority.w_fee" in line] == [["*", "priority.w_fee", "0"]]
+        adoptions = (await second.run("policy", "history", "--json")).json["adoptions"]
+        assert [each["by"] for each in adoptions] == ["local", "init"]
+        assert adoptions[0]["changes"] == {"priority.w_fee": [550, 0]}
+        assert "priority.w_fee: 550 → 0" in (await second.run("policy", "history")).out
+        assert (await second.node.stop()) == 0
+    assert "policy_differs" in second.node.log()
     found = await second.run_offline("db", "check")
     assert found.code == 0, found.err
 
 
-@pytest.mark.rule("CHN-006", "PRI-003")
-async def test_a_node_whose_chain_id_was_changed_does_not_start(tmp_path: Path) -> None:
+@pytest.mark.rule("CHN-006", "ESC-003")
+async def test_a_node_whose_chain_id_or_kind_of_network_was_changed_does_not_start(tmp_path: Path) -> None:
     async with running_cli_node(tmp_path, chain=QUIET_CHAIN) as first:
         await first.run("account", "mint", "alice", 100)
         await first.run("job", "enqueue", *ENQUEUE, "--max-fee", 1)
         await first.node.stop()
-        said = await asyncio.to_thread(
-            holdfast, "up", "--data", first.node.data, environ={**QUIET_CHAIN, "HOLDFAST_CHAIN_ID": "99"}
-        )
-    assert (said.code, "CHN-006" in said.err, "this chain has chain_id 1337, not 99" in said.err) == (75, True, True)
+        changes = {
+            "CHN-006": ("CHAIN_ID", "99", "1337, not 99"),
+            "ESC-003": ("NETWORK", "production", "development, not"),
+        }
+        for rule, (name, value, message) in changes.items():
+            environ = {**QUIET_CHAIN, f"HOLDFAST_{name}": value}
+            said = await asyncio.to_thread(holdfast, "up", "--data", first.node.data, environ=environ)
+            assert (said.code, rule in said.err, f"made with {message}" in said.err) == (75, True, True), said.err

@@ -18,7 +18,7 @@ from tests.loopback_ports import free_ports
 from tests.stories.node_process import NodeProcess
 
 from holdfast.adapters.keys.signing import SigningKey
-from holdfast.client import Client
+from holdfast.client.node_socket import NodeSocket
 from holdfast.core.provider.model import provider_id
 from holdfast.wire.retrovue_codec import line_of
 
@@ -49,7 +49,7 @@ async def connect(node: Any) -> AsyncIterator[Any]:
 
 async def stored_records(node: Any, channel: str, session: str) -> list[bytes]:
     found: list[bytes] = []
-    async with Client(node.data) as client:
+    async with NodeSocket(node.data) as client:
         while True:
             told = {"channel": channel, "session": session, "after": len(found), "limit": 1_000}
             page = await client.call("evidence.listRecords", **told)

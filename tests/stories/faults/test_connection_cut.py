@@ -23,7 +23,7 @@ from holdfast.core.base.event import JournalHead
 from holdfast.core.base.values import AccountId, Amount, BatchNo
 from holdfast.core.escrow.messages import Mint
 from holdfast.core.state import State
-from holdfast.core.state_snapshot import digest
+from holdfast.core.state_digest import digest
 from holdfast.engine.loop import Engine
 from holdfast.engine.outcome import Accepted, EngineStatus
 

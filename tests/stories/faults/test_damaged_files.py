@@ -31,7 +31,7 @@ from holdfast.adapters.sqlite.tables import SqliteTables
 from holdfast.core.base.event import JournalHead
 from holdfast.core.base.values import Amount, Digest
 from holdfast.core.escrow.messages import Mint
-from holdfast.core.state_snapshot import digest
+from holdfast.core.state_digest import digest
 from holdfast.history.check import IRREPLACEABLE
 from holdfast.history.rebuild import rebuild
 

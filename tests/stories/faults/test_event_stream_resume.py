@@ -16,7 +16,8 @@ from tests.stories.node_process import QUIET_CHAIN
 from websockets.asyncio.client import connect
 from websockets.exceptions import WebSocketException
 
-from holdfast.client import Client
+from holdfast.client import AsyncClient
+from holdfast.client.node_socket import NodeSocket
 
 pytestmark = pytest.mark.rule("EVT-001")
 LIVES = 2
@@ -71,12 +72,12 @@ async def follow(node: CliNode, seen: list[Seen], transport: Any, token: str, ty
 
 async def run_until_killed(node: CliNode, life: int, seen: list[Seen]) -> None:
     """Work for a while, and be killed as soon as the follower has come to the middle of it."""
-    async with Client(node.node.data) as client:
+    async with AsyncClient(node.node.data) as client:
         for number in range(JOBS):
             payload = {"kind": "AI", "spec": {"model": "m", "prompt": f"{life}/{number}"}}
-            receipt = await client.enqueue(payload, 1, "alice")
+            receipt = await client.enqueue(payload, 1, caller="alice")
             if number % 2:
-                await client.call("cap.cancel", task_id=receipt["task_id"])
+                await client.cancel(receipt)
     await wait_until(lambda: len(seen) >= life * JOBS + JOBS // 2)
     await node.node.kill()
     await node.node.up()
@@ -99,7 +100,7 @@ async def test_a_follower_of_a_node_that_is_killed_again_and_again_sees_each_eve
         following = asyncio.create_task(follow(node, seen, transport, token, types))
         for life in range(LIVES):
             await run_until_killed(node, life, seen)
-        async with Client(node.node.data) as client:
+        async with NodeSocket(node.node.data) as client:
             last = (await client.call("node.getStatus"))["event"]
             history = [each async for each in _events_until(client, last)]
         wanted = [number for number, name in history if not types or name in ("jobAdmitted", "jobCancelled")]
@@ -113,7 +114,7 @@ async def test_a_follower_of_a_node_that_is_killed_again_and_again_sees_each_eve
         assert wanted == list(range(1, last + 1)), "numbers have no gaps"
 
 
-async def _events_until(client: Client, last: int) -> AsyncIterator[Seen]:
+async def _events_until(client: NodeSocket, last: int) -> AsyncIterator[Seen]:
     """All of history, as the local socket tells it."""
     async for event in client.follow(0):
         yield event["number"], event["type"]

@@ -25,7 +25,7 @@ from tests.stories.faulty_proxy import FAULTS, FaultyProxy
 from tests.stories.node_process import NodeProcess, on_postgres
 from tests.stories.outbox_process import OutboxProcess
 
-from holdfast.client import Client
+from holdfast.client.node_socket import NodeSocket
 
 SECONDS = counts(20, 300)
 """On each store; with the full counts there are two."""
@@ -104,7 +104,7 @@ class EvidenceRun:
 
     async def check(self) -> dict[tuple[str, str], int]:
         """The node's watermarks; they never go back."""
-        async with Client(self.node.data) as client:
+        async with NodeSocket(self.node.data) as client:
             event = (await client.status())["event"]
             while (await client.status())["tables_as_of"] < event:  # a list is as old as its tables
                 await asyncio.sleep(0.01)
@@ -166,7 +166,7 @@ async def check_complete(stage: EvidenceRun, outbox: OutboxProcess) -> None:
 
 async def stored_records(node: NodeProcess, channel: str, session: str) -> list[str]:
     found: list[str] = []
-    async with Client(node.data) as client:
+    async with NodeSocket(node.data) as client:
         while True:
             told = {"channel": channel, "session": session, "after": len(found), "limit": 1_000}
             page = await client.call("evidence.listRecords", **told)

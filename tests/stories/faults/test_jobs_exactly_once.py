@@ -19,9 +19,11 @@ from tests.stories.faults.test_node_killed import fold_journal
 from tests.stories.node_process import NodeProcess, on_postgres
 
 from holdfast.adapters.keys.signing import verify
-from holdfast.client import Client
+from holdfast.client import AsyncClient
+from holdfast.client.answers import JobReceipt
+from holdfast.client.node_socket import NodeSocket
 from holdfast.core import journal_codec
-from holdfast.core.base.values import BatchNo, ChainId
+from holdfast.core.base.values import BatchNo, ChainId, Network
 from holdfast.core.chain.header import genesis_signed, why_not_next
 from holdfast.core.chain.model import signed_of
 from holdfast.core.escrow.invariants import broken_invariants as broken_money
@@ -29,7 +31,7 @@ from holdfast.core.evidence.messages import EvidenceStored
 from holdfast.core.job.model import JobState
 from holdfast.core.queue.invariants import broken_invariants as broken_queue
 from holdfast.core.state import State
-from holdfast.core.state_snapshot import digest
+from holdfast.core.state_digest import digest
 from holdfast.demo.spools import last_spooled
 from holdfast.lightclient.headers import parse_header
 from holdfast.ports import Journal
@@ -46,7 +48,6 @@ QUICK = {
     "HOLDFAST_POLICY__RETRY__BASE_AI_MS": "200",
     "HOLDFAST_POLICY__RETRY__FAILURES_MAX": "50",
     "HOLDFAST_POLICY__PROVIDER__HEARTBEAT_MS": "1000",
-    "HOLDFAST_POLICY__RESULT__SERVE_BYTES": "true",
     "HOLDFAST_GRPC__ENABLED": "true",
 }
 """Short times, so that what takes minutes in earnest happens within a test."""
@@ -69,7 +70,7 @@ class JobRun:
         await self.line.open()
         for agent in self.agents:
             agent.up()
-        async with Client(self.node.data, PATIENCE_S) as client:
+        async with NodeSocket(self.node.data, PATIENCE_S) as client:
             await client.mint(bytes(32), "alice", 10**9)
             ids = await self._registered(client)
             for number, (id_, account) in enumerate(sorted(ids.items()), start=1):
@@ -78,7 +79,7 @@ class JobRun:
                     "provider.stake", provider_id=id_, amount=10_000, request=(bytes([number]) * 32).hex()
                 )
 
-    async def _registered(self, client: Client) -> dict[str, str]:
+    async def _registered(self, client: NodeSocket) -> dict[str, str]:
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 found = (await client.call("aicf.listProviders"))["providers"]
@@ -123,32 +124,35 @@ def payload(number: int) -> dict[str, Any]:
 @pytest.mark.rule("EVD-005", "EVD-006", "PRF-003", "RES-002", "RES-008", "TIER-001", "RPC-002")
 async def test_every_job_ends_exactly_once_whatever_breaks(network: JobRun) -> None:
     await network.begin()
-    async with Client(network.node.data, PATIENCE_S) as client:
-        receipts = [await client.enqueue(payload(n), 100, "alice", f"job {n}") for n in range(JOBS)]
+    data = network.node.data
+    async with NodeSocket(data, PATIENCE_S) as client, AsyncClient(data, timeout_s=PATIENCE_S) as requester:
+        receipts = [
+            await requester.enqueue(payload(n), 100, caller="alice", idempotency_key=f"job {n}") for n in range(JOBS)
+        ]
         done: list[str] = []
-        waiting = [asyncio.create_task(check_finished(network.node.data, each["task_id"], done)) for each in receipts]
+        waiting = [asyncio.create_task(check_finished(data, each.task_id, done)) for each in receipts]
         for share in range(1, 9):
             while len(done) < share * JOBS // 10:
                 await asyncio.sleep(0.01)
                 assert not any(task.done() and task.exception() for task in waiting)
             await network.disturb()
         await asyncio.gather(*waiting)
-        await check_totals(network, client, receipts)
+        await check_totals(network, client, requester, receipts)
 
 
 async def check_finished(data: Path, task_id: str, done: list[str]) -> None:
-    async with Client(data, PATIENCE_S) as client:
+    async with AsyncClient(data, timeout_s=PATIENCE_S) as client:
         await client.wait(task_id)
     done.append(task_id)
 
 
-async def check_totals(network: JobRun, client: Client, receipts: list[Any]) -> None:
+async def check_totals(network: JobRun, client: NodeSocket, requester: AsyncClient, receipts: list[JobReceipt]) -> None:
     for number, receipt in enumerate(receipts):
-        shown = await client.job(receipt["task_id"])
+        shown = await client.job(receipt.task_id)
         assert shown["job"]["state"] == JobState.COMPLETED
         prompt = payload(number)["spec"]["prompt"]
-        assert prompt.encode() in await client.result(receipt["task_id"])  # checked against its digest
-    proof = await client.call("cap.proveResult", task_id=receipts[0]["task_id"])
+        assert prompt.encode() in await requester.result(receipt)  # checked against its digest
+    proof = await client.call("cap.proveResult", task_id=receipts[0].task_id)
     signed = parse_header(proof["block"], "the proof", proof["chain_id"])
     assert verify(signed.header.proposer, signed.hash, signed.signature)
     await check_delivered(network, client)
@@ -165,9 +169,7 @@ async def check_totals(network: JobRun, client: Client, receipts: list[Any]) -> 
         if event["number"] == last:
             break
     assert numbers == list(range(1, last + 1))
-    assert seen == Counter(
-        {(kind, each["task_id"]): 1 for kind in ("jobAdmitted", "jobCompleted") for each in receipts}
-    )
+    assert seen == Counter({(kind, each.task_id): 1 for kind in ("jobAdmitted", "jobCompleted") for each in receipts})
     assert await network.node.stop() == 0
     where = Place(network.node.data, network.place.server) if network.store == "sqlite" else network.place
     check_state(await fold_journal(JOURNALS[network.store](where)()), receipts)
@@ -178,7 +180,7 @@ async def check_totals(network: JobRun, client: Client, receipts: list[Any]) -> 
     assert finished >= len(receipts)
 
 
-async def check_delivered(network: JobRun, client: Client) -> None:
+async def check_delivered(network: JobRun, client: NodeSocket) -> None:
     """Also what agents that were killed have left: one that stops waits for the records of its own session alone."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
@@ -226,4 +228,4 @@ def check_state(state: State, receipts: list[Any]) -> None:
         if before is not None:
             assert why_not_next(before, signed, verify) is None
         before = signed
-    assert genesis_signed(ChainId(state.policy.chain_id)).header.height == 0
+    assert genesis_signed(ChainId(state.policy.chain_id), Network.DEVELOPMENT).header.height == 0

@@ -16,14 +16,15 @@ from tests.counts import counts
 from tests.storage.stores import JOURNALS, Place
 from tests.stories.node_process import NodeProcess, on_postgres
 
-from holdfast.client import Client, NodeRefused
+from holdfast.client import NodeRefused
+from holdfast.client.node_socket import NodeSocket
 from holdfast.core import journal_codec
 from holdfast.core.base.event import JournalHead
 from holdfast.core.base.values import AccountId, BatchNo, Network
 from holdfast.core.escrow.invariants import broken_invariants
 from holdfast.core.policy import Policy
 from holdfast.core.state import State
-from holdfast.core.state_snapshot import digest
+from holdfast.core.state_digest import digest
 from holdfast.ports import Journal
 
 CLIENTS = 8
@@ -35,7 +36,7 @@ class Requester:
     """One client that reserves, charges and refunds, writes down what was confirmed, and never uses an id twice."""
 
     def __init__(self, data: Path, number: int) -> None:
-        self.node, self.number = Client(data, PATIENCE_S), number
+        self.node, self.number = NodeSocket(data, PATIENCE_S), number
         self.random = Random(number)
         self.confirmed: dict[str, set[str]] = {"reserved": set(), "charged": set(), "refunded": set()}
 
@@ -60,7 +61,7 @@ class Requester:
 
 async def journal_events(data: Path) -> tuple[Counter[tuple[str, str]], list[int]]:
     """How often each thing happened to each id, and all event numbers, from the event stream alone."""
-    node = Client(data, PATIENCE_S)
+    node = NodeSocket(data, PATIENCE_S)
     last = (await node.status())["event"]
     await node.close()
     seen: Counter[tuple[str, str]] = Counter()
@@ -115,7 +116,7 @@ async def assert_nothing_is_lost(
     """Clients work, the fault happens again and again in the middle; then everything is compared with everything."""
     random = Random(20261115)
     await node.up()
-    async with Client(node.data, PATIENCE_S) as client:
+    async with NodeSocket(node.data, PATIENCE_S) as client:
         await client.mint(bytes(32), "alice", 10**12)
     requesters = [Requester(node.data, number) for number in range(CLIENTS)]
     stop = asyncio.Event()
@@ -131,7 +132,7 @@ async def assert_nothing_is_lost(
     stop.set()
     await asyncio.gather(*work)
 
-    async with Client(node.data, PATIENCE_S) as client:
+    async with NodeSocket(node.data, PATIENCE_S) as client:
         live = await client.call("node.getStateDigest")
     seen, numbers = await journal_events(node.data)
     confirmed = Counter({(what, id_): 1 for each in requesters for what, ids in each.confirmed.items() for id_ in ids})
@@ -185,7 +186,7 @@ async def test_a_node_that_was_paused_and_replaced_cannot_write_when_it_wakes_up
     old.signal(signal.SIGSTOP)
     (old.data / "owner.lock").unlink()  # what an operator might do to a node that does not answer
     await new.up()
-    async with Client(new.data, PATIENCE_S) as client:
+    async with NodeSocket(new.data, PATIENCE_S) as client:
         await client.mint(bytes(32), "alice", 7)
         old.signal(signal.SIGCONT)
         writer.write(request("account.mint", id="11" * 32, owner="alice", amount=1_000))
@@ -212,7 +213,7 @@ async def test_a_node_whose_connections_were_cut_while_it_was_paused_cannot_writ
     ours = f"holdfast {place.address.schema} %"
     await admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE $1", ours)
     await new.up()
-    async with Client(new.data, PATIENCE_S) as client:
+    async with NodeSocket(new.data, PATIENCE_S) as client:
         await client.mint(bytes(32), "alice", 7)
         old.signal(signal.SIGCONT)
         writer.write(request("account.mint", id="11" * 32, owner="alice", amount=1_000))

@@ -15,7 +15,7 @@ from tests.stories.cli_runner import holdfast
 from tests.stories.faults.test_node_killed import PATIENCE_S, Requester
 from tests.stories.node_process import NodeProcess
 
-from holdfast.client import Client
+from holdfast.client.node_socket import NodeSocket
 
 pytestmark = pytest.mark.rule("ENG-004")
 
@@ -29,7 +29,7 @@ def node(tmp_path: Path) -> Iterator[NodeProcess]:
 
 def projector_id(data: Path) -> int:
     """The process that holds the tables' lock: the file names it."""
-    return int((data / "tables.lock").read_text().strip() or 0)
+    return int(((data / "tables.lock").read_text().split() or ["0"])[0])
 
 
 async def new_projector(node: NodeProcess, before: int = 0) -> int:
@@ -42,7 +42,7 @@ async def new_projector(node: NodeProcess, before: int = 0) -> int:
             await asyncio.sleep(0.01)
 
 
-async def tables_at(client: Client, event: int) -> None:
+async def tables_at(client: NodeSocket, event: int) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while (await client.status())["tables_as_of"] < event:
             await asyncio.sleep(0.01)
@@ -51,7 +51,7 @@ async def tables_at(client: Client, event: int) -> None:
 async def test_a_projector_that_is_killed_is_restarted_and_the_tables_miss_nothing(node: NodeProcess) -> None:
     data = await node.up()
     projector = await new_projector(node)
-    async with Client(data, PATIENCE_S) as client:
+    async with NodeSocket(data, PATIENCE_S) as client:
         await client.mint(bytes(32), "alice", 10**12)
         requester, stop = Requester(data, 1), asyncio.Event()
         work = asyncio.create_task(requester.work(stop))
@@ -70,6 +70,7 @@ async def test_a_projector_that_is_killed_is_restarted_and_the_tables_miss_nothi
         await work
         await tables_at(client, (await client.status())["event"])
     assert await node.stop() == 0
+    assert "Traceback" not in node.log()
     checked = holdfast("db", "check", "--data", data)
     assert checked.code == 0, checked.out + checked.err
 
@@ -77,7 +78,7 @@ async def test_a_projector_that_is_killed_is_restarted_and_the_tables_miss_nothi
 async def test_a_projector_ends_with_its_node_also_when_that_one_is_killed(node: NodeProcess) -> None:
     data = await node.up()
     first = await new_projector(node)
-    async with Client(data, PATIENCE_S) as client:
+    async with NodeSocket(data, PATIENCE_S) as client:
         await client.mint(bytes(32), "alice", 100)
     await node.kill()
     await node.up()  # the next projector takes the lock once the first has ended
@@ -85,21 +86,22 @@ async def test_a_projector_ends_with_its_node_also_when_that_one_is_killed(node:
     async with asyncio.timeout(PATIENCE_S):
         while Path(f"/proc/{first}").exists():
             await asyncio.sleep(0.01)
-    async with Client(data, PATIENCE_S) as client:
+    async with NodeSocket(data, PATIENCE_S) as client:
         await tables_at(client, (await client.status())["event"])
     assert await node.stop() == 0
+    assert "Traceback" not in node.log()
 
 
 async def test_tables_that_were_deleted_are_made_again_by_the_next_start(node: NodeProcess) -> None:
     data = await node.up()
-    async with Client(data, PATIENCE_S) as client:
+    async with NodeSocket(data, PATIENCE_S) as client:
         await client.mint(bytes(32), "alice", 100)
         await client.reserve(b"1" * 32, "alice", 30)
     assert await node.stop() == 0
     for path in data.glob("tables.db*"):
         path.unlink()
     await node.up()
-    async with Client(data, PATIENCE_S) as client:
+    async with NodeSocket(data, PATIENCE_S) as client:
         assert (await client.reserve(b"1" * 32, "alice", 30))["is_repeat"]
         await tables_at(client, (await client.status())["event"])
     assert await node.stop() == 0

@@ -15,8 +15,9 @@ from tests.storage.stores import Place
 from tests.stories.agent_process import AgentProcess
 from tests.stories.cli_runner import FAST_CHAIN, CliNode, holdfast, running_cli_node
 from tests.stories.node_process import on_postgres
+from tests.stories.waiting_agent import circuit_after
 
-from holdfast.client import Client
+from holdfast.client.node_socket import NodeSocket
 
 WITHIN_S = 60.0
 ECHOES = 10
@@ -42,7 +43,7 @@ class NodeWithProviders:
 
     async def stake_providers(self) -> dict[str, str]:
         """Both are registered and have something at stake; their ids, and what people call them."""
-        async with Client(self.node.node.data, WITHIN_S) as client, asyncio.timeout(WITHIN_S):
+        async with NodeSocket(self.node.node.data, WITHIN_S) as client, asyncio.timeout(WITHIN_S):
             while len(found := (await client.call("aicf.listProviders"))["providers"]) < len(self.agents):
                 await asyncio.sleep(0.05)
         ids = {each["provider"]["id"]: each["provider"]["name"] for each in found}
@@ -59,7 +60,7 @@ class NodeWithProviders:
 
     async def leases(self, task: str, count: int, *, is_done: bool) -> list[dict[str, Any]]:
         """Its leases so far, once there are this many and the last one is acknowledged, or done."""
-        async with Client(self.node.node.data, WITHIN_S) as client, asyncio.timeout(WITHIN_S):
+        async with NodeSocket(self.node.node.data, WITHIN_S) as client, asyncio.timeout(WITHIN_S):
             while True:
                 found: list[dict[str, Any]] = (await client.call("aicf.getJob", task_id=task))["leases"]
                 if len(found) == count and (found[-1]["status"] == "COMPLETED" if is_done else found[-1]["acked_ms"]):
@@ -69,7 +70,7 @@ class NodeWithProviders:
     async def wait_lease_expired(self, lease_id: str) -> dict[str, Any]:
         """The event by which a lease expired, as every follower of the node's events gets it."""
         async with asyncio.timeout(WITHIN_S):
-            async for event in Client(self.node.node.data, WITHIN_S).follow():
+            async for event in NodeSocket(self.node.node.data, WITHIN_S).follow():
                 if (event["type"], event["event"].get("id")) == ("leaseExpired", lease_id):
                     return dict(event["event"])
         raise AssertionError("it never ended")
@@ -93,14 +94,14 @@ async def house(place: Place, store: str, tmp_path: Path) -> AsyncIterator[NodeW
 
 @pytest.mark.timeout(150)
 @pytest.mark.rule("LEA-005", "RTY-002", "RTY-003", "MAT-006")
-@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+@pytest.mark.parametrize("store", ["sqlite", pytest.param("postgres", marks=pytest.mark.full)])
 async def test_a_provider_killed_in_mid_lease_is_retried_at_the_predicted_time(
     house: NodeWithProviders, tmp_path: Path
 ) -> None:
     ids = await house.stake_providers()
     echoes = [await house.enqueue("AI", model="echo", prompt=f"{n}") for n in range(ECHOES)]
     gate = tmp_path / "go"
-    circuit = await house.enqueue("QUANTUM", circuit=str(gate), shots=100, width=2, depth=3, gates=["h"])
+    circuit = await house.enqueue("QUANTUM", circuit=circuit_after(gate), shots=100, width=2, depth=3, gates=["h"])
     for echo in echoes:
         await house.leases(echo, 1, is_done=True)
 

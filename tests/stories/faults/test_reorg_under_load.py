@@ -12,7 +12,8 @@ from tests.stories.agent_process import AgentProcess
 from tests.stories.cli_runner import holdfast
 from tests.stories.node_process import NodeProcess
 
-from holdfast.client import Client, NodeRefused
+from holdfast.client import AsyncClient, NodeRefused
+from holdfast.client.node_socket import NodeSocket
 
 PATIENCE_S = 90.0
 PROMPTS = [f"answer {n} " * (1 if n % 3 else 60) for n in range(24)]
@@ -26,7 +27,6 @@ SETTINGS = {
     "HOLDFAST_POLICY__RESULT__RETAIN_HOT_BLOCKS": str(FINAL_AFTER),
     "HOLDFAST_POLICY__RESULT__RETAIN_WARM_DAYS": "1",
     "HOLDFAST_POLICY__RESULT__RETAIN_COLD_DAYS": "1",
-    "HOLDFAST_POLICY__RESULT__SERVE_BYTES": "true",
     "HOLDFAST_POLICY__RESULT__GC_INTERVAL_MS": "20",
     "HOLDFAST_GRPC__ENABLED": "true",
 }
@@ -42,7 +42,7 @@ class NodeUnderReorgs:
         self.agent = AgentProcess(place.folder / "oak", "oak", port)
         self.reorgs, self.is_over = 0, asyncio.Event()
 
-    async def begin(self, client: Client) -> None:
+    async def begin(self, client: NodeSocket) -> None:
         self.agent.up()
         await client.mint(bytes(32), "alice", 10**6)
         async with asyncio.timeout(PATIENCE_S):
@@ -54,7 +54,7 @@ class NodeUnderReorgs:
 
     async def disturb(self) -> None:
         """Roll back one block, two, … down to what is final, over and over; jobs go on meanwhile."""
-        async with Client(self.node.data, PATIENCE_S) as client:
+        async with NodeSocket(self.node.data, PATIENCE_S) as client:
             depth = 1
             while not self.is_over.is_set():
                 head = (await client.call("chain.getHead"))["block"]["height"]
@@ -67,7 +67,7 @@ class NodeUnderReorgs:
                 depth = depth % FINAL_AFTER + 1
                 await asyncio.sleep(0.15)
 
-    async def blocks(self, client: Client, count: int) -> None:
+    async def blocks(self, client: NodeSocket, count: int) -> None:
         first = (await client.call("chain.getHead"))["block"]["height"]
         async with asyncio.timeout(PATIENCE_S):
             while (await client.call("chain.getHead"))["block"]["height"] < first + count:
@@ -86,14 +86,13 @@ async def network(place: Place) -> AsyncIterator[NodeUnderReorgs]:
 @pytest.mark.rule("RES-005", "RES-006", "RET-001", "RET-002", "CHN-003", "CHN-004", "CHN-006", "ESC-001")
 async def test_reorgs_beside_jobs_evidence_reads_and_retention_lose_nothing(network: NodeUnderReorgs) -> None:
     await network.node.up()
-    async with Client(network.node.data, PATIENCE_S) as client:
+    data = network.node.data
+    async with NodeSocket(data, PATIENCE_S) as client, AsyncClient(data, timeout_s=PATIENCE_S) as requester:
         await network.begin(client)
         disturbing = asyncio.create_task(network.disturb())
-        tasks = []
-        for number, prompt in enumerate(PROMPTS):
-            payload = {"kind": "AI", "spec": {"model": "echo", "prompt": prompt}}
-            tasks.append((await client.enqueue(payload, 100, "alice", f"job {number}"))["task_id"])
-        before = [await client.wait(task) for task in tasks]  # each was readable once, whatever came after that
+        payloads = [{"kind": "AI", "spec": {"model": "echo", "prompt": prompt}} for prompt in PROMPTS]
+        tasks = [each.task_id for each in await requester.enqueue_many(payloads, 100, caller="alice")]
+        before = [await requester.wait(task) for task in tasks]  # each was readable once, whatever came after that
         while network.reorgs < 2 * FINAL_AFTER:
             await asyncio.sleep(0.05)
         network.is_over.set()
@@ -102,18 +101,17 @@ async def test_reorgs_beside_jobs_evidence_reads_and_retention_lose_nothing(netw
 
         # Every result is what it was when it was first read, at whatever height; its bytes are all there.
         for task, prompt, first in zip(tasks, PROMPTS, before, strict=True):
-            found = await client.read_result(task)
+            found = await requester.get_result(task)
             same = ("task_id", "result_digest", "proof_nullifier", "result_size", "da_commitment", "charged")
-            assert [found[name] for name in same] == [first[name] for name in same]
-            raw = bytes.fromhex((await client.call("cap.getResultBytes", task_id=task))["bytes"])
-            assert prompt.encode() in raw
-        assert len({(await client.read_result(task))["proof_nullifier"] for task in tasks}) == len(tasks)
+            assert [getattr(found, name) for name in same] == [getattr(first, name) for name in same]
+            assert await requester.result(task) == prompt.encode()
+        assert len({each.proof_nullifier for each in before}) == len(tasks)
 
         # Each is used once, each was paid once, and evidence came in all the while.
-        await client.consume_result(tasks[0], "alice", 1)
+        await client.call("cap.consumeResult", task_id=tasks[0], caller="alice", nonce=1)
         with pytest.raises(NodeRefused, match="RES-005"):
-            await client.consume_result(tasks[0], "alice", 2)
-        charged = sum(each["charged"] for each in before)
+            await client.call("cap.consumeResult", task_id=tasks[0], caller="alice", nonce=2)
+        charged = sum(each.charged for each in before)
         await network.blocks(client, FINAL_AFTER + 1)
         alice, oak = await client.account("alice"), await client.account("oak")
         assert (alice["available"], alice["held"], alice["pending"]) == (10**6 - charged, 0, 0)

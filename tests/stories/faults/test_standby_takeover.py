@@ -14,9 +14,10 @@ from tests.storage.stores import JOURNALS, Place
 from tests.stories.faults.test_node_killed import PATIENCE_S, Requester, fold_journal, journal_events
 from tests.stories.node_process import NodeProcess, on_postgres
 
-from holdfast.client import Client, NodeRefused
+from holdfast.client import NodeRefused
+from holdfast.client.node_socket import NodeSocket
 from holdfast.core.escrow.invariants import broken_invariants
-from holdfast.core.state_snapshot import digest
+from holdfast.core.state_digest import digest
 
 pytestmark = pytest.mark.rule("ENG-006")
 
@@ -59,7 +60,7 @@ async def start_node(node: NodeProcess) -> Path:
 async def test_a_standby_reads_forwards_and_takes_over(pair: NodePair) -> None:
     one, two = pair.node("one"), pair.node("two")
     first, second = await start_node(one), await start_node(two)
-    async with Client(first, PATIENCE_S) as owner, Client(second, PATIENCE_S) as standby:
+    async with NodeSocket(first, PATIENCE_S) as owner, NodeSocket(second, PATIENCE_S) as standby:
         assert [(await node.status())["role"] for node in (owner, standby)] == ["owner", "follower"]
         await owner.mint(bytes(32), "alice", 100)
         assert (await standby.reserve(b"1" * 32, "alice", 60))["event"] == 6  # the owner did it
@@ -77,7 +78,7 @@ async def test_a_standby_reads_forwards_and_takes_over(pair: NodePair) -> None:
         status = await standby.status()
         assert (status["role"], status["term"]) == ("owner", 2)
     third = await start_node(one)  # and the old owner comes back as a standby
-    async with Client(third, PATIENCE_S) as standby:
+    async with NodeSocket(third, PATIENCE_S) as standby:
         assert (await standby.status())["role"] == "follower"
         assert (await standby.account("alice"))["held"] == 100
     assert await one.stop() == 0
@@ -88,7 +89,7 @@ async def test_who_follows_events_at_a_standby_goes_on_when_it_becomes_the_owner
     one, two = pair.node("one"), pair.node("two")
     await start_node(one)
     socket = await start_node(two)
-    async with Client(socket, PATIENCE_S) as standby, aclosing(standby.follow()) as events:  # type: ignore[type-var]
+    async with NodeSocket(socket, PATIENCE_S) as standby, aclosing(standby.follow()) as events:  # type: ignore[type-var]
         while (await anext(events))["number"] < (await standby.status())["event"]:
             pass
         await one.kill()
@@ -105,7 +106,7 @@ async def test_owners_that_die_one_after_the_other_lose_nothing_and_repeat_nothi
 ) -> None:
     nodes = [pair.node("one"), pair.node("two")]
     sockets = [await start_node(node) for node in nodes]
-    async with Client(sockets[0], PATIENCE_S) as client:
+    async with NodeSocket(sockets[0], PATIENCE_S) as client:
         await client.mint(bytes(32), "alice", 10**12)
     requesters = [Requester(sockets[number % 2], number) for number in range(4)]
     stop = asyncio.Event()
@@ -119,7 +120,7 @@ async def test_owners_that_die_one_after_the_other_lose_nothing_and_repeat_nothi
         await start_node(nodes[turn % 2])
     stop.set()
     await asyncio.gather(*work)
-    async with Client(sockets[0], PATIENCE_S) as one, Client(sockets[1], PATIENCE_S) as two:
+    async with NodeSocket(sockets[0], PATIENCE_S) as one, NodeSocket(sockets[1], PATIENCE_S) as two:
         last = max((await one.status())["event"], (await two.status())["event"])
         for client in (one, two):
             while (await client.status())["event"] < last:

@@ -13,7 +13,7 @@ from tests.stories.node_process import NodeProcess
 
 from holdfast.api.node_access import LOCAL
 from holdfast.app.node import Node
-from holdfast.client import Client
+from holdfast.client.node_socket import NodeSocket
 from holdfast.config import Config
 from holdfast.core.base.errors import Unavailable
 from holdfast.core.base.event import OwnershipTaken
@@ -56,7 +56,7 @@ async def test_a_standby_does_not_take_the_socket_of_a_node_that_answers(tmp_pat
         with pytest.raises(Unavailable, match="give every node a name of its own"):
             await twin.start()
         await twin.stop()
-        async with Client(socket_path) as node:
+        async with NodeSocket(socket_path) as node:
             assert (await node.status())["role"] == "owner"
             assert (await node.mint(bytes(32), "alice", 1))["is_repeat"] is False
     finally:

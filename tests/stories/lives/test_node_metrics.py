@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import grpc
@@ -17,7 +18,7 @@ from tests.loopback_ports import free_port
 from tests.stories.cli_runner import CliNode, running_cli_node
 from tests.stories.node_process import QUIET_CHAIN
 
-from holdfast.client import Client
+from holdfast.client.node_socket import NodeSocket
 from holdfast.wire.signed_messages import AgentAct
 
 pytestmark = pytest.mark.rule("OBS-001")
@@ -34,7 +35,7 @@ class MeteredNode:
         self.node, self.channel, self._ids = node, channel, 0
 
     async def call(self, method: str, **params: object) -> Any:
-        async with Client(self.node.node.data) as client:
+        async with NodeSocket(self.node.node.data) as client:
             return await client.call(method, **params)
 
     def new_id(self) -> str:
@@ -65,11 +66,11 @@ class MeteredNode:
 
 
 @asynccontextmanager
-async def running_node(folder: Path) -> AsyncIterator[MeteredNode]:
+async def running_node(folder: Path, settings: Mapping[str, str] = MappingProxyType({})) -> AsyncIterator[MeteredNode]:
     port = free_port()
     grpc_settings = {"HOLDFAST_GRPC__ENABLED": "true", "HOLDFAST_GRPC__PORT": str(port)}
     async with (
-        running_cli_node(folder, QUICK | LATE | grpc_settings, QUIET_CHAIN) as node,
+        running_cli_node(folder, QUICK | LATE | grpc_settings | dict(settings), QUIET_CHAIN) as node,
         grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel,
     ):
         yield MeteredNode(node, channel)
@@ -158,8 +159,9 @@ async def run_leases_that_end_with_a_verdict(
     assert (found["holdfast_leases_active",], found["holdfast_queue_waiting", "AI"]) == (0, 1)
 
 
-async def test_the_reference_names_what_a_node_shows_and_nothing_else(tmp_path: Path) -> None:
-    async with running_node(tmp_path) as place, httpx.AsyncClient(timeout=20) as client:
+async def test_the_reference_names_what_a_node_with_an_archive_shows_and_nothing_else(tmp_path: Path) -> None:
+    archive = {"HOLDFAST_ARCHIVE__PROVIDER": "file", "HOLDFAST_ARCHIVE__URL": str(tmp_path / "archive")}
+    async with running_node(tmp_path, archive) as place, httpx.AsyncClient(timeout=20) as client:
         said = (await client.get(f"{place.node.url}/metrics")).text
     shown = dict(re.findall(r"^# TYPE (\S+) (\S+)$", said, re.MULTILINE))
     rows = re.findall(

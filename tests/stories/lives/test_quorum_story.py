@@ -18,8 +18,10 @@ from tests.storage.stores import Place
 from tests.stories.cli_runner import CliNode, running_cli_node
 from tests.stories.faults.test_provider_killed import PatientAgent
 from tests.stories.lives.test_result_lives import ResultRun
+from tests.stories.waiting_agent import circuit_after
 
-from holdfast.client import Client
+from holdfast.client import AsyncClient
+from holdfast.client.node_socket import NodeSocket
 from holdfast.core.base.canonical import canonical
 from holdfast.core.base.values import TaskId, Tier
 from holdfast.core.job.quorum import replica_id
@@ -36,7 +38,6 @@ TRUE = canonical({"counts": {"00": SHOTS}})
 """What the honest ones find, as soon as they may: the liar is the first."""
 SETTINGS = {
     "HOLDFAST_GRPC__ENABLED": "true",
-    "HOLDFAST_POLICY__RESULT__SERVE_BYTES": "true",
     "HOLDFAST_POLICY__PROVIDER__HEARTBEAT_MS": "1000",
 }
 CHAIN = {"HOLDFAST_POLICY__CHAIN__BLOCK_MS": "200", "HOLDFAST_POLICY__CHAIN__IDLE_BLOCK_MS": "1000"}
@@ -65,7 +66,7 @@ async def node(tmp_path: Path) -> AsyncIterator[CliNode]:
 
 
 async def stake_providers(node: CliNode, count: int) -> None:
-    async with Client(node.node.data, PATIENCE_S) as client, asyncio.timeout(PATIENCE_S):
+    async with NodeSocket(node.node.data, PATIENCE_S) as client, asyncio.timeout(PATIENCE_S):
         while len(found := await providers(client)) < count:
             await asyncio.sleep(0.05)
     for each in found.values():
@@ -74,7 +75,7 @@ async def stake_providers(node: CliNode, count: int) -> None:
     assert (await node.run("account", "mint", "alice", 1_000)).code == 0
 
 
-async def providers(client: Client) -> dict[str, Any]:
+async def providers(client: NodeSocket) -> dict[str, Any]:
     """By what people call them."""
     found = (await client.call("aicf.listProviders"))["providers"]
     return {each["provider"]["name"]: each["provider"] for each in found}
@@ -82,19 +83,19 @@ async def providers(client: Client) -> dict[str, Any]:
 
 async def enqueued(node: CliNode, quorum: str, gate: Path) -> str:
     """A circuit that honest providers have run when the gate is there."""
-    spec = {"circuit": str(gate), "shots": SHOTS, "width": 2, "depth": 3, "gates": ["h"]}
+    spec = {"circuit": circuit_after(gate), "shots": SHOTS, "width": 2, "depth": 3, "gates": ["h"]}
     words = ("job", "enqueue", "--caller", "alice", "--file", "-", "--quorum", quorum, "--max-fee", 100)
     return (await node.run(*words, stdin=json.dumps({"kind": "QUANTUM", "spec": spec}))).field("task_id")
 
 
-async def wait_first_answer(client: Client, task: str) -> None:
+async def wait_first_answer(client: NodeSocket, task: str) -> None:
     """Until somebody has answered, who can only be the liar."""
     async with asyncio.timeout(PATIENCE_S):
         while not any(each["digest"] for each in (await client.job(task))["replicas"]):
             await asyncio.sleep(0.05)
 
 
-async def ended(client: Client, task: str) -> Any:
+async def ended(client: NodeSocket, task: str) -> Any:
     async with asyncio.timeout(PATIENCE_S):
         while (shown := await client.job(task))["job"]["ended_ms"] is None:
             await asyncio.sleep(0.05)
@@ -108,11 +109,11 @@ async def test_two_honest_providers_outvote_one_that_lies_and_alone_they_are_pai
 ) -> None:
     gate = tmp_path / "go"
     task = await enqueued(node, "2/3", gate)
-    async with Client(node.node.data, PATIENCE_S) as client:
+    async with NodeSocket(node.node.data, PATIENCE_S) as client:
         await wait_first_answer(client, task)
         gate.touch()
-        await client.wait(task)
-        assert await client.result(task) == TRUE
+        async with AsyncClient(node.node.data, timeout_s=PATIENCE_S) as requester:
+            assert await requester.result(await requester.wait(task)) == TRUE
         shown, known = await client.job(task), await providers(client)
         accounts = {name: await client.account(name) for name in known}
     right = result_digest(TRUE).hex()
@@ -163,7 +164,7 @@ async def test_where_all_must_agree_and_one_lies_the_job_fails_and_the_money_com
     gate = tmp_path / "go"
     gate.touch()
     task = await enqueued(node, "3/3", gate)
-    async with Client(node.node.data, PATIENCE_S) as client:
+    async with NodeSocket(node.node.data, PATIENCE_S) as client:
         shown = await ended(client, task)
         account = await client.account("alice")
     assert (shown["job"]["state"], shown["job"]["reason"]) == ("FAILED", "QUORUM_LOST")

@@ -24,13 +24,13 @@ from holdfast.core.job.ids import version_of
 from holdfast.core.lease.messages import CompletionSubmitted, ExpireDue
 from holdfast.core.policy import ChainPolicy, Policy
 from holdfast.core.proof.envelope import packed_nullifier, unpack
-from holdfast.core.proof.messages import RecordVerdict
+from holdfast.core.proof.messages import CompletionIgnored, RecordVerdict
 from holdfast.core.queue.invariants import broken_invariants as broken_queue
 from holdfast.core.state import State
-from holdfast.core.state_snapshot import digest
+from holdfast.core.state_digest import digest
 from holdfast.engine import queries
 from holdfast.engine.loop import Engine
-from holdfast.engine.outcome import EngineStatus
+from holdfast.engine.outcome import Accepted, EngineStatus
 from holdfast.engine.queries.node import Ping
 from holdfast.history.check import check
 from holdfast.history.full_journal import FullJournal
@@ -122,21 +122,22 @@ async def test_resolved_in_a_block_readable_from_the_next_one_on_also_after_a_re
     await story.check_invariants()
 
 
-@pytest.mark.rule("RES-001")
+@pytest.mark.rule("RES-001", "RCV-002")
 async def test_a_proof_counts_once_whether_it_comes_again_soon_or_after_a_restart(story: ResultRun) -> None:
     job, proof = await story.submission()
     await story.do(proof)
     await story.do(RecordVerdict(proof.lease_id, True))
     digest_before = story.engine.undurable_state.results[job].result_digest
-    for _ in range(2):
+    for is_first in (True, False):
         again = await story.engine.submit(proof)
         assert not isinstance(again, Refused)
         assert again.is_repeat
         body = proof.envelope.body.replace(digest_before, bytes(32))
         other = msgspec.structs.replace(proof, envelope=msgspec.structs.replace(proof.envelope, body=body))
         conflict = await story.engine.submit(other)
-        assert isinstance(conflict, Refused)
-        assert conflict.name == "ProofConflict"
+        assert isinstance(conflict, Accepted)
+        assert isinstance(conflict.fact, CompletionIgnored) == is_first, "another digest is slashed, once"
+        assert conflict.is_repeat != is_first
         await story.seal(20)
         await story.restart()
     assert await story.read(job) == "RESOLVED"

@@ -19,7 +19,8 @@ from tests.stories.node_process import HOLDFAST, NodeProcess, on_postgres
 
 from holdfast.adapters.sqlite.small_blobs import FILE_NAME as SMALL_FILE
 from holdfast.adapters.warm_store import path_of
-from holdfast.client import Client, NodeRefused
+from holdfast.client import AsyncClient, NodeRefused
+from holdfast.client.node_socket import NodeSocket
 from holdfast.core.result import result_digest
 
 PATIENCE_S = 60.0
@@ -27,24 +28,20 @@ LARGE = "a long answer " * 100
 PROMPTS = ["short", "short", LARGE, LARGE, *(f"answer {n} " * 40 for n in range(12))]
 SOON = {
     "HOLDFAST_POLICY__CHAIN__BLOCK_MS": "50",
-    "HOLDFAST_POLICY__CHAIN__IDLE_BLOCK_MS": "200",
+    "HOLDFAST_POLICY__CHAIN__IDLE_BLOCK_MS": "50",
     "HOLDFAST_POLICY__CHAIN__FINALITY_DEPTH": "2",
     "HOLDFAST_POLICY__RESULT__MAX_INLINE_BYTES": "600",
     "HOLDFAST_POLICY__RESULT__RETAIN_HOT_BLOCKS": "2",
     "HOLDFAST_POLICY__RESULT__RETAIN_WARM_DAYS": "1",
     "HOLDFAST_POLICY__RESULT__RETAIN_COLD_DAYS": "1",
+    "HOLDFAST_POLICY__RESULT__RESULT_TTL_BLOCKS": "400",
     "HOLDFAST_POLICY__RESULT__MAY_LOSE_UNARCHIVED": "true",
-    "HOLDFAST_POLICY__RESULT__SERVE_BYTES": "true",
     "HOLDFAST_POLICY__RESULT__GC_INTERVAL_MS": "86400000",
     "HOLDFAST_POLICY__RESULT__GC_ROWS_MAX": "1",
     "HOLDFAST_GRPC__ENABLED": "true",
 }
 """One result a run, so that a kill has many places to fall between; and only who asks collects."""
-NO_DAYS = {
-    "HOLDFAST_POLICY__CHAIN__FINALITY_DEPTH": "0",
-    "HOLDFAST_POLICY__RESULT__RETAIN_WARM_DAYS": "0",
-    "HOLDFAST_POLICY__RESULT__RETAIN_COLD_DAYS": "0",
-}
+NO_DAYS = ("retain_warm_days", "retain_cold_days")
 
 
 class RetentionRun:
@@ -63,7 +60,7 @@ class RetentionRun:
         """All jobs done, all results readable."""
         await self.node.up()
         self.agent.up()
-        async with Client(self.node.data, PATIENCE_S) as client:
+        async with NodeSocket(self.node.data, PATIENCE_S) as client:
             await client.mint(bytes(32), "alice", 10**6)
             async with asyncio.timeout(PATIENCE_S):
                 while not (found := (await client.call("aicf.listProviders"))["providers"]):
@@ -71,26 +68,35 @@ class RetentionRun:
             await client.mint(b"\1" * 32, "oak", 10_000)
             id_ = found[0]["provider"]["id"]
             await client.call("provider.stake", provider_id=id_, amount=10_000, request="02" * 32)
-            for number, prompt in enumerate(PROMPTS):
-                payload = {"kind": "AI", "spec": {"model": "echo", "prompt": prompt}}
-                self.tasks.append((await client.enqueue(payload, 100, "alice", f"job {number}"))["task_id"])
-            for task in self.tasks:
-                await client.wait(task)
+            payloads = [{"kind": "AI", "spec": {"model": "echo", "prompt": prompt}} for prompt in PROMPTS]
+            async with AsyncClient(self.node.data, timeout_s=PATIENCE_S) as requester:
+                self.tasks = [each.task_id for each in await requester.enqueue_many(payloads, 100, caller="alice")]
+                for task in self.tasks:
+                    await requester.wait(task)
             await self.blocks(client, 4)
 
-    async def blocks(self, client: Client, count: int) -> None:
+    async def blocks(self, client: NodeSocket, count: int) -> None:
         """Wait until this many more blocks are sealed."""
-        first = (await client.call("chain.getHead"))["block"]["height"]
+        await self.reach(client, (await client.call("chain.getHead"))["block"]["height"] + count)
+
+    async def reach(self, client: NodeSocket, height: int) -> None:
         async with asyncio.timeout(PATIENCE_S):
-            while (await client.call("chain.getHead"))["block"]["height"] < first + count:
+            while (await client.call("chain.getHead"))["block"]["height"] < height:
                 await asyncio.sleep(0.05)
 
-    async def restart_without_retention(self) -> None:
-        """The same node when its bytes are old enough."""
-        await self.node.stop()
-        self.settings |= NO_DAYS
-        self.node = NodeProcess(self.node.data, "node", self.settings)
-        await self.node.up()
+    async def expire(self) -> None:
+        """Wait until the chain has reached `expires_at` of all results (RES-003)."""
+        async with NodeSocket(self.node.data, PATIENCE_S) as client:
+            found = [(await client.call("cap.getResult", task_id=task))["expires_at"] for task in self.tasks]
+            await self.reach(client, max(found))
+
+    async def end_retention(self) -> None:
+        """The same node when its bytes are old enough: another policy, adopted while it runs."""
+        async with NodeSocket(self.node.data, PATIENCE_S) as client:
+            policy = (await client.call("policy.getPolicy"))["policy"]
+            policy["chain"]["finality_depth"] = 0
+            policy["result"] |= dict.fromkeys(NO_DAYS, 0)
+            await client.call("policy.apply", policy=policy)
 
     async def run_cli(self, *words: str, stdin: bytes = b"") -> tuple[int, str, str]:
         """What the command line says."""
@@ -180,7 +186,7 @@ async def test_bytes_are_deleted_through_kills_and_what_is_gone_is_still_proved(
     assert network.warm_count() == 17
 
     # The node dies again and again while it collects.
-    await network.restart_without_retention()
+    await network.end_retention()
     for number, tier in enumerate(("hot", "hot", "orphans", "warm", "warm", "records")):
         await collect_and_die(network, tier, runs=3, more_ms=3 * number)
         await network.node.up()
@@ -215,7 +221,9 @@ async def test_bytes_are_deleted_through_kills_and_what_is_gone_is_still_proved(
 
 async def collect_and_die(network: RetentionRun, tier: str, runs: int, more_ms: int) -> None:
     """A few runs are answered, and then the node is killed in the midst of others."""
-    async with Client(network.node.data, 0.0) as client:
+    if tier == "records":
+        await network.expire()
+    async with NodeSocket(network.node.data, 0.0) as client:
         for _ in range(runs):
             await client.call("gc.run", tier=tier)
         others = asyncio.gather(*(client.call("gc.run", tier=tier) for _ in range(3)), return_exceptions=True)
@@ -225,13 +233,10 @@ async def collect_and_die(network: RetentionRun, tier: str, runs: int, more_ms: 
 
 
 async def all_readable_or_pruned(network: RetentionRun) -> None:
-    async with Client(network.node.data, PATIENCE_S) as client:
+    async with AsyncClient(network.node.data, timeout_s=PATIENCE_S) as client:
         for task, prompt in zip(network.tasks, PROMPTS, strict=True):
             try:
-                found = await client.call("cap.getResultBytes", task_id=task)
+                found: bytes | str = await client.result(task)
             except NodeRefused as no:
-                found = no
-            if isinstance(found, NodeRefused):
-                assert found.name == "ResultPruned", found
-            else:
-                assert prompt.encode() in bytes.fromhex(found["bytes"])
+                found = no.name
+            assert found in (prompt.encode(), "ResultPruned")

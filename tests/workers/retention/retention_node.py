@@ -11,10 +11,10 @@ from tests.core.commands import some_id
 from tests.core.core_driver import ALICE, YEAR_MS, public
 from tests.simulation.world import DEVELOPMENT, SimulatedClock, World, evict_final
 
+from holdfast.adapters.warm_reader import OpenOutput
 from holdfast.core.base.canonical import canonical
-from holdfast.core.base.da import commitment_of
 from holdfast.core.base.errors import Refused, Unavailable
-from holdfast.core.base.values import AccountId, Amount, Digest, TaskId, Tier
+from holdfast.core.base.values import AccountId, Amount, Digest, LeaseId, TaskId, Tier
 from holdfast.core.escrow.messages import Mint
 from holdfast.core.lease.model import Lease
 from holdfast.core.match.messages import Match
@@ -30,11 +30,14 @@ from holdfast.core.result.model import Result
 from holdfast.engine import queries
 from holdfast.engine.loop import Engine
 from holdfast.engine.outcome import Accepted
+from holdfast.lightclient.da import commitment_of
 from holdfast.ports import SCAN_END, AgedBlob, scan_position
 from holdfast.workers.retention.collector import Collector
 
 ID = provider_id(public(1))
-RETAINED = ResultPolicy(max_inline_bytes=64, retain_hot_blocks=12, retain_warm_days=1, retain_cold_days=2)
+RETAINED = ResultPolicy(
+    max_inline_bytes=64, retain_hot_blocks=12, retain_warm_days=1, retain_cold_days=2, result_ttl_blocks=20
+)
 
 
 def policy(**settings: object) -> Policy:
@@ -70,12 +73,25 @@ class SimulatedBlobs:
         self.fuse()
         self.held.update(blobs)
 
+    async def mark_sent(self, lease_id: LeaseId, digest: Digest) -> None:
+        raise AssertionError("nothing is sent here")
+
+    async def was_sent(self, lease_id: LeaseId, digest: Digest) -> bool:
+        return True
+
     async def size(self, digest: Digest) -> int | None:
         raw = self.held.get(digest)
         return len(raw) if raw is not None else None
 
+    async def is_held(self, digest: Digest) -> bool:
+        return digest in self.held
+
     async def read(self, digest: Digest) -> bytes | None:
         return self.held.get(digest)
+
+    async def open_output(self, digest: Digest) -> OpenOutput | None:
+        raw = self.held.get(digest)
+        return OpenOutput(len(raw), raw) if raw is not None else None
 
     async def delete(self, digest: Digest) -> None:
         self.held.pop(digest, None)
@@ -89,6 +105,13 @@ class SimulatedBlobs:
         self.reads += len(digests)
         held = {digest: self.held[digest] for digest in digests if digest in self.held}
         return {digest: len(raw) for digest, raw in held.items() if result_digest(raw) == digest}
+
+    async def find_damaged(self, digests: Sequence[Digest]) -> list[Digest]:
+        self.reads += len(digests)
+        return [digest for digest in digests if digest in self.held and result_digest(self.held[digest]) != digest]
+
+    async def requested_lately(self, digests: Sequence[Digest]) -> set[Digest]:
+        return self.asked.intersection(digests)
 
     async def sweep(self, digests: Sequence[Digest]) -> list[Digest]:
         spared = [digest for digest in digests if digest in self.asked]
@@ -145,6 +168,7 @@ class RetentionNode:
         self.archive = SimulatedArchive() if has_archive else None
         self.outputs: dict[TaskId, bytes] = {}
         self._nonce = 0
+        self.payload_extra: dict[str, str] = {}
         self.engine: Engine
         self.collector: Collector
 
@@ -155,14 +179,21 @@ class RetentionNode:
 
     async def open_with_provider(self) -> None:
         await self.open()
+        await self.prepare_accounts()
+
+    async def prepare_accounts(self) -> None:
+        """Alice has money, oak is a provider with a stake."""
         engine = self.engine
         await engine.submit(Mint(some_id(1), ALICE, Amount(1_000_000)))
         await engine.submit(Mint(some_id(2), AccountId("oak"), Amount(20_000)))
         told = ("oak", AccountId("oak"), canonical({"AI": {"models": ["echo"]}}), "eu", 2, 16)
         await engine.submit(Register(public(1), *told, self.clock.wall + YEAR_MS))
         await engine.submit(Stake(ID, Amount(20_000), some_id(3)))
-        await engine.submit(SEAL)
+        await self.seal_first()
         await self.heartbeat()
+
+    async def seal_first(self) -> None:
+        await self.engine.submit(SEAL)
 
     async def heartbeat(self) -> None:
         await self.engine.submit(Heartbeat(ID, 16))
@@ -178,7 +209,7 @@ class RetentionNode:
     async def leased_job(self, output: bytes, caller: AccountId = ALICE) -> tuple[TaskId, Lease]:
         """A job that is leased and whose output the node holds."""
         self._nonce += 1
-        payload = {"kind": "AI", "spec": {"model": "echo", "prompt": "hi"}}
+        payload = {"kind": "AI", "spec": {"model": "echo", "prompt": "hi"}, **self.payload_extra}
         command = build_enqueue(self.engine.policy, caller, Tier.FREE, payload, 100, self._nonce)
         assert isinstance(command, Enqueue)
         await self.engine.submit(command)

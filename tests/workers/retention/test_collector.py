@@ -5,16 +5,17 @@ from __future__ import annotations
 import pytest
 from tests.workers.retention.retention_node import RetentionNode, policy
 
-from holdfast.core.base.da import commitment_of
 from holdfast.core.base.errors import Refused, Unavailable
 from holdfast.core.base.values import Height
 from holdfast.core.chain.messages import RollBackBlocks
 from holdfast.core.result import result_digest
 from holdfast.core.retention.messages import DropHot, DropWarm, EndAudit, Vacuum
 from holdfast.core.retention.model import Pass
-from holdfast.core.state_snapshot import digest
+from holdfast.core.state_digest import digest
 from holdfast.engine import queries
-from holdfast.workers.retention.tier_demoter import NO_ARCHIVE, NOT_ARCHIVED, NOT_ON_DISK
+from holdfast.lightclient.da import commitment_of
+from holdfast.workers.retention.record_vacuum import NOT_EXPIRED
+from holdfast.workers.retention.tier_demoter import NO_ARCHIVE, NOT_ARCHIVED, NOT_ON_DISK, REQUESTED_LATELY
 
 SMALL, OTHER, LARGE = b"small output", b"another one", b"large" * 400
 
@@ -195,6 +196,37 @@ async def test_no_completion_relies_on_bytes_that_are_about_to_be_deleted() -> N
     assert not isinstance(await home.engine.submit(home.completion(task, lease, LARGE)), Refused)
 
 
+@pytest.mark.rule("RET-002", "OBS-001")
+async def test_bytes_that_were_spared_and_deleted_later_are_counted_once() -> None:
+    home = await retention_node()
+    await home.resolve(LARGE, seals=13)
+    await home.archive_all()
+    await home.pass_days(1)
+    home.blobs.asked.add(result_digest(LARGE))
+    await home.collector.run_passes()
+    assert home.blobs.held
+    home.blobs.asked.clear()
+    await home.collector.run_passes()
+    progress = home.engine.undurable_state.retention_progress[Pass.WARM]
+    assert (home.blobs.held, progress.results, progress.bytes) == ({}, 1, len(LARGE))
+
+
+@pytest.mark.rule("RET-002", "RET-003")
+async def test_bytes_that_are_asked_for_again_and_again_make_no_events_and_are_not_reported_as_dropped() -> None:
+    home = await retention_node()
+    await home.resolve(LARGE, seals=13)
+    await home.archive_all()
+    await home.pass_days(1)
+    home.blobs.asked.add(result_digest(LARGE))
+    await home.collector.run_passes()
+    last = home.engine.undurable_state.last_event
+    for _ in range(3):
+        (_, report, _) = await home.collector.run_passes()
+        assert (report.dropped, report.freed_bytes, report.kept) == (0, 0, {REQUESTED_LATELY: 1})
+    assert home.engine.undurable_state.last_event == last
+    assert home.blobs.held
+
+
 # ------------------------------------------------------------------------------------------------ pass 3
 
 
@@ -214,16 +246,28 @@ async def test_a_record_becomes_a_tombstone_and_the_leaf_stays() -> None:
     assert report.dropped == 1
     assert home.world.tables.rows["result"] == {}
     assert list(home.world.tables.rows["tombstone"].values()) == [(full.event, task, 2, 0)]
-    slim = await home.record(task)
-    for name in ("event", "task_id", "height_resolved", "proof_nullifier", "result_digest", "result_size"):
-        assert getattr(slim, name) == getattr(full, name)
-    assert (slim.da_commitment, slim.leaf_index) == (full.da_commitment, full.leaf_index)
+    assert await home.record(task) == full  # as long as history has the event of its proof
     await home.pass_days(2)
     (*_, report) = await home.collector.run_passes()
     await home.engine.wait_tables()
     assert home.world.tables.rows["tombstone"] == {}
-    assert await queries.result(home.engine, task) is None
+    assert await home.record(task) == full
     assert {place: home.world.tables.rows["leaf"][place] for place in leaves} == leaves
+
+
+@pytest.mark.rule("RES-003", "RET-002")
+async def test_a_record_is_kept_until_its_expires_at_however_many_days_pass() -> None:
+    home = await retention_node(result_ttl_blocks=60, may_lose_unarchived=True)
+    task = await home.resolve(SMALL, seals=13)
+    await home.pass_days(3)
+    (*_, report) = await home.collector.run_passes()
+    assert (report.dropped, report.kept) == (0, {NOT_EXPIRED: 1})
+    await home.seal((await home.record(task)).expires_at - home.engine.undurable_state.chain.head.height - 1)
+    (*_, report) = await home.collector.run_passes()
+    assert report.dropped == 0
+    await home.seal()
+    (*_, report) = await home.collector.run_passes()
+    assert (report.dropped, report.kept) == (1, {})
 
 
 @pytest.mark.rule("RET-002")
@@ -295,7 +339,7 @@ async def test_where_nothing_is_kept_hot_no_rows_are_read_to_count_it(monkeypatc
         raise AssertionError("rows were read")
 
     monkeypatch.setattr(home.engine.tables, "page", fail)
-    await home.collector._measure()
+    await home.collector.measure()
     assert home.collector.bytes_hot == 0
 
 

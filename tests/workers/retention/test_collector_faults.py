@@ -19,7 +19,7 @@ from holdfast.core.chain.messages import RollBackBlocks
 from holdfast.core.chain.model import final_height
 from holdfast.core.result import result_digest
 from holdfast.core.retention.model import Pass, is_dropped
-from holdfast.core.state_snapshot import digest
+from holdfast.core.state_digest import digest
 from holdfast.engine import queries
 from holdfast.engine.outcome import EngineStatus
 from holdfast.workers.retention.collector import PASSES

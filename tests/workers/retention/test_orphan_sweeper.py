@@ -17,7 +17,7 @@ from holdfast.core.proof.messages import RecordVerdict
 from holdfast.core.result import result_digest
 from holdfast.core.retention import Pass
 from holdfast.core.retention.decide import SUBMITTED_MEANWHILE
-from holdfast.core.state_snapshot import digest
+from holdfast.core.state_digest import digest
 from holdfast.engine.retention_report import RetentionReport
 from holdfast.ports import SCAN_END
 from holdfast.workers.retention.collector import ORPHAN_SCAN_MS, Collector

@@ -29,6 +29,11 @@ class AgentKeys:
     def __init__(self, data: Path) -> None:
         self._key, self._next, self._provider = data / KEY, data / NEXT, data / PROVIDER
 
+    @property
+    def exist(self) -> bool:
+        """Whether an agent was started here."""
+        return exists(self._key)
+
     def current(self) -> SigningKey:
         """The current key; it is created at the first start."""
         return SigningKey.load_or_create(self._key)

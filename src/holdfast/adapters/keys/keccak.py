@@ -1,11 +1,17 @@
 """Keccak-256 as Ethereum uses it: SHA-3 before its padding was changed, which `hashlib` does not have everywhere.
 
-It is for short messages: a few kilobytes take milliseconds.
+A library computes it where one is installed, as the extra `blobs` does. Without it only short messages are quick: a
+few kilobytes take milliseconds.
 """
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from functools import cache, lru_cache
 from typing import Final
+
+from holdfast.core.archive.notice import ADDRESS_BYTES
 
 RATE: Final = 136
 DIGEST_BYTES: Final = 32
@@ -13,7 +19,32 @@ _MASK: Final = (1 << 64) - 1
 _ROUNDS: Final = 24
 
 
+LONG: Final = 4_096
+"""Longer messages are hashed by the library; for short ones importing it would take longer."""
+_MODULE: Final = "Crypto.Hash.keccak"
+
+
+@lru_cache(maxsize=1_024)
+def address_of(public: bytes) -> bytes:
+    """The address of a public key, as notices name their signers (NTC-001)."""
+    return keccak_256(public)[:ADDRESS_BYTES]
+
+
 def keccak_256(message: bytes) -> bytes:
+    hash_ = _library() if len(message) > LONG or _MODULE in sys.modules else None
+    return (hash_ or keccak_in_python)(message)
+
+
+@cache
+def _library() -> Callable[[bytes], bytes] | None:
+    try:
+        from Crypto.Hash import keccak  # noqa: PLC0415
+    except ImportError:
+        return None
+    return lambda message: keccak.new(digest_bits=8 * DIGEST_BYTES, data=message).digest()
+
+
+def keccak_in_python(message: bytes) -> bytes:
     padded = bytearray(message) + b"\x01" + bytes(RATE - 1 - len(message) % RATE)
     padded[-1] |= 0x80
     lanes = [[0] * 5 for _ in range(5)]

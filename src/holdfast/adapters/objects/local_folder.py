@@ -19,7 +19,7 @@ from typing import IO, Final, TypeVar
 
 from holdfast.adapters.file_io import run_file_io
 from holdfast.adapters.objects.keys import check_key
-from holdfast.ports import StoredObject
+from holdfast.ports.objects import StoredObject
 from holdfast.system.durable_files import (
     FOLDER_MODE,
     TEMP_SUFFIX,
@@ -100,9 +100,10 @@ class LocalObjects:
     def _fill_temp(self, source: bytes | Path, then: Callable[[Path], T]) -> T:
         """Write a temporary file, sync it, then give it its name."""
         self._make_folder(self._temp)
-        temp = self._temp / f"{secrets.token_hex(16)}{TEMP_SUFFIX}"
-        file = lock_file(temp)  # `remove_leftovers` of another process leaves it alone
-        assert file is not None, "a random name is a new one"
+        while True:  # whoever removes leftovers meanwhile may hold the lock of a new file for a moment
+            temp = self._temp / f"{secrets.token_hex(16)}{TEMP_SUFFIX}"
+            if (file := lock_file(temp)) is not None:  # `remove_leftovers` of another process leaves it alone
+                break
         try:
             with os.fdopen(file, "wb", buffering=0, closefd=False) as writer:
                 if isinstance(source, bytes):

@@ -17,11 +17,18 @@ from urllib.parse import urlsplit
 
 import obstore
 import obstore.store
-from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError, PreconditionError
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    NotFoundError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnauthenticatedError,
+)
 
 from holdfast.adapters.objects.keys import check_key
-from holdfast.core.base.errors import Unavailable
-from holdfast.ports import StoredObject
+from holdfast.core.base.errors import AccessDenied, Unavailable
+from holdfast.ports.objects import StoredObject
 
 CONDITIONAL_MAX: Final = 8 << 20
 PART_BYTES: Final = 8 << 20
@@ -40,18 +47,26 @@ class RemoteObjects:
     """One bucket, or a folder of it."""
 
     def __init__(
-        self, url: str, *, endpoint: str | None = None, config: Mapping[str, str] | None = None, retries: int = RETRIES
+        self,
+        url: str,
+        *,
+        endpoint: str | None = None,
+        config: Mapping[str, str] | None = None,
+        retries: int = RETRIES,
+        timeout_s: float = TIMEOUT_S,
     ) -> None:
         """`url` is s3://bucket/folder, gs://… or az://…; an endpoint is that of an S3-compatible server."""
         if urlsplit(url).scheme not in SCHEMES:
             raise Unavailable("ARC-004", f"{url!r:.60} is no remote store", f"use one of {', '.join(SCHEMES)}")
-        options: Any = {"timeout": f"{TIMEOUT_S}s", "connect_timeout": "10s"}
+        options: Any = {"timeout": f"{timeout_s}s", "connect_timeout": f"{min(timeout_s, 10.0)}s"}
         settings: Any = dict(config or {})
         if endpoint is not None:
             settings |= {"endpoint": endpoint, "virtual_hosted_style_request": "false"}
             options["allow_http"] = endpoint.startswith("http://")
             settings.setdefault("region", "us-east-1")
-        retry: Any = {"max_retries": retries, "retry_timeout": timedelta(seconds=2 * TIMEOUT_S)}
+        if urlsplit(url).scheme == "s3":
+            settings.setdefault("checksum_algorithm", "SHA256")  # the store refuses bytes that changed on their way
+        retry: Any = {"max_retries": retries, "retry_timeout": timedelta(seconds=2 * timeout_s)}
         with _translate_errors():
             self._store = obstore.store.from_url(url, client_options=options, retry_config=retry, config=settings)
         self._large = asyncio.Semaphore(LARGE_AT_ONCE)
@@ -143,6 +158,8 @@ async def _size_of(source: bytes | Path) -> int:
 def _translate_errors() -> Iterator[None]:
     try:
         yield
+    except (PermissionDeniedError, UnauthenticatedError, PermissionError) as fault:
+        raise AccessDenied("ARC-004", f"object store: {_message_of(fault)}", _HINT) from None
     except (BaseError, OSError) as fault:
         raise Unavailable("ARC-004", f"object store: {_message_of(fault)}", _HINT) from None
 
@@ -153,4 +170,4 @@ def _message_of(fault: Exception) -> str:
     return _SECRETS.sub(r"\1=…", lines[0] if lines else type(fault).__name__)[:300]
 
 
-_HINT: Final = "check the store's address and the credentials in the environment"
+_HINT: Final = "check the store's address, that the bucket exists, and the credentials in the environment"

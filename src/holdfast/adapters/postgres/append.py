@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -31,6 +32,16 @@ class Appender:
         self.connection = connection
         self._channel, self._partition_batches = channel, partition_batches
         self._warning = ""
+        self._lock = asyncio.Lock()
+        """A connection runs one statement at a time: an append or a heartbeat."""
+
+    @property
+    def is_busy(self) -> bool:
+        return self._lock.locked()
+
+    async def beat(self) -> None:
+        async with self._lock:
+            await self.connection.execute("SELECT")
 
     async def prepare(self, number: BatchNo) -> None:
         """Prepare the statements for the batch with this number."""
@@ -41,16 +52,17 @@ class Appender:
 
     async def append(self, batch: Batch, attachments: Sequence[Attachment]) -> None:
         """Durable when this returns; Fenced if the number is taken or the parent is not the last batch."""
-        if batch.number == self._partition.end:
-            await self._use_partition(batch.number)
-        self._warning = ""
-        if not attachments:
-            await self._add_batch(batch)
-        else:
-            async with self.connection.transaction():
+        async with self._lock:
+            if batch.number == self._partition.end:
+                await self._use_partition(batch.number)
+            self._warning = ""
+            if not attachments:
                 await self._add_batch(batch)
-                rows = [(batch.number, attachment.digest, attachment.raw) for attachment in attachments]
-                await self.connection.executemany(_SQL["attach"], rows)
+            else:
+                async with self.connection.transaction():
+                    await self._add_batch(batch)
+                    rows = [(batch.number, attachment.digest, attachment.raw) for attachment in attachments]
+                    await self.connection.executemany(_SQL["attach"], rows)
         if self._warning:
             raise Unavailable(
                 "ENG-002", f"PostgreSQL: {self._warning}", "the commit came with a warning: its outcome is read again"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Final
 
 from holdfast.adapters.postgres.connect import Connection
-from holdfast.adapters.sql.claim_rows import sorted_rows
+from holdfast.adapters.sql.claim_rows import ClaimPage, pack_claims
 from holdfast.adapters.sql.named_queries import postgres_queries
-from holdfast.adapters.sql.sorted_runs import SortedRun, runs_to_merge
-from holdfast.adapters.sql.table_schema import KEYS, upsert_clause
+from holdfast.adapters.sql.sorted_runs import SortedRun, make_run, merge_pages, runs_over, runs_to_merge
+from holdfast.adapters.sql.table_schema import COLUMNS, delete_statement, insert_clause, upsert_clause
 from holdfast.core.index.unique_ids import Claim
 from holdfast.ports import Row, is_row_deleted
 
@@ -26,32 +27,48 @@ async def put_rows(connection: Connection, table: str, rows: Sequence[Row]) -> N
         await connection.execute(
             f"CREATE TEMPORARY TABLE IF NOT EXISTS {incoming} (LIKE {table}) ON COMMIT DELETE ROWS"
         )
-        await _copy(connection, incoming, stored)
-        await connection.execute(f"INSERT INTO {table} SELECT * FROM {incoming} {upsert_clause(table)}")  # noqa: S608
+        await _copy(connection, incoming, stored, COLUMNS[table])
+        await connection.execute(_upsert_sql(table, incoming))
     deleted = [row[0] for row in latest if is_row_deleted(row)]
     for start in range(0, len(deleted), _ROWS_PER_COPY):
         keys = deleted[start : start + _ROWS_PER_COPY]
-        await connection.execute(f"DELETE FROM {table} WHERE {KEYS[table]} = ANY ($1)", keys)  # noqa: S608 - our own names
+        await connection.execute(delete_statement(table, "= ANY ($1)"), keys)
 
 
-async def add_sorted_run(connection: Connection, claims: Sequence[tuple[bytes, Claim]]) -> None:
-    """Write one sorted run; merge runs of about one size when there are too many of them."""
-    number: int = await connection.fetchval(_SQL["next_run"])
-    await _copy(connection, "claim", [(number, *row) for row in sorted_rows(claims)])
-    await connection.execute(_SQL["add_run"], number, len(claims))
+@cache
+def _upsert_sql(table: str, incoming: str) -> str:
+    columns = ", ".join(COLUMNS[table])
+    return f"{insert_clause(table)} SELECT {columns} FROM {incoming} {upsert_clause(table)}"  # noqa: S608 - our own names
+
+
+async def add_claims(connection: Connection, claims: Sequence[tuple[bytes, Claim]], now_ms: int) -> None:
+    """Write sorted runs; merge runs of about one size when there are too many, delete those that are over."""
+    for records in pack_claims(claims):
+        await _add_run(connection, *make_run(records, now_ms))
+    if over := runs_over(await list_sorted_runs(connection), now_ms):
+        await _delete_runs(connection, over)
     while alike := runs_to_merge(await list_sorted_runs(connection)):
-        number += 1
-        merged = [run for run, _ in alike]
-        await connection.execute(_SQL["merge_runs"], number, merged)
-        await connection.execute(_SQL["add_run"], number, sum(size for _, size in alike))
-        await connection.execute(_SQL["delete_run_claims"], merged)
-        await connection.execute(_SQL["delete_run"], merged)
+        pages = [page for (page,) in await connection.fetch(_SQL["run_pages"], alike)]
+        await _add_run(connection, *merge_pages(pages, now_ms))
+        await _delete_runs(connection, alike)
+
+
+async def _add_run(connection: Connection, pages: Sequence[ClaimPage], size: int, until_ms: int) -> None:
+    if size:
+        number: int = await connection.fetchval(_SQL["next_run"])
+        await _copy(connection, "claim_page", [(number, *page) for page in pages])
+        await connection.execute(_SQL["add_run"], number, size, until_ms)
+
+
+async def _delete_runs(connection: Connection, runs: Sequence[int]) -> None:
+    await connection.execute(_SQL["delete_run_pages"], runs)
+    await connection.execute(_SQL["delete_run"], runs)
 
 
 async def list_sorted_runs(connection: Connection) -> list[SortedRun]:
-    return [(number, size) for number, size in await connection.fetch(_SQL["list_runs"])]
+    return [tuple(row) for row in await connection.fetch(_SQL["list_runs"])]
 
 
-async def _copy(connection: Connection, table: str, rows: Sequence[Row]) -> None:
+async def _copy(connection: Connection, table: str, rows: Sequence[Row], columns: Sequence[str] | None = None) -> None:
     for start in range(0, len(rows), _ROWS_PER_COPY):
-        await connection.copy_records_to_table(table, records=rows[start : start + _ROWS_PER_COPY])
+        await connection.copy_records_to_table(table, records=rows[start : start + _ROWS_PER_COPY], columns=columns)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import Final
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Final
 
 from holdfast.adapters.postgres.connect import Connection
-from holdfast.adapters.sql.claim_rows import dump_row
+from holdfast.adapters.sql.claim_rows import split_pages, unpack_record, until_of
 from holdfast.adapters.sql.journal_rows import head_from_row
 from holdfast.adapters.sql.named_queries import postgres_queries
-from holdfast.adapters.sql.table_schema import KEYS
-from holdfast.ports import CLAIMS, Chunk
+from holdfast.adapters.sql.table_schema import KEYS, SELECT
+from holdfast.ports import CLAIMS, Chunk, Row
 
 _SQL: Final = postgres_queries("tables")
 _CHUNK: Final = 5_000
-_READS: Final = {table: f"SELECT * FROM {table} ORDER BY {key}" for table, key in KEYS.items()} | {  # noqa: S608
-    CLAIMS: _SQL["claims"]
-}
+_READS: Final = {table: f"{SELECT[table]} ORDER BY {key}" for table, key in KEYS.items()} | {CLAIMS: _SQL["pages"]}
 _DAMAGE_QUERY: Final = """
 SELECT format('index %s is not valid', index.indexrelid::regclass) FROM pg_index AS index
 JOIN pg_class AS table_ ON table_.oid = index.indrelid
@@ -35,7 +33,16 @@ async def dump(connection: Connection) -> AsyncIterator[Chunk]:
         for table, sql in _READS.items():
             cursor = await connection.cursor(sql)
             while rows := await cursor.fetch(_CHUNK):
-                yield checkpoint, table, [dump_row(row) if table == CLAIMS else tuple(row) for row in rows]
+                yield (
+                    checkpoint,
+                    table,
+                    _dumped_claims(rows, checkpoint.time_ms) if table == CLAIMS else list(map(tuple, rows)),
+                )
+
+
+def _dumped_claims(rows: Sequence[Sequence[Any]], now_ms: int) -> list[Row]:
+    records = split_pages(page for (page,) in rows)
+    return [unpack_record(record) for record in records if not until_of(record) or until_of(record) > now_ms]
 
 
 async def find_damage(connection: Connection, schema: str) -> list[str]:

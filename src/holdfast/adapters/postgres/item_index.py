@@ -12,6 +12,7 @@ import asyncpg
 from holdfast.adapters.item_index import BucketEntry, IndexedItem, ItemQuery
 from holdfast.adapters.postgres.connect import Connection, Database, ReaderPool, close_connection
 from holdfast.adapters.postgres.migrate import check_schema, migrate
+from holdfast.adapters.sql import item_queries
 from holdfast.adapters.sql.item_queries import ENTRIES_MAX, TABLES, Search, item_from_row, probe, rarest_first
 from holdfast.adapters.sql.named_queries import postgres_queries
 from holdfast.core.base.errors import Unavailable
@@ -52,15 +53,21 @@ class PostgresItemIndex:
             row = await reader.fetchrow(_SQL["get_item"], id_)
         return None if row is None else item_from_row(tuple(row))
 
+    async def rarest_first(self, query: ItemQuery) -> ItemQuery:
+        if len(query.tags) < 2:
+            return query
+        async with self._read() as reader:
+            return await _rarest_first(reader, query)
+
     async def find(self, query: ItemQuery, limit: int) -> list[IndexedItem]:
         async with self._read() as reader:
-            search = Search(await _rarest_first(reader, query), is_numbered=True)
+            search = Search(query, is_numbered=True)
             sql = search.find(limit)
             return [item_from_row(tuple(row)) for row in await reader.fetch(sql, *search.values)]
 
     async def count(self, query: ItemQuery) -> int:
         async with self._read() as reader:
-            search = Search(await _rarest_first(reader, query), is_numbered=True)
+            search = Search(query, is_numbered=True)
             sql = search.count()
             return int(await reader.fetchval(sql, *search.values))
 
@@ -147,6 +154,9 @@ async def _has(reader: Connection, id_: str, entry: BucketEntry | None) -> bool:
 
 
 async def _rarest_first(reader: Connection, query: ItemQuery) -> ItemQuery:
-    if len(query.tags) < 2:
-        return query
-    return rarest_first(query, [await reader.fetchval(probe(is_numbered=True), tag) for tag in query.tags])
+    counts: list[int] = []
+    for rows in item_queries.PROBE_ROWS:
+        counts = [await reader.fetchval(probe(rows, is_numbered=True), tag) for tag in query.tags]
+        if min(counts) < rows:
+            break
+    return rarest_first(query, counts)

@@ -13,7 +13,7 @@ from holdfast.adapters.postgres.append import Appender
 from holdfast.adapters.postgres.connect import COMMAND_S, CONNECT_S, Connection, Database, ReaderPool, close_connection
 from holdfast.adapters.postgres.integrity import find_damage
 from holdfast.adapters.postgres.listen import JournalNotifier, wait_notified
-from holdfast.adapters.postgres.lock import take_lock
+from holdfast.adapters.postgres.lock import evict_holder, last_beat, take_lock
 from holdfast.adapters.postgres.migrate import check_schema, migrate
 from holdfast.adapters.postgres.partitions import PARTITION_BATCHES, delete_batches
 from holdfast.adapters.postgres.server import check_server
@@ -23,7 +23,7 @@ from holdfast.adapters.sql.named_queries import postgres_queries
 from holdfast.core.base.errors import Fenced, Unavailable
 from holdfast.core.base.event import Attachment, Batch, JournalHead
 from holdfast.core.base.values import BatchNo, Digest, EventNo
-from holdfast.ports import StoredPayload
+from holdfast.ports import OwnerBeat, StoredPayload
 
 LOCK_WAIT_S: Final = 3.0
 """How long `acquire` waits for a backend that is ending, such as that of a node that was just killed."""
@@ -94,6 +94,23 @@ class PostgresJournal:
             appender.connection.terminate()
             raise
 
+    async def heartbeat(self) -> None:
+        """Any statement will do: the server notes when a session was last active, so nothing is written at all.
+
+        An append is such a statement; while one hangs, the session shows it.
+        """
+        appender = self._appender
+        if appender is None or appender.is_busy:
+            return
+        try:
+            with self._database.translate_errors():
+                await appender.beat()
+        except BaseException:
+            appender.connection.terminate()
+            if self._appender is appender:
+                self._appender = None
+            raise
+
     async def append_packed(self, pack: Callable[[], Batch], attachments: Sequence[Attachment]) -> Batch:
         batch = pack()  # the connection belongs to the event loop: another thread would only add a hand-over
         await self.append(batch, attachments)
@@ -132,6 +149,18 @@ class PostgresJournal:
                 await _wait_for_lock(connection, self._database.lock_key("owner"))
         finally:
             await close_connection(connection)
+
+    async def owner_beat(self) -> OwnerBeat | None:
+        async with self._readers.use() as connection:
+            return await last_beat(connection, self._database.lock_key("owner"))
+
+    async def evict_owner(self, seen: OwnerBeat) -> None:
+        async with self._readers.use() as connection:
+            await evict_holder(connection, self._database.lock_key("owner"), seen)
+
+    async def wall_ms(self) -> int | None:
+        async with self._readers.use() as connection:
+            return int(await connection.fetchval("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"))
 
     async def tip(self) -> JournalHead:
         async with self._readers.use() as connection:

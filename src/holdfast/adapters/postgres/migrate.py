@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.adapters.postgres.connect import Connection, Database
-from holdfast.adapters.sql.named_queries import check_version, migrations
+from holdfast.adapters.sql.named_queries import FORMAT, OLD_VERSIONS, check_format, check_version, migrations
 from holdfast.core.base.errors import Unavailable
 
 
@@ -18,8 +18,9 @@ async def migrate(connection: Connection, database: Database, name: str, steps: 
             if have < len(steps):
                 await connection.execute(steps[have])
                 await connection.execute(
-                    "INSERT INTO schema_version VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET number = $2",
+                    "INSERT INTO schema_format VALUES ($1, $2, $3) ON CONFLICT (name) DO UPDATE SET number = $3",
                     name,
+                    FORMAT,
                     have + 1,
                 )
 
@@ -31,16 +32,24 @@ async def check_schema(connection: Connection, database: Database, name: str) ->
 
 
 async def _version(connection: Connection, database: Database, name: str, known: int) -> int:
-    if await connection.fetchval("SELECT to_regclass('schema_version') IS NULL"):
+    where = f"schema {database.schema}"
+    if await connection.fetchval("SELECT to_regclass($1) IS NOT NULL", OLD_VERSIONS):
+        check_format(where, name, None)
+    if await connection.fetchval("SELECT to_regclass('schema_format') IS NULL"):
         return 0
-    have: int = await connection.fetchval("SELECT number FROM schema_version WHERE name = $1", name) or 0
-    check_version(f"schema {database.schema}", name, have, known)
-    return have
+    row = await connection.fetchrow("SELECT format, number FROM schema_format WHERE name = $1", name)
+    if row is None:
+        return 0
+    check_format(where, name, row["format"])
+    check_version(where, name, row["number"], known)
+    return int(row["number"])
 
 
 async def _make_schema(connection: Connection, database: Database) -> None:
     """Create only what is missing: a role without CREATE on the database may have been given its schema."""
     if not await connection.fetchval("SELECT to_regnamespace($1) IS NOT NULL", database.schema):
         await connection.execute(f'CREATE SCHEMA "{database.schema}"')
-    if await connection.fetchval("SELECT to_regclass('schema_version') IS NULL"):
-        await connection.execute("CREATE TABLE schema_version (name text PRIMARY KEY, number bigint NOT NULL)")
+    if await connection.fetchval("SELECT to_regclass('schema_format') IS NULL"):
+        await connection.execute(
+            "CREATE TABLE schema_format (name text PRIMARY KEY, format bigint NOT NULL, number bigint NOT NULL)"
+        )

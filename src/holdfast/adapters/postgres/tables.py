@@ -9,29 +9,28 @@ from typing import Final
 import asyncpg
 
 from holdfast.adapters.postgres.connect import COMMAND_S, CONNECT_S, Connection, Database, ReaderPool, close_connection
-from holdfast.adapters.postgres.copy import add_sorted_run, list_sorted_runs, put_rows
+from holdfast.adapters.postgres.copy import add_claims, list_sorted_runs, put_rows
 from holdfast.adapters.postgres.integrity import dump, find_damage
 from holdfast.adapters.postgres.lock import take_lock
 from holdfast.adapters.postgres.migrate import check_schema, migrate
 from holdfast.adapters.postgres.settings import SCHEMA
-from holdfast.adapters.sql.claim_rows import find_by_key, split_id
+from holdfast.adapters.sql.claim_rows import RECORD_BYTES, events_between, find_by_key
 from holdfast.adapters.sql.journal_rows import head_from_row, head_values
 from holdfast.adapters.sql.named_queries import postgres_queries
-from holdfast.adapters.sql.sorted_runs import SortedRun, iter_run_keys
-from holdfast.adapters.sql.table_schema import FILTERS, KEYS, where_clause
+from holdfast.adapters.sql.sorted_runs import PAGES_PER_READ, SortedRun, iter_run_keys
+from holdfast.adapters.sql.table_schema import FILTERS, KEYS, SELECT, where_clause
 from holdfast.core.base.errors import Corrupt, Unavailable
 from holdfast.core.base.event import JournalHead
 from holdfast.core.base.values import EventNo
-from holdfast.core.index.unique_ids import Claim
+from holdfast.core.index.unique_ids import Claim, claim_id
 from holdfast.ports import Chunk, FoundClaims, Row, RowPage
 
 LOCK_WAIT_S: Final = 30.0
 """How long `open` waits for the previous writer: it no longer holds the journal's lock, so it is about to end."""
 READERS: Final = 3
 _SQL: Final = postgres_queries("tables")
-_CHUNK: Final = 10_000
 HEAD_COLUMNS: Final = 5
-_ALL: Final = (*KEYS, "claim", "sorted_run", "checkpoint")
+_ALL: Final = (*KEYS, "claim_page", "sorted_run", "checkpoint")
 
 
 class PostgresTables:
@@ -89,7 +88,7 @@ class PostgresTables:
     async def _recreate(self, connection: Connection) -> None:
         for table in _ALL:
             await connection.execute(f"DROP TABLE IF EXISTS {table} CASCADE")
-        await connection.execute("DELETE FROM schema_version WHERE name = 'tables'")
+        await connection.execute("DELETE FROM schema_format WHERE name = 'tables'")
         await migrate(connection, self._database, "tables")
 
     async def get(self, table: str, key: object) -> tuple[Row | None, EventNo]:
@@ -99,37 +98,44 @@ class PostgresTables:
         as_of, *columns = row
         return tuple(columns) if columns[0] is not None else None, EventNo(as_of)
 
-    async def page(self, table: str, match: Mapping[str, object], after: object, limit: int) -> RowPage:
+    async def page(
+        self, table: str, match: Mapping[str, object], after: object, limit: int, *, is_newest_first: bool = False
+    ) -> RowPage:
         assert match.keys() <= FILTERS[table], "filters are columns of our own table"
+        sql = _page_sql(table, tuple(match), is_newest_first=is_newest_first)
         async with self._readers.use() as connection:
-            joined = await connection.fetch(_page_sql(table, tuple(match)), after, limit, *match.values())
+            joined = await connection.fetch(sql, after, limit, *match.values())
         rows: list[Row] = [tuple(row)[1:] for row in joined if row[1] is not None]
         return rows, EventNo(joined[0][0])
 
     async def find(self, table: str, column: str, values: Sequence[object]) -> list[Row]:
         assert column in FILTERS[table], "filters are columns of our own table"
-        sql = f"SELECT * FROM {table} WHERE {column} = ANY ($1)"  # noqa: S608 - names from our own table
+        sql = f"{SELECT[table]} WHERE {column} = ANY ($1)"
         async with self._readers.use() as connection:
             return [tuple(row) for row in await connection.fetch(sql, list(values))]
 
     def claim_keys(self) -> AsyncIterator[Sequence[int]]:
-        return iter_run_keys(self._list_runs, self._claim_keys)
+        return iter_run_keys(self._list_runs, self._pages_after)
 
     async def _list_runs(self) -> list[SortedRun]:
         async with self._readers.use() as connection:
             return await list_sorted_runs(connection)
 
-    async def _claim_keys(self, run: int, first: int) -> list[int]:
+    async def _pages_after(self, run: int, after: bytes) -> list[bytes]:
         async with self._readers.use() as connection:
-            keys: list[int] = await connection.fetchval(_SQL["claim_keys"], run, first, _CHUNK)
-            return keys
+            return [page for (page,) in await connection.fetch(_SQL["pages_after"], run, after, PAGES_PER_READ)]
 
     async def find_claims(self, keys: Sequence[bytes]) -> FoundClaims:
         async with self._readers.use() as connection:
-            joined = await connection.fetch(_SQL["find_claims"], [split_id(key)[0] for key in keys])
-        rows = [tuple(row)[HEAD_COLUMNS:] for row in joined if row["key"] is not None]
+            joined = await connection.fetch(_SQL["find_claims"], [claim_id(key) for key in keys], RECORD_BYTES)
+        records = [row["record"] for row in joined if row["record"] is not None]
         head = tuple(joined[0])[:HEAD_COLUMNS]
-        return FoundClaims(find_by_key(keys, rows), head_from_row(head if head[0] is not None else None))
+        return FoundClaims(find_by_key(keys, records), head_from_row(head if head[0] is not None else None))
+
+    async def find_claim_events(self, low: bytes, high: bytes, limit: int) -> list[EventNo]:
+        async with self._readers.use() as connection:
+            pages = [page for (page,) in await connection.fetch(_SQL["pages_between"], low, high, PAGES_PER_READ)]
+        return events_between(pages, low, high)[:limit]
 
     async def dump(self) -> AsyncIterator[Chunk]:
         connection = await self._database.connect("dump")
@@ -195,8 +201,7 @@ async def _write(
         raise Unavailable("ENG-004", f"the tables are at batch {stored.number}, not {after.number}")
     for table, table_rows in rows.items():
         await put_rows(connection, table, table_rows)
-    if claims:
-        await add_sorted_run(connection, claims)
+    await add_claims(connection, claims, checkpoint.time_ms)
     await connection.execute(_SQL["put_checkpoint"], *head_values(checkpoint))
 
 
@@ -214,13 +219,14 @@ async def _truncate(connection: Connection) -> None:
 def _get_sql(table: str) -> str:
     """Row and checkpoint in one statement, so of one moment; nulls if there is no row."""
     as_of = "SELECT coalesce(max(last_event), 0) AS last_event FROM checkpoint"
-    row = f"SELECT * FROM {table} WHERE {KEYS[table]} = $1"  # noqa: S608 - names from our own table
+    row = f"{SELECT[table]} WHERE {KEYS[table]} = $1"
     return f"SELECT at.last_event, row.* FROM ({as_of}) AS at LEFT JOIN ({row}) AS row ON true"  # noqa: S608
 
 
-def _page_sql(table: str, filters: tuple[str, ...]) -> str:
+def _page_sql(table: str, filters: tuple[str, ...], *, is_newest_first: bool) -> str:
     """Rows and checkpoint in one statement, so of one moment; one row of nulls if there are no rows."""
     key = KEYS[table]
-    rows = f"SELECT * FROM {table} WHERE {key} > $1{where_clause(filters, '$', 3)} ORDER BY {key} LIMIT $2"  # noqa: S608
+    beyond, order = ("<", f"{key} DESC") if is_newest_first else (">", key)
+    rows = f"{SELECT[table]} WHERE {key} {beyond} $1{where_clause(filters, '$', 3)} ORDER BY {order} LIMIT $2"
     as_of = "SELECT coalesce(max(last_event), 0) AS last_event FROM checkpoint"
-    return f"SELECT at.last_event, row.* FROM ({as_of}) AS at LEFT JOIN ({rows}) AS row ON true ORDER BY row.{key}"  # noqa: S608
+    return f"SELECT at.last_event, row.* FROM ({as_of}) AS at LEFT JOIN ({rows}) AS row ON true ORDER BY row.{order}"  # noqa: S608

@@ -9,8 +9,8 @@ from holdfast.adapters.item_index import IndexedItem, ItemQuery
 TABLES: Final = ("gateway_item", "gateway_tag", "gateway_entry", "gateway_usage")
 ENTRIES_MAX: Final = 100_000
 """The registry of a larger bucket is cut off."""
-PROBE_ROWS: Final = 1_000
-"""How far a tag is counted to find the rarest one."""
+PROBE_ROWS: Final = tuple(500 << step for step in range(9))
+"""How far tags are counted to find the rarest one: further only while all of them reach the limit."""
 _COLUMNS: Final = ", ".join(f"item.{name}" for name in IndexedItem._fields)
 
 
@@ -70,10 +70,10 @@ class Search:
         return f"${len(self.values)}" if self._is_numbered else "?"
 
 
-def probe(*, is_numbered: bool) -> str:
-    """How many items have a tag, counted up to `PROBE_ROWS`."""
+def probe(rows: int, *, is_numbered: bool) -> str:
+    """How many items have a tag, counted up to a number of rows."""
     sign = "$1" if is_numbered else "?"
-    return f"SELECT count(*) FROM (SELECT 1 FROM gateway_tag WHERE tag = {sign} LIMIT {PROBE_ROWS}) AS probed"  # noqa: S608
+    return f"SELECT count(*) FROM (SELECT 1 FROM gateway_tag WHERE tag = {sign} LIMIT {rows}) AS probed"  # noqa: S608
 
 
 def rarest_first(query: ItemQuery, counts: list[int]) -> ItemQuery:

@@ -9,6 +9,10 @@ from typing import Final
 
 from holdfast.core.base.errors import Corrupt
 
+FORMAT: Final = 1
+"""Of journal, tables and index: data of another format are not read. Migrations are the steps within one format."""
+OLD_VERSIONS: Final = "schema_version"
+"""The table by which 0.4 and before numbered their schemas."""
 _NAME: Final = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _FILE: Final = re.compile(r"(\d{4})_\w+\.sql")
 _PLACEHOLDER: Final = re.compile(r"\?(\d+)")
@@ -32,12 +36,11 @@ def postgres_queries(file: str) -> dict[str, str]:
 @cache
 def migrations(schema: str) -> tuple[str, ...]:
     """The schema's migrations in order; number n is at index n − 1 and none is missing."""
-    steps = {}
-    for entry in (files(__package__) / "migrations" / schema).iterdir():
-        if match := _FILE.fullmatch(entry.name):
-            steps[int(match[1])] = entry.read_text(encoding="utf-8")
-    assert sorted(steps) == list(range(1, len(steps) + 1)), f"migrations of {schema} are not numbered 1, 2, 3 …"
-    return tuple(steps[number] for number in sorted(steps))
+    folder = files(__package__) / "migrations" / schema
+    steps = sorted((int(match[1]), entry) for entry in folder.iterdir() if (match := _FILE.fullmatch(entry.name)))
+    numbers = [number for number, _ in steps]
+    assert numbers == list(range(1, len(steps) + 1)), f"migrations of {schema} are not numbered 1, 2, 3 …: {numbers}"
+    return tuple(entry.read_text(encoding="utf-8") for _, entry in steps)
 
 
 def check_version(where: str, schema: str, have: int, known: int) -> None:
@@ -47,4 +50,15 @@ def check_version(where: str, schema: str, have: int, known: int) -> None:
             "ENG-004",
             f"{where} has schema {have} of '{schema}', this program knows {known}",
             "it was written by a newer Holdfast: use that version, or restore an older backup",
+        )
+
+
+def check_format(where: str, schema: str, have: int | None) -> None:
+    """Corrupt where the data have another format, or none, as those of 0.4 and before: nothing else of them is read."""
+    if have != FORMAT:
+        written = "no format number" if have is None else f"format {have}"
+        raise Corrupt(
+            "ENG-003",
+            f"{where} was written by another version of Holdfast: it has {written} of '{schema}', not {FORMAT}",
+            "use that version; or begin with an empty folder or schema, and import an export (holdfast db import)",
         )

@@ -10,30 +10,39 @@ ON CONFLICT (one) DO UPDATE SET
     time_ms = excluded.time_ms,
     hash = excluded.hash;
 
--- name: merge_runs
--- Copy several runs into one, in key order, so that the new pages are written front to back.
-INSERT INTO claim (run, key, rest, event, checksum, until_ms)
-SELECT $1::bigint, key, rest, event, checksum, until_ms FROM claim WHERE run = ANY ($2::bigint[]) ORDER BY key, event;
+-- name: pages_between
+-- In each run the pages that can have claim ids from one to another.
+SELECT claim_page.records FROM sorted_run JOIN claim_page ON claim_page.run = sorted_run.number
+WHERE claim_page.first <= $2::bytea AND claim_page.first >= coalesce(
+    (
+        SELECT page.first FROM claim_page AS page
+        WHERE page.run = sorted_run.number AND page.first <= $1::bytea ORDER BY page.first DESC LIMIT 1
+    ), $1::bytea
+) LIMIT $3::bigint;
 
--- name: delete_run_claims
--- Delete the claims of runs that were merged.
-DELETE FROM claim WHERE run = ANY ($1::bigint[]);
+-- name: run_pages
+-- The pages of some runs.
+SELECT records FROM claim_page WHERE run = ANY ($1::bigint[]);
+
+-- name: delete_run_pages
+-- Delete the pages of runs that were merged or are over.
+DELETE FROM claim_page WHERE run = ANY ($1::bigint[]);
 
 -- name: delete_run
--- Delete the records of runs that were merged.
+-- Delete the records of runs that were merged or are over.
 DELETE FROM sorted_run WHERE number = ANY ($1::bigint[]);
 
--- name: claim_keys
--- Keys of one run from a key on, as one array: a start reads millions, and one row a key takes three times as long.
-SELECT ARRAY(SELECT key FROM claim WHERE run = $1 AND key >= $2 ORDER BY key LIMIT $3);
-
 -- name: find_claims
--- Some claims, in whichever run each is, and the checkpoint, in one statement: both are of one moment.
-SELECT checkpoint.number, checkpoint.term, checkpoint.last_event, checkpoint.time_ms, checkpoint.hash,
-    found.key, found.rest, found.event, found.checksum, found.until_ms
+-- The records of some claim ids, in whichever run each is, and the checkpoint, in one statement: both are of one moment.
+SELECT checkpoint.number, checkpoint.term, checkpoint.last_event, checkpoint.time_ms, checkpoint.hash, found.record
 FROM (SELECT 1 AS one) AS always
 LEFT JOIN checkpoint ON checkpoint.one = always.one
 LEFT JOIN (
-    SELECT claim.key, claim.rest, claim.event, claim.checksum, claim.until_ms
-    FROM sorted_run JOIN claim ON claim.run = sorted_run.number AND claim.key = ANY ($1::bigint[])
+    SELECT substring(page.records FROM position(wanted.id IN page.records) FOR $2::integer) AS record
+    FROM sorted_run CROSS JOIN unnest($1::bytea[]) AS wanted (id)
+    CROSS JOIN LATERAL (
+        SELECT records FROM claim_page
+        WHERE run = sorted_run.number AND first <= wanted.id ORDER BY first DESC LIMIT 1
+    ) AS page
+    WHERE position(wanted.id IN page.records) > 0
 ) AS found ON true;

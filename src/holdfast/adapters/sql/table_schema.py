@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from holdfast.core.base.errors import Corrupt
 from holdfast.core.tables import TABLES
 
-COLUMNS: Final = {name: table.columns for name, table in TABLES.items()}
+COLUMNS: Final = {name: (*table.columns, *table.packed) for name, table in TABLES.items()}
+SELECT: Final = {name: f"SELECT {', '.join(columns)} FROM {name}" for name, columns in COLUMNS.items()}  # noqa: S608
+"""The columns by name: a column that is added later stands at the end of the table, not of the record."""
 KEYS: Final = {table: columns[0] for table, columns in COLUMNS.items()}
 """Each table with its key column; also what `drop` empties."""
 
@@ -14,13 +17,13 @@ FILTERS: Final = {
     "account": {"owner"},
     "reservation": {"owner", "status", "event"},
     "key": {"role", "account"},
-    "block": {"height", "status"},
-    "job": {"caller", "state", "kind", "height>=", "parent"},
+    "block": {"height", "status", "hash"},
+    "job": {"caller", "state", "kind", "height>=", "parent", "event>="},
     "spec": set[str](),
     "provider": {"status"},
     "lease": {"job_id", "provider_id", "status"},
-    "result": {"task_id", "status", "result_digest"},
-    "tombstone": {"task_id"},
+    "result": {"status", "result_digest", "caller"},
+    "tombstone": set[str](),
     "consumption": set[str](),
     "verdict": {"task_id", "provider_id"},
     "leaf": {"height"},
@@ -28,22 +31,33 @@ FILTERS: Final = {
     "evidence": {"channel", "session", "last_sequence>="},
     "dead_letter": {"channel", "status"},
     "provider_quota": set[str](),
+    "transfer": {"reference", "owner", "kind", "status"},
     "failed_job": {"caller", "kind"},
+    "blob": {"height", "status", "versioned_hash"},
+    "blob_part": {"blob", "task_id", "result_digest"},
 }
 """What a page may be filtered by: a column that equals a value, or with `>=` is at least that value."""
 
+INDEXED: Final = {"job": ("caller", "state", "kind"), "failed_job": ("caller",), "reservation": ("owner",)}
+"""Filters that clients choose, each with an index of its own; of several the first is the narrowest (SEC-002)."""
+
+PERMANENT: Final = frozenset({"blob", "blob_part"})
+"""Tables whose rows are for ever: there is no statement that deletes one (BLB-002)."""
+
 IMMUTABLE: Final = {
     "reservation": {"id", "owner", "amount", "memo_size", "memo_digest"},
+    "transfer": {"reference", "kind", "owner", "amount", "reason"},
     "key": {"event", "role", "account", "label", "made_ms"},
     "block": set(COLUMNS["block"]) - {"status"},
     "job": {"id", "kind", "caller", "tier", "height", "tx_hash", "nonce", "request_hash", "size_bytes", "enqueue_ms"}
-    | {"parent", "parent_event"},
+    | {"parent", "parent_event", "is_public", "input_digest", "run_ms_max"},
     "provider": {"event", "public", "registered_ms"},
     "lease": {"id", "job_id", "provider_id", "attempt", "t_start_ms", "price", "duration_ms"},
-    "result": {"task_id", "proof_nullifier", "result_digest", "result_size"},
+    "result": {"task_id", "proof_nullifier", "result_digest", "result_size", "caller", "is_public"},
     "consumption": {"task_id", "caller", "kind"},
     "watermark": {"provider_id", "channel", "session"},
     "dead_letter": {"provider_id", "channel", "session", "sequence", "name", "reason", "size", "digest", "at_ms"},
+    "blob": {"height", "number", "versioned_hash", "commitment", "proof", "keccak"},
 }
 """Columns that never change once the row exists: replacing a row does not write them, nor their indexes."""
 
@@ -56,8 +70,22 @@ def where_clause(filters: tuple[str, ...], placeholder: str, first: int = 1) -> 
     )
 
 
+def delete_statement(table: str, condition: str) -> str:
+    """Delete rows by their key; Corrupt where a journal says so of rows that are for ever (BLB-002)."""
+    if table in PERMANENT:
+        raise Corrupt("BLB-002", f"rows of {table} are never deleted")
+    return f"DELETE FROM {table} WHERE {KEYS[table]} {condition}"  # noqa: S608 - our own names
+
+
 def upsert_clause(table: str) -> str:
     """What to do if the row exists: overwrite the columns that may change."""
     key, immutable = KEYS[table], IMMUTABLE.get(table, set())
     changing = [name for name in COLUMNS[table] if name != key and name not in immutable]
-    return f"ON CONFLICT ({key}) DO UPDATE SET " + ", ".join(f"{name} = excluded.{name}" for name in changing)
+    packed = TABLES[table].packed
+    new = [f"coalesce(excluded.{name}, {table}.{name})" if name in packed else f"excluded.{name}" for name in changing]
+    assigned = ", ".join(f"{name} = {value}" for name, value in zip(changing, new, strict=True))
+    return f"ON CONFLICT ({key}) DO UPDATE SET {assigned}"
+
+
+def insert_clause(table: str) -> str:
+    return f"INSERT INTO {table} ({', '.join(COLUMNS[table])})"

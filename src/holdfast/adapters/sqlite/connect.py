@@ -7,7 +7,7 @@ from typing import Literal
 
 import apsw
 
-from holdfast.adapters.sql.named_queries import check_version, migrations
+from holdfast.adapters.sql.named_queries import FORMAT, OLD_VERSIONS, check_format, check_version, migrations
 from holdfast.core.base.errors import Corrupt
 
 BUSY_MS = 5_000
@@ -39,37 +39,51 @@ def migrate(connection: apsw.Connection, schema: str, steps: tuple[str, ...] | N
     steps = migrations(schema) if steps is None else steps
     _check_kind(connection, schema)
     connection.execute(
-        "CREATE TABLE IF NOT EXISTS schema_version (name TEXT PRIMARY KEY, number INTEGER NOT NULL) STRICT"
+        "CREATE TABLE IF NOT EXISTS schema_format"
+        " (name TEXT PRIMARY KEY, format INTEGER NOT NULL, number INTEGER NOT NULL) STRICT"
     )
     have = version_of(connection, schema)
     check_version(connection.filename, schema, have, len(steps))
     for number in range(have + 1, len(steps) + 1):
         with connection:
             connection.execute(steps[number - 1])
-            connection.execute("INSERT OR REPLACE INTO schema_version VALUES (?, ?)", (schema, number))
+            connection.execute("INSERT OR REPLACE INTO schema_format VALUES (?, ?, ?)", (schema, FORMAT, number))
 
 
 def version_of(connection: apsw.Connection, schema: str) -> int:
-    """How many migrations of this schema were applied to the file."""
-    have = connection.execute("SELECT number FROM schema_version WHERE name = ?", (schema,)).get or 0
-    if type(have) is not int or have < 0:
-        raise apsw.CorruptError(f"{have!r:.20} is not a schema version")
+    """How many migrations of this schema were applied to the file; its format is checked before."""
+    format_, have = connection.execute("SELECT format, number FROM schema_format WHERE name = ?", (schema,)).get or (
+        FORMAT,
+        0,
+    )
+    for value in (format_, have):
+        if type(value) is not int or value < 0:
+            raise apsw.CorruptError(f"{value!r:.20} is not a schema version")
+    check_format(connection.filename, schema, format_)
     return have
 
 
 def is_initialized(connection: apsw.Connection, schema: str) -> bool:
     """Whether the first migration was applied: another process may be creating the file."""
-    has_versions = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'schema_version'").get
-    return bool(has_versions) and version_of(connection, schema) > 0
+    tables = _tables(connection)
+    if OLD_VERSIONS in tables:
+        check_format(connection.filename, schema, None)
+    return "schema_format" in tables and version_of(connection, schema) > 0
+
+
+def _tables(connection: apsw.Connection) -> set[object]:
+    return {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
 
 
 def _check_kind(connection: apsw.Connection, schema: str) -> None:
     """Corrupt if the file holds something else: a schema goes only into a new file or into its own."""
-    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
-    if "schema_version" not in tables:
+    tables = _tables(connection)
+    if OLD_VERSIONS in tables:
+        check_format(connection.filename, schema, None)
+    if "schema_format" not in tables:
         is_new = not tables and connection.execute("PRAGMA page_count").get <= 1
     else:
-        is_new = {name for (name,) in connection.execute("SELECT name FROM schema_version")} <= {schema}
+        is_new = {name for (name,) in connection.execute("SELECT name FROM schema_format")} <= {schema}
     if not is_new:
         raise Corrupt(
             "ENG-003",

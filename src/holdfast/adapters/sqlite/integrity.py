@@ -8,7 +8,7 @@ from typing import Any, Final
 import apsw
 
 from holdfast.adapters.sql.named_queries import migrations
-from holdfast.adapters.sqlite.connect import connect_to_read, migrate, version_of
+from holdfast.adapters.sqlite.connect import connect_to_read, is_initialized, migrate, version_of
 from holdfast.adapters.sqlite.connection_thread import ConnectionThread
 from holdfast.adapters.sqlite.wal import check_wal
 from holdfast.core.base.errors import Corrupt, Unavailable
@@ -32,7 +32,10 @@ def _find_damage(path: Path, schema: str, *, has_writer: bool) -> list[str]:
         check_wal(path)
     db = connect_to_read(path)
     try:
+        is_initialized(db, schema)  # data of another format have other faults
         lines = [line for (line,) in db.execute(f"PRAGMA integrity_check({FAULTS_MAX})") if line != "ok"]
+        if path.stat().st_size % int(str(db.pragma("page_size"))):
+            lines.append("it ends within a page")  # SQLite reads zeros in place of what is missing
         if _schema(db) != _schema(_new_database(schema, version_of(db, schema))):
             lines.append("its schema is not the one it was created with")
     finally:

@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 import apsw
 
 from holdfast.adapters.item_index import BucketEntry, IndexedItem, ItemQuery
+from holdfast.adapters.sql import item_queries
 from holdfast.adapters.sql.item_queries import ENTRIES_MAX, TABLES, Search, item_from_row, probe, rarest_first
 from holdfast.adapters.sql.named_queries import queries
 from holdfast.adapters.sqlite.connect import connect, connect_to_read, migrate
@@ -45,9 +46,12 @@ class SqliteItemIndex:
         row = await self._read(lambda db: db.execute(_SQL["get_item"], (id_,)).fetchone())
         return None if row is None else item_from_row(row)
 
+    async def rarest_first(self, query: ItemQuery) -> ItemQuery:
+        return await self._read(lambda db: _rarest_first(db, query)) if len(query.tags) > 1 else query
+
     async def find(self, query: ItemQuery, limit: int) -> list[IndexedItem]:
         def read(db: apsw.Connection) -> list[IndexedItem]:
-            search = Search(_rarest_first(db, query), is_numbered=False)
+            search = Search(query, is_numbered=False)
             sql = search.find(limit)
             return [item_from_row(row) for row in db.execute(sql, search.values)]
 
@@ -55,7 +59,7 @@ class SqliteItemIndex:
 
     async def count(self, query: ItemQuery) -> int:
         def read(db: apsw.Connection) -> int:
-            search = Search(_rarest_first(db, query), is_numbered=False)
+            search = Search(query, is_numbered=False)
             sql = search.count()
             return int(db.execute(sql, search.values).get)
 
@@ -146,6 +150,9 @@ class SqliteItemIndex:
     def _limited(self, work: Callable[[apsw.Connection], T]) -> T:
         """A query that takes too long is ended: the next one waits behind it."""
         if self._read_db is None:
+            if not self._file.exists():
+                hint = "holdfast gateway makes it, holdfast gateway reindex fills it from the store"
+                raise Unavailable("ARC-004", f"there is no index {self._file}", hint)
             self._read_db = connect_to_read(self._file)
         until_ms = self._monotonic_ms() + self._query_ms
         self._read_db.set_progress_handler(lambda: self._monotonic_ms() > until_ms, _STEPS)
@@ -167,6 +174,9 @@ def _has(db: apsw.Connection, id_: str, entry: BucketEntry | None) -> bool:
 
 
 def _rarest_first(db: apsw.Connection, query: ItemQuery) -> ItemQuery:
-    if len(query.tags) < 2:
-        return query
-    return rarest_first(query, [int(db.execute(probe(is_numbered=False), (tag,)).get) for tag in query.tags])
+    counts: list[int] = []
+    for rows in item_queries.PROBE_ROWS:
+        counts = [int(db.execute(probe(rows, is_numbered=False), (tag,)).get) for tag in query.tags]
+        if min(counts) < rows:
+            break
+    return rarest_first(query, counts)

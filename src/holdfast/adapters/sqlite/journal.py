@@ -22,7 +22,7 @@ from holdfast.adapters.sqlite.wal import check_wal
 from holdfast.core.base.errors import Corrupt, Fenced, Unavailable
 from holdfast.core.base.event import Attachment, Batch, JournalHead
 from holdfast.core.base.values import BatchNo, Digest, EventNo
-from holdfast.ports import StoredPayload
+from holdfast.ports import OwnerBeat, StoredPayload
 
 T = TypeVar("T")
 _SQL: Final = queries("journal")
@@ -62,6 +62,24 @@ class SqliteJournal:
     async def wait_until_unowned(self) -> None:
         while not await asyncio.to_thread(self._lock.is_free):  # noqa: ASYNC110 - another process owns it
             await asyncio.sleep(_POLL_S)
+
+    async def heartbeat(self) -> None:
+        await self._on_lock(self._lock.beat)  # not in the writer's thread, where an append may take its time
+
+    async def owner_beat(self) -> OwnerBeat | None:
+        return await self._on_lock(self._lock.last_beat)
+
+    async def evict_owner(self, seen: OwnerBeat) -> None:
+        await self._on_lock(partial(self._lock.evict, seen))
+
+    async def wall_ms(self) -> int | None:
+        return None  # it is the machine's
+
+    async def _on_lock(self, work: Callable[[], T]) -> T:
+        try:
+            return await asyncio.to_thread(work)
+        except OSError as fault:
+            raise Unavailable("ENG-002", f"{self._path.parent}/owner.lock: {fault.strerror}") from fault
 
     async def tip(self) -> JournalHead:
         return await self._run_read(_read_head)

@@ -16,6 +16,7 @@ from typing import Any, Final
 import apsw
 
 from holdfast.adapters.sqlite.connect import connect, connect_to_read
+from holdfast.adapters.warm_damage import set_bytes_aside
 from holdfast.core.base.errors import Corrupt, Unavailable
 from holdfast.core.base.values import Digest
 from holdfast.core.result.ids import result_digest
@@ -52,6 +53,8 @@ class SmallBlobs:
         rows = [(digest, len(raw), now_ms, raw) for digest, raw in blobs.items()]
         with self._writing() as connection:
             held = set(_known(connection, blobs))
+            for digest in held:
+                self._set_aside(connection, digest)
             connection.executemany(
                 "INSERT INTO small (digest, size, used_ms, bytes) VALUES (?, ?, ?, ?) ON CONFLICT (digest) DO UPDATE"
                 " SET size = excluded.size, used_ms = excluded.used_ms, bytes = excluded.bytes",
@@ -80,6 +83,11 @@ class SmallBlobs:
             raise Corrupt("TIER-001", message, "restore the file from a copy")
         return bytes(row[0])
 
+    def damaged(self, digest: Digest) -> bytes | None:
+        """The bytes that are held, where they are not those of the digest."""
+        row = self._row("SELECT bytes FROM small WHERE digest = ?", digest)
+        return None if row is None or result_digest(row[0]) == digest else bytes(row[0])
+
     def delete_many(self, digests: Sequence[Digest]) -> int:
         """Delete these bytes, durable when this returns, and return how many bytes went; missing ones are ignored."""
         if not self._path.exists():
@@ -104,6 +112,12 @@ class SmallBlobs:
         """How many bytes are held in total."""
         row = self._row("SELECT coalesce(sum(size), 0) FROM small")
         return 0 if row is None else int(row[0])
+
+    def _set_aside(self, connection: apsw.Connection, digest: Digest) -> None:
+        """Keep the bytes of a row that is about to be replaced, where they are damaged."""
+        raw = connection.execute("SELECT bytes FROM small WHERE digest = ?", (digest,)).get
+        if result_digest(raw) != digest:
+            set_bytes_aside(self._path.parent, raw, digest)
 
     # ------------------------------------------------------------------------------------ connections
 

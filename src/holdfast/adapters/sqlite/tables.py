@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import cache, partial
 from itertools import islice
@@ -12,11 +11,39 @@ from typing import Final, TypeVar
 
 import apsw
 
-from holdfast.adapters.sql.claim_rows import ClaimRow, dump_row, find_by_key, sorted_rows, split_id
+from holdfast.adapters.sql.claim_rows import (
+    RECORD_BYTES,
+    ClaimPage,
+    check_page,
+    events_between,
+    find_by_key,
+    pack_claims,
+    split_pages,
+    unpack_record,
+    until_of,
+)
 from holdfast.adapters.sql.journal_rows import head_from_row, head_values
 from holdfast.adapters.sql.named_queries import queries
-from holdfast.adapters.sql.sorted_runs import iter_run_keys, runs_to_merge
-from holdfast.adapters.sql.table_schema import COLUMNS, FILTERS, KEYS, upsert_clause, where_clause
+from holdfast.adapters.sql.sorted_runs import (
+    PAGES_PER_READ,
+    SortedRun,
+    iter_run_keys,
+    make_run,
+    merge_pages,
+    runs_over,
+    runs_to_merge,
+)
+from holdfast.adapters.sql.table_schema import (
+    COLUMNS,
+    FILTERS,
+    INDEXED,
+    KEYS,
+    SELECT,
+    delete_statement,
+    insert_clause,
+    upsert_clause,
+    where_clause,
+)
 from holdfast.adapters.sqlite.connect import connect, connect_to_read, is_initialized, migrate
 from holdfast.adapters.sqlite.connection_thread import ConnectionThread
 from holdfast.adapters.sqlite.integrity import check_row_types, find_damage
@@ -24,7 +51,7 @@ from holdfast.adapters.sqlite.owner_lock import OwnerLock
 from holdfast.core.base.errors import Unavailable
 from holdfast.core.base.event import JournalHead
 from holdfast.core.base.values import EventNo
-from holdfast.core.index.unique_ids import Claim
+from holdfast.core.index.unique_ids import Claim, claim_id
 from holdfast.ports import CLAIMS, Chunk, FoundClaims, Row, RowPage, is_row_deleted
 
 T = TypeVar("T")
@@ -50,7 +77,9 @@ class SqliteTables:
         self._writer = ConnectionThread("tables-writer", self._path, _IF_DAMAGED)
         self._reader = ConnectionThread("tables-reader", self._path, _IF_DAMAGED)
         self._write_db: apsw.Connection | None = None
-        self._read_db: apsw.Connection | None = None
+        self._lister = ConnectionThread("tables-lister", self._path, _IF_DAMAGED)
+        self._read_dbs: dict[ConnectionThread, apsw.Connection] = {}
+        """One connection for single rows and one for lists: who reads a row does not wait for another's list."""
 
     async def open(self) -> JournalHead:
         await self._take_lock()
@@ -86,13 +115,13 @@ class SqliteTables:
     async def drop(self) -> None:
         await self._take_lock()
         if self._path.exists() and await self.faults():  # an emptied file stays damaged: a new one replaces it
-            await self._reader.run(self._close_reader)
+            await self._close_readers()
             await self._writer.run(self._replace)
         else:
             await self._writer.run(self._drop)
 
     async def get(self, table: str, key: object) -> tuple[Row | None, EventNo]:
-        sql = f"SELECT * FROM {table} WHERE {KEYS[table]} = ?"  # noqa: S608 - names from our own table
+        sql = f"{SELECT[table]} WHERE {KEYS[table]} = ?"
 
         def read(db: apsw.Connection) -> tuple[Row | None, EventNo]:
             with db:  # row and checkpoint of one moment
@@ -102,10 +131,11 @@ class SqliteTables:
 
         return await self._run_read(read)
 
-    async def page(self, table: str, match: Mapping[str, object], after: object, limit: int) -> RowPage:
+    async def page(
+        self, table: str, match: Mapping[str, object], after: object, limit: int, *, is_newest_first: bool = False
+    ) -> RowPage:
         assert match.keys() <= FILTERS[table], "filters are columns of our own table"
-        key = KEYS[table]
-        sql = f"SELECT * FROM {table} WHERE {key} > ?{where_clause(tuple(match), '?')} ORDER BY {key} LIMIT ?"  # noqa: S608
+        sql = page_sql(table, tuple(match), is_newest_first=is_newest_first)
 
         def read(db: apsw.Connection) -> RowPage:
             with db:  # rows and checkpoint of one moment
@@ -113,20 +143,24 @@ class SqliteTables:
                 as_of = _checkpoint(db).last
             return rows, as_of
 
-        return await self._run_read(read)
+        return await self._run_read(read, self._lister)
 
     async def find(self, table: str, column: str, values: Sequence[object]) -> list[Row]:
         assert column in FILTERS[table], "filters are columns of our own table"
-        sql = f"SELECT * FROM {table} WHERE {column} = ?"  # noqa: S608 - names from our own table
+        sql = f"{SELECT[table]} WHERE {column} = ?"
         return await self._run_read(lambda db: [row for value in values for row in db.execute(sql, (value,))])
 
     def claim_keys(self) -> AsyncIterator[Sequence[int]]:
         return iter_run_keys(
-            lambda: self._run_read(_list_runs), lambda run, first: self._run_read(partial(_claim_keys, run, first))
+            lambda: self._run_read(_list_runs), lambda run, after: self._run_read(partial(_pages_after, run, after))
         )
 
     async def find_claims(self, keys: Sequence[bytes]) -> FoundClaims:
         return await self._run_read(partial(_find_claims, keys))
+
+    async def find_claim_events(self, low: bytes, high: bytes, limit: int) -> list[EventNo]:
+        pages = await self._run_read(partial(_pages_between, low, high))
+        return events_between(pages, low, high)[:limit]
 
     async def dump(self) -> AsyncIterator[Chunk]:
         # A connection of its own: other readers see the newest rows meanwhile.
@@ -139,10 +173,10 @@ class SqliteTables:
             checkpoint = await worker.run(partial(_checkpoint, db))
             yield checkpoint, CLAIMS, []
             for table in (*KEYS, CLAIMS):
-                sql = _SQL["claims"] if table == CLAIMS else f"SELECT * FROM {table}"  # noqa: S608 - our own names
+                sql = _SQL["pages"] if table == CLAIMS else SELECT[table]
                 rows = await worker.run(partial(db.execute, sql))
                 while chunk := await worker.run(partial(_next_chunk, rows)):
-                    yield checkpoint, table, _dumped_claims(chunk) if table == CLAIMS else chunk
+                    yield checkpoint, table, _dumped_claims(chunk, checkpoint.time_ms) if table == CLAIMS else chunk
         finally:
             if db is not None:
                 await worker.run(db.close)
@@ -155,11 +189,12 @@ class SqliteTables:
         return await find_damage(self._path, "tables", _IF_DAMAGED, has_writer=True)
 
     async def close(self) -> None:
-        await self._reader.run(self._close_reader)
+        await self._close_readers()
         await self._writer.run(self._close_writer)  # last: a connection that can write copies the WAL into the file
         self._lock.release()
         await self._writer.close()
         await self._reader.close()
+        await self._lister.close()
 
     # ------------------------------------------------------------------------------------ in the writer's thread
 
@@ -183,15 +218,14 @@ class SqliteTables:
                 raise Unavailable("ENG-004", f"the tables are at batch {stored.number}, not {after.number}")
             for table, table_rows in rows.items():
                 _put_rows(db, table, table_rows)
-            if claims:
-                _add_sorted_run(db, claims)
+            _add_claims(db, claims, checkpoint.time_ms)
             db.execute(_SQL["put_checkpoint"], head_values(checkpoint))
 
     def _drop(self) -> None:
         self._open()
         db = self._writer_connection()
         with db:
-            for table in (*KEYS, "claim", "sorted_run", "checkpoint"):
+            for table in (*KEYS, "claim_page", "sorted_run", "checkpoint"):
                 db.execute(f"DELETE FROM {table}")  # noqa: S608 - names from our own table
 
     def _replace(self) -> None:
@@ -213,20 +247,21 @@ class SqliteTables:
             self._write_db.close()
             self._write_db = None
 
-    # ------------------------------------------------------------------------------------ in the reader's thread
+    # ------------------------------------------------------------------------------------ in a reader's thread
 
-    async def _run_read(self, work: Callable[[apsw.Connection], T]) -> T:
-        return await self._reader.run(lambda: work(self._reader_connection()))
+    async def _run_read(self, work: Callable[[apsw.Connection], T], reader: ConnectionThread | None = None) -> T:
+        thread = reader or self._reader
+        return await thread.run(lambda: work(self._reader_connection(thread)))
 
-    def _reader_connection(self) -> apsw.Connection:
-        if self._read_db is None:
+    def _reader_connection(self, thread: ConnectionThread) -> apsw.Connection:
+        if thread not in self._read_dbs:
             self._check_exists()
             db = connect_to_read(self._path)
             if not is_initialized(db, "tables"):
                 db.close()
                 raise self._missing()
-            self._read_db = db
-        return self._read_db
+            self._read_dbs[thread] = db
+        return self._read_dbs[thread]
 
     def _check_exists(self) -> None:
         if not self._path.exists():
@@ -235,23 +270,36 @@ class SqliteTables:
     def _missing(self) -> Unavailable:
         return Unavailable("ENG-004", f"there are no tables at {self._path} yet", "the next start creates them")
 
-    def _close_reader(self) -> None:
-        if self._read_db is not None:
-            self._read_db.close()
-            self._read_db = None
+    async def _close_readers(self) -> None:
+        for thread in (self._reader, self._lister):
+            await thread.run(partial(self._close_reader, thread))
+
+    def _close_reader(self, thread: ConnectionThread) -> None:
+        if (db := self._read_dbs.pop(thread, None)) is not None:
+            db.close()
 
 
 def _put_rows(db: apsw.Connection, table: str, rows: Sequence[Row]) -> None:
-    latest = {row[0]: row for row in rows}.values()
-    db.executemany(_put_sql(table), [row for row in latest if not is_row_deleted(row)])
-    if deleted := [row for row in latest if is_row_deleted(row)]:
-        db.executemany(f"DELETE FROM {table} WHERE {KEYS[table]} = ?", deleted)  # noqa: S608 - our own names
+    latest = rows if len({row[0] for row in rows}) == len(rows) else list({row[0]: row for row in rows}.values())
+    deleted = [row for row in latest if is_row_deleted(row)]
+    db.executemany(_put_sql(table), [row for row in latest if not is_row_deleted(row)] if deleted else latest)
+    if deleted:
+        db.executemany(delete_statement(table, "= ?"), deleted)
+
+
+@cache
+def page_sql(table: str, filters: tuple[str, ...], *, is_newest_first: bool = False) -> str:
+    """A page by these filters. SQLite uses the index of the first one in `INDEXED`; `+` hides the others from it."""
+    key, indexed = KEYS[table], [name for name in INDEXED.get(table, ()) if name in filters]
+    shown = tuple(name if name not in indexed[1:] else f"+{name}" for name in filters)
+    beyond, order = ("<", f"{key} DESC") if is_newest_first else (">", key)
+    return f"{SELECT[table]} WHERE {key} {beyond} ?{where_clause(shown, '?')} ORDER BY {order} LIMIT ?"
 
 
 @cache
 def _put_sql(table: str) -> str:
     placeholders = ", ".join("?" * len(COLUMNS[table]))
-    return f"INSERT INTO {table} VALUES ({placeholders}) {upsert_clause(table)}"  # noqa: S608 - our own names
+    return f"{insert_clause(table)} VALUES ({placeholders}) {upsert_clause(table)}"
 
 
 def _checkpoint(db: apsw.Connection) -> JournalHead:
@@ -263,48 +311,48 @@ def _next_chunk(rows: apsw.Cursor) -> list[Row]:
     return list(islice(rows, _CHUNK))
 
 
-def _dumped_claims(rows: Sequence[Row]) -> list[Row]:
-    return [dump_row(_checked_claim(row)) for row in rows]
-
-
-def _checked_claim(row: Row) -> ClaimRow:
-    """Its two integers of the claim id may be negative."""
-    if type(row[0]) is not int or type(row[1]) is not int:
-        raise apsw.CorruptError(f"a claim holds values that were never stored: {row!r:.80}")
-    event, checksum, until_ms = check_row_types((int, int, int), row[2:])
-    return row[0], row[1], event, checksum, until_ms
+def _dumped_claims(rows: Sequence[Row], now_ms: int) -> list[Row]:
+    records = split_pages(check_page(page) for (page,) in rows)
+    return [unpack_record(record) for record in records if not until_of(record) or until_of(record) > now_ms]
 
 
 def _find_claims(keys: Sequence[bytes], db: apsw.Connection) -> FoundClaims:
     with db:  # claims and checkpoint of one moment
-        rows = [row for key in keys for row in db.execute(_SQL["find_claim"], (split_id(key)[0],))]
+        found = [row for key in keys for row in db.execute(_SQL["find_claim"], (claim_id(key), RECORD_BYTES))]
         checkpoint = _checkpoint(db)
-    return FoundClaims(find_by_key(keys, map(_checked_claim, rows)), checkpoint)
+    return FoundClaims(find_by_key(keys, [check_page(record) for (record,) in found]), checkpoint)
 
 
-def _list_runs(db: apsw.Connection) -> list[tuple[int, int]]:
-    return [check_row_types((int, int), row) for row in db.execute(_SQL["list_runs"])]
+def _pages_between(low: bytes, high: bytes, db: apsw.Connection) -> list[bytes]:
+    return [page for (page,) in db.execute(_SQL["pages_between"], (low, high, PAGES_PER_READ))]
 
 
-def _claim_keys(run: int, first: int, db: apsw.Connection) -> list[int]:
-    keys: list[int] = [key for (key,) in db.execute(_SQL["claim_keys"], (run, first, _CHUNK))]
-    if set(map(type, keys)) - {int}:  # checked together: a start reads millions
-        raise apsw.CorruptError(f"run {run} holds keys that were never stored")
-    return keys
+def _list_runs(db: apsw.Connection) -> list[SortedRun]:
+    return [check_row_types((int, int, int), row) for row in db.execute(_SQL["list_runs"])]
 
 
-def _add_sorted_run(db: apsw.Connection, claims: Sequence[tuple[bytes, Claim]]) -> None:
-    """Write one sorted run; merge runs of about one size when there are too many of them."""
-    number = db.execute(_SQL["next_run"]).get
-    db.executemany(
-        _SQL["add_claim"],
-        [(number, *row) for row in sorted_rows(claims)],
-    )
-    db.execute(_SQL["add_run"], (number, len(claims)))
+def _pages_after(run: int, after: bytes, db: apsw.Connection) -> list[bytes]:
+    return [check_page(page) for (page,) in db.execute(_SQL["pages_after"], (run, after, PAGES_PER_READ))]
+
+
+def _add_claims(db: apsw.Connection, claims: Sequence[tuple[bytes, Claim]], now_ms: int) -> None:
+    """Write sorted runs; merge runs of about one size when there are too many, delete those that are over."""
+    for records in pack_claims(claims):
+        _add_run(db, *make_run(records, now_ms))
+    _delete_runs(db, runs_over(_list_runs(db), now_ms))
     while alike := runs_to_merge(_list_runs(db)):
-        number += 1
-        db.execute(_SQL["merge_runs"], (number, json.dumps([run for run, _ in alike])))
-        db.execute(_SQL["add_run"], (number, sum(size for _, size in alike)))
-        for run, _ in alike:
-            db.execute(_SQL["delete_run_claims"], (run,))
-            db.execute(_SQL["delete_run"], (run,))
+        _add_run(db, *merge_pages((page for run in alike for (page,) in db.execute(_SQL["run_pages"], (run,))), now_ms))
+        _delete_runs(db, alike)
+
+
+def _add_run(db: apsw.Connection, pages: Sequence[ClaimPage], size: int, until_ms: int) -> None:
+    if size:
+        number = db.execute(_SQL["next_run"]).get
+        db.executemany(_SQL["add_page"], [(number, *page) for page in pages])
+        db.execute(_SQL["add_run"], (number, size, until_ms))
+
+
+def _delete_runs(db: apsw.Connection, runs: Sequence[int]) -> None:
+    for run in runs:
+        db.execute(_SQL["delete_run_pages"], (run,))
+        db.execute(_SQL["delete_run"], (run,))

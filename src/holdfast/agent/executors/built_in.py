@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from holdfast.agent.executors.contract import CancelSignal, Executor, ExecutorIsolation
-from holdfast.agent.executors.registry import CIRCUIT, ExecutorRegistry
+from holdfast.agent.executors.contract import CBOR, TEXT, AnyExecutor, CancelSignal, Executor, ExecutorIsolation
+from holdfast.agent.executors.registry import ExecutorRegistry
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.values import Kind
-from holdfast.core.job.spec import Payload, WorkPayload
+from holdfast.core.job.spec import CIRCUIT, Payload, WorkPayload
 from holdfast.workloads.circuit import CAPABILITY, run_circuit
 from holdfast.workloads.digits import recognise
-from holdfast.workloads.echo import echo
+from holdfast.workloads.echo import echo, echoed, sleep_ms
 
 
 class Echo(msgspec.Struct, frozen=True):
-    """Returns its input as canonical bytes: the same on every machine."""
+    """Returns its input: a text as it is."""
 
     isolation: ExecutorIsolation = ExecutorIsolation.INLINE
 
-    def run(self, payload: Payload, cancel: CancelSignal) -> bytes:
-        return echo(payload)
+    def run(self, payload: WorkPayload, cancel: CancelSignal) -> bytes:
+        return echo_work(payload)
+
+    def media_type(self, payload: Payload) -> str:
+        return echo_media_type(payload)
 
 
 class Sleep(msgspec.Struct, frozen=True):
@@ -31,12 +35,12 @@ class Sleep(msgspec.Struct, frozen=True):
 
     isolation: ExecutorIsolation = ExecutorIsolation.THREAD
 
-    def run(self, payload: Payload, cancel: CancelSignal) -> bytes:
-        ms = payload.spec.get("params", {}).get("ms", 0)
-        if isinstance(ms, bool) or not isinstance(ms, int) or ms < 0:
-            raise ValueError("params.ms: expected a number of milliseconds")
-        cancel.wait(ms / 1000)
-        return echo(payload)
+    def run(self, payload: WorkPayload, cancel: CancelSignal) -> bytes:
+        cancel.wait(sleep_ms(payload) / 1000)
+        return echo_work(payload)
+
+    def media_type(self, payload: Payload) -> str:
+        return echo_media_type(payload)
 
 
 class Digits(msgspec.Struct, frozen=True):
@@ -47,6 +51,9 @@ class Digits(msgspec.Struct, frozen=True):
     def run(self, payload: Payload, cancel: CancelSignal) -> bytes:
         return recognise(payload)
 
+    def media_type(self, payload: Payload) -> str:
+        return CBOR
+
 
 class Circuit(msgspec.Struct, frozen=True):
     """Runs circuits of Clifford gates."""
@@ -56,6 +63,20 @@ class Circuit(msgspec.Struct, frozen=True):
 
     def run(self, payload: WorkPayload, cancel: CancelSignal) -> bytes:
         return run_circuit(payload)
+
+    def media_type(self, payload: WorkPayload) -> str:
+        return CBOR
+
+
+def echo_work(payload: WorkPayload) -> bytes:
+    """The input of the job, where it has one."""
+    return Path(payload.input_file).read_bytes() if payload.input_file else echo(payload)
+
+
+def echo_media_type(payload: Payload) -> str:
+    if payload.input is not None:
+        return payload.input.media_type
+    return TEXT if isinstance(echoed(payload), str) else CBOR
 
 
 BUILT_IN: Final[Mapping[tuple[Kind, str], Executor]] = {
@@ -68,9 +89,14 @@ BUILT_IN: Final[Mapping[tuple[Kind, str], Executor]] = {
 
 def built_in_executors(models: Iterable[str], *, circuits: bool = False) -> ExecutorRegistry | Refused:
     """The built-in executors of these models and, where wanted, the one that runs circuits."""
+    found = find_built_in(models, circuits=circuits)
+    return found if isinstance(found, Refused) else ExecutorRegistry(found)
+
+
+def find_built_in(models: Iterable[str], *, circuits: bool = False) -> dict[tuple[Kind, str], AnyExecutor] | Refused:
     wanted = {(Kind.AI, model) for model in models} | ({(Kind.QUANTUM, CIRCUIT)} if circuits else set())
     unknown = sorted(name for kind, name in wanted if (kind, name) not in BUILT_IN)
     if unknown:
         known = ", ".join(sorted(name for kind, name in BUILT_IN if kind is Kind.AI))
         return Refused("SEC-001", f"model: no executor {', '.join(unknown)}", f"there are: {known}", "BadConfig")
-    return ExecutorRegistry({key: BUILT_IN[key] for key in wanted})
+    return {key: BUILT_IN[key] for key in wanted}

@@ -10,12 +10,21 @@ from typing import Final
 
 import msgspec
 
-from holdfast.agent.executors.contract import Executor, ExecutorIsolation
+from holdfast.agent.executors.contract import (
+    AsyncExecutor,
+    Executor,
+    ExecutorIsolation,
+    TypedOutput,
+    Work,
+    WorkDeclined,
+    WorkFailed,
+)
 from holdfast.agent.executors.thread_pool import THREADS
 from holdfast.core.job.spec import WorkPayload
 from holdfast.system.child_process import CallFailed, ChildEnded, ChildProcess, exit_with_parent
+from holdfast.workloads.invalid_input import InvalidJobInput
 
-REASON_MAX: Final = 240
+REASON_MAX: Final = 500
 
 
 class Failed(msgspec.Struct, frozen=True):
@@ -24,8 +33,32 @@ class Failed(msgspec.Struct, frozen=True):
     reason: str
 
 
+class Declined(msgspec.Struct, frozen=True):
+    """The executor does not want this work now."""
+
+    reason: str
+
+
 class _ExecutionError(Exception):
     """The execution failed; its message is the reason."""
+
+
+async def execute_async(executor: AsyncExecutor, work: Work, timeout_ms: int) -> TypedOutput | Failed | Declined:
+    """The same for an executor that needs no thread."""
+    try:
+        async with asyncio.timeout(timeout_ms / 1000):
+            output = await executor.run_async(work)
+    except TimeoutError:
+        return Failed(f"TIME_OUT: not done after {timeout_ms} ms")
+    except WorkDeclined as fault:
+        return Declined(f"DECLINED: {fault}"[:REASON_MAX])
+    except WorkFailed as fault:
+        return Failed(str(fault)[:REASON_MAX])
+    except Exception as fault:
+        return Failed(_reason_of(fault)[:REASON_MAX])
+    typed = output if isinstance(output, TypedOutput) else TypedOutput(output)
+    checked = _check_output(typed.raw)
+    return checked if isinstance(checked, Failed) else typed
 
 
 async def execute(executor: Executor, payload: WorkPayload, timeout_ms: int) -> bytes | Failed:
@@ -50,7 +83,16 @@ def execute_inline(executor: Executor, payload: WorkPayload) -> bytes | Failed:
     try:
         return _check_output(executor.run(payload, _NeverCancelled()))
     except Exception as fault:
-        return Failed(f"EXECUTOR_ERROR: {type(fault).__name__}: {fault}"[:REASON_MAX])
+        return Failed(_reason_of(fault)[:REASON_MAX])
+
+
+def _reason_of(fault: BaseException) -> str:
+    return _reason(InvalidJobInput.__name__ if isinstance(fault, InvalidJobInput) else type(fault).__name__, str(fault))
+
+
+def _reason(kind: str, message: str) -> str:
+    """JOB-012: an invalid input is the job's fault, everything else the provider's."""
+    return f"INVALID_INPUT: {message}" if kind == InvalidJobInput.__name__ else f"EXECUTOR_ERROR: {kind}: {message}"
 
 
 def _check_output(output: object) -> bytes | Failed:
@@ -73,7 +115,7 @@ class _ThreadOutcome:
         self._complete(self.future.set_exception, _ExecutionError(reason))
 
     def fail_with(self, fault: BaseException) -> None:
-        self.fail(f"EXECUTOR_ERROR: {type(fault).__name__}: {fault}")
+        self.fail(_reason_of(fault))
 
     def _complete(self, set_outcome: Callable[..., None], value: object) -> None:
         try:
@@ -122,7 +164,7 @@ class _ProcessRun:
         try:
             self.outcome.succeed(self._child.run(_run_executor, self._executor, self._payload))
         except CallFailed as fault:
-            self.outcome.fail(f"EXECUTOR_ERROR: {fault.kind}: {fault.message}")
+            self.outcome.fail(_reason(fault.kind, fault.message))
         except ChildEnded as fault:
             self.outcome.fail(f"EXECUTOR_CRASHED: exit code {fault.exit_code}")
         except BaseException as fault:
@@ -150,4 +192,7 @@ class _NeverCancelled:
 
 
 def _run_executor(executor: Executor, payload: WorkPayload) -> bytes:
-    return executor.run(payload, _NeverCancelled())
+    try:
+        return executor.run(payload, _NeverCancelled())
+    except InvalidJobInput as fault:  # only the name of its type reaches the parent
+        raise InvalidJobInput(str(fault)) from None

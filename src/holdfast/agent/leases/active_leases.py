@@ -9,12 +9,14 @@ from typing import Any, Final
 
 import structlog
 
-from holdfast.agent.executors.contract import Executor
+from holdfast.agent.executors.contract import AnyExecutor
 from holdfast.agent.executors.registry import ExecutorRegistry
 from holdfast.agent.leases.group_signer import GroupSigner
 from holdfast.agent.leases.lease_executor import LEASE_OVER_NAMES, LeaseExecutor
-from holdfast.agent.leases.lease_run import LeaseEnd, LeaseRun, LeaseTimes, NodeView
-from holdfast.agent.leases.records import ACCEPTED, PROGRESS, AcceptedOffer, acceptance_payload
+from holdfast.agent.leases.lease_run import LeaseEnd, LeaseRun, NodeView
+from holdfast.agent.leases.offers import accepted_offer, forget_refused, lease_times
+from holdfast.agent.leases.records import ACCEPTED, PROGRESS, acceptance_payload
+from holdfast.agent.leases.slots import Slots
 from holdfast.agent.leases.spooled_leases import SpooledLeases
 from holdfast.agent.leases.work_dir import WorkDir
 from holdfast.agent.settings import AgentSettings
@@ -52,18 +54,20 @@ class ActiveLeases:
         clock: Clock,
         on_progress: Callable[[], None],
     ) -> None:
-        self._settings, self._registry, self._work_dir = settings, registry, work_dir
-        self._emitter, self._spooled, self._executor = emitter, spooled, executor
+        self._settings, self._registry, self._work_dir, self._emitter = settings, registry, work_dir, emitter
+        self._spooled, self._executor = spooled, executor
         self._client, self._signer, self._clock = client, signer, clock
         self.on_progress = on_progress
         self.leases: dict[bytes, LeaseRun] = {}
+        self._slots = Slots(registry, settings.slots)
         self._tasks: dict[bytes, asyncio.Task[None]] = {}
         """What is being done for a lease; a lease that only awaits its end has none."""
         self._other_tasks: set[asyncio.Task[None]] = set()
         self._stream: WorkStream | None = None
         self._heartbeat_ms, self._heartbeat_due_ms = HEARTBEAT_IDLE_MS, 0
         self._changed = asyncio.Event()
-        self.is_stopping = False
+        self.is_stopping = self.is_paused = False
+        executor.on_declined = self._on_work_declined
 
     # -------------------------------------------------------------------------------------------- accepting
 
@@ -78,60 +82,83 @@ class ActiveLeases:
             self._spawn(lease, self._executor.run(lease))
 
     def _add(self, lease: LeaseRun) -> None:
+        self._slots.forget(lease.id)
         self.leases[lease.id] = lease
         lease.ended.add_done_callback(partial(self._on_ended, lease))
 
     def on_offers(self, offers: Sequence[pb.Offer]) -> None:
         """All offers of a message. The new ones that fit are accepted together, with one signature."""
         self._client.set_node_time(offers[-1].time_ms)
-        running, accepted = self._running_count(), list[LeaseRun]()
+        accepted = list[LeaseRun]()
         for offer in offers:
             lease = self.leases.get(offer.lease_id)
             if lease is not None:
                 self._on_repeated(lease, offer)
+            elif not offer.payload and not offer.is_acked:
+                self._ack_unread(offer)
             elif not offer.is_submitted:  # else there is nothing to do: the node decides on the result
-                lease = self._on_new(offer, running + len(accepted))
+                lease = self._on_new(offer)
                 if lease is not None:
                     accepted.append(lease)
         self._changed.set()
         self._accept(accepted)
 
+    def _ack_unread(self, offer: pb.Offer) -> None:
+        """JOB-010: the payload of a private job comes with the answer to the ACK, which takes a slot."""
+        refusal = self._registry.why_not_offered(offer.kind, offer.requirements)
+        reason = self._why_not_more(offer) or ("" if refusal is None else f"NOT_OFFERED: {refusal.message}")
+        if reason:
+            self._decline(offer.lease_id, reason)
+        elif (answer := self._send(AgentAct("ack", lease_id=offer.lease_id))) is not None:
+            self._slots.expect(offer.lease_id, self._registry.key_of(offer.kind, offer.requirements))
+            answer.add_done_callback(partial(forget_refused, self._slots, offer.lease_id))
+
     def _on_repeated(self, lease: LeaseRun, offer: pb.Offer) -> None:
-        lease.schedule_renewal(_lease_times(offer), self._clock.monotonic_ms())
+        lease.schedule_renewal(lease_times(offer), self._clock.monotonic_ms())
         if lease.is_on_disk:
             lease.on_node_view(NodeView.SUBMITTED if offer.is_submitted else NodeView.LIVE)
             if not offer.is_acked:
                 self._query_lease(lease)
 
-    def _on_new(self, offer: pb.Offer, running: int) -> LeaseRun | None:
+    def _on_new(self, offer: pb.Offer) -> LeaseRun | None:
         """The lease, if it is accepted."""
         outcome_at = self._spooled.outcome_at(offer.lease_id)
         if outcome_at is not None:  # an earlier process has done it: the spool delivers the result
-            self._add(LeaseRun.reported(_accepted_offer(offer), outcome_at))
+            self._add(LeaseRun.reported(accepted_offer(offer), outcome_at))
             return None
-        work = self._find_work(offer, running)
+        work = self._find_work(offer)
         if isinstance(work, str):
+            self._slots.forget(offer.lease_id)
             self._decline(offer.lease_id, work)
             return None
-        lease = LeaseRun(_accepted_offer(offer))
-        lease.work = work
-        lease.schedule_renewal(_lease_times(offer), self._clock.monotonic_ms())
+        lease = LeaseRun(accepted_offer(offer))
+        lease.work, lease.executor_key = work, self._registry.key_of(offer.kind, offer.requirements)
+        self._slots.expect(lease.id, lease.executor_key)
+        lease.schedule_renewal(lease_times(offer), self._clock.monotonic_ms())
         return lease
 
-    def _find_work(self, offer: pb.Offer, running: int) -> tuple[Executor, WorkPayload] | str:
+    def _find_work(self, offer: pb.Offer) -> tuple[AnyExecutor, WorkPayload] | str:
         """What is to be executed, or why the offer is declined."""
-        if self.is_stopping:
-            return "STOPPING"
-        if not self._emitter.is_ready:
-            return "NO_ROOM_FOR_EVIDENCE"
-        if running >= self._settings.slots:
-            return "FULL"
+        if reason := self._why_not_more(offer):
+            return reason
         found = self._registry.find(offer.kind, offer.payload)
         return f"NOT_OFFERED: {found.message}" if isinstance(found, Refused) else found
+
+    def _why_not_more(self, offer: pb.Offer) -> str:
+        if self.is_stopping or self.is_paused:
+            return "STOPPING" if self.is_stopping else "PAUSED"
+        if not self._emitter.is_ready:
+            return "NO_ROOM_FOR_EVIDENCE"
+        key = self._registry.key_of(offer.kind, offer.requirements)
+        return self._slots.why_not(self.leases.values(), key, offer.lease_id)
 
     def _decline(self, lease_id: bytes, reason: str) -> None:
         _log.info("lease_declined", lease=lease_id.hex(), reason=reason)
         self._send(AgentAct("decline", lease_id=lease_id, reason=reason))
+
+    def _on_work_declined(self, lease: LeaseRun, reason: str) -> None:
+        self._decline(lease.id, reason)
+        lease.end("DECLINED", reason)
 
     def _running_count(self) -> int:
         return sum(lease.is_working for lease in self.leases.values())
@@ -184,9 +211,8 @@ class ActiveLeases:
 
     def _drop(self, lease: LeaseRun, reason: str) -> None:
         """A lease that could not be stored is declined, and was never ours."""
-        self._decline(lease.id, reason)
         lease.is_reported = True  # no evidence of it: nothing was accepted
-        lease.end("DECLINED", reason)
+        self._on_work_declined(lease, reason)
 
     def _spawn(self, lease: LeaseRun, work: Coroutine[Any, Any, None]) -> None:
         task = self._tasks[lease.id] = asyncio.create_task(work)
@@ -251,12 +277,14 @@ class ActiveLeases:
 
     def on_stream_ended(self) -> None:
         self._stream = None
+        self._slots.clear()
 
     @property
     def is_connected(self) -> bool:
         return self._stream is not None
 
     def on_lost(self, lease_id: bytes, reason: str) -> None:
+        self._slots.forget(lease_id)
         if (lease := self.leases.get(lease_id)) is not None:
             lease.end("LOST", reason)
 
@@ -319,7 +347,8 @@ class ActiveLeases:
 
     def send_heartbeat(self) -> None:
         """PRV-002. It also queries leases that wait for a verdict, which may have been sent while disconnected."""
-        slots = 0 if self.is_stopping or not self._emitter.is_ready else self._settings.slots
+        is_closed = self.is_stopping or self.is_paused or not self._emitter.is_ready
+        slots = 0 if is_closed else self._settings.slots
         self._send(self._client.make_heartbeat(slots, self._running_count()))
         for lease in self.leases.values():
             if lease.outcome_spooled_at is not None:
@@ -353,22 +382,13 @@ class ActiveLeases:
             self._give_back(lease) for lease in self.leases.values() if lease.is_unreported and not lease.has_output
         ]
         await asyncio.gather(*declines)
-        await self._store_unreported()
+        await self._executor.store_unreported(list(self.leases.values()))
         tasks = [*self._tasks.values(), *self._other_tasks]
         if tasks:
             await asyncio.wait(tasks, timeout=0.1)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _store_unreported(self) -> None:
-        """What is not done and not declined becomes a file: the spool's session ends here."""
-        for lease in list(self.leases.values()):
-            if lease.is_unreported and not lease.has_files:
-                try:
-                    await self._executor.store_offer(lease)
-                except Unavailable as fault:  # the node offers it again
-                    _log.warning("offer_not_stored", lease=lease.id.hex(), reason=str(fault))
 
     async def _give_back(self, lease: LeaseRun) -> None:
         """LEA-006: decline, so that the job is offered to others at once. Without a stream the lease stays on disk."""
@@ -378,19 +398,3 @@ class ActiveLeases:
         await asyncio.wait({answer}, timeout=GIVE_BACK_MS / 1000)
         if answer.done() and not answer.cancelled() and answer.result().is_done:
             lease.end("GIVEN_BACK", "STOPPING")
-
-
-def _accepted_offer(offer: pb.Offer) -> AcceptedOffer:
-    return AcceptedOffer(
-        lease_id=offer.lease_id,
-        task_id=offer.task_id,
-        kind=offer.kind,
-        attempt=offer.attempt,
-        payload=offer.payload,
-        proof=offer.proof,
-        t_deadline_ms=offer.t_deadline_ms,
-    )
-
-
-def _lease_times(offer: pb.Offer) -> LeaseTimes:
-    return LeaseTimes(offer.time_ms, offer.renew_by_ms, offer.t_deadline_ms, offer.renewals)

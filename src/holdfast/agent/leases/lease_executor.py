@@ -1,29 +1,44 @@
 """Runs a lease: execute, report the outcome as evidence, with its output or after its upload (EVD-005).
 
 Every step begins from what is on disk, so that a crash at any point only repeats that step. A small output travels in
-the record of the completion; a larger one is a file until the verdict is final, and is uploaded before it is reported.
+the record of the completion; a larger one is uploaded before it is reported. An output that another execution might not
+give again is a file before its digest is signed, and until the verdict is final (RCV-002).
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, cast
 
+import msgspec
 import structlog
 
-from holdfast.agent.executors.contract import ExecutorIsolation
-from holdfast.agent.executors.execute import Failed, execute, execute_inline
+from holdfast.agent.executors.contract import (
+    AnyExecutor,
+    AsyncExecutor,
+    Executor,
+    ExecutorIsolation,
+    TypedOutput,
+    Work,
+    media_type_of,
+    valid_media_type,
+)
+from holdfast.agent.executors.execute import Declined, Failed, execute, execute_async, execute_inline
 from holdfast.agent.executors.registry import ExecutorRegistry
 from holdfast.agent.leases.group_signer import GroupSigner
+from holdfast.agent.leases.input_fetch import InputDamaged, InputFetcher
 from holdfast.agent.leases.lease_run import LeaseRun, NodeView
 from holdfast.agent.leases.outcomes import OutcomeDraft, ProvedOutput, draft_completion, draft_failure
 from holdfast.agent.leases.records import FAILED, READY, STARTED, Outcome
 from holdfast.agent.leases.spooled_leases import SpooledLeases
 from holdfast.agent.leases.work_dir import WorkDir
+from holdfast.agent.leases.work_reports import WorkReports
 from holdfast.agent.settings import AgentSettings
 from holdfast.agent.transport.evidence_emitter import EmittedRecord, EvidenceEmitter, LeaseRecord, SpooledAt
 from holdfast.agent.transport.node_client import NodeClient
 from holdfast.core.base.errors import Refused, Unavailable
+from holdfast.core.job.spec import WorkPayload
 from holdfast.core.result.ids import result_digest
 from holdfast.ports import Clock
 from holdfast.shipping.backoff import Backoff, Draw
@@ -59,6 +74,10 @@ class LeaseExecutor:
         self._settings, self._registry, self._work_dir = settings, registry, work_dir
         self._emitter, self._spooled = emitter, spooled
         self._client, self._signer, self._clock, self._draw = client, signer, clock, draw
+        self._inputs = InputFetcher(settings, client, clock, draw)
+        self._reports = WorkReports(emitter)
+        self.on_declined: Callable[[LeaseRun, str], None] = lambda lease, reason: lease.end("DECLINED", reason)
+        """What gives a lease back whose executor does not want its work."""
 
     async def run(self, lease: LeaseRun) -> None:
         """A failing disk is retried: the lease is not lost while its offer is stored."""
@@ -89,14 +108,26 @@ class LeaseExecutor:
         await self._work_dir.store_offer(lease.offer)
         self.hold(lease, None)
 
+    async def store_unreported(self, leases: list[LeaseRun]) -> None:
+        """What is not done and not declined becomes a file: the spool's session ends here."""
+        for lease in leases:
+            if lease.is_unreported and not lease.has_files:
+                try:
+                    await self.store_offer(lease)
+                except Unavailable as fault:  # the node offers it again
+                    _log.warning("offer_not_stored", lease=lease.id.hex(), reason=str(fault))
+
     # -------------------------------------------------------------------------------------------- steps
 
     def execute_at_once(self, lease: LeaseRun) -> OutcomeDraft | None:
         """The outcome of work that takes no time; None where it has to wait for anything."""
         if lease.work is None or lease.work[0].isolation is not ExecutorIsolation.INLINE:
             return None
+        executor, payload = cast(tuple[Executor, WorkPayload], lease.work)
+        if payload.input is not None:
+            return None
         lease.started_ms = self._clock.monotonic_ms()
-        lease.output = execute_inline(*lease.work)
+        lease.output = execute_inline(executor, payload)
         return self._draft(lease, lease.output)
 
     async def _execute(self, lease: LeaseRun) -> Outcome:
@@ -106,14 +137,24 @@ class LeaseExecutor:
             lease.output = await self._run_executor(lease)
         output = lease.output
         draft = self._draft(lease, output)
+        if isinstance(output, bytes) and (draft is None or not self._is_repeatable(lease)):
+            await self._store_output(lease, output)
         if draft is not None:
             return await self._sign(draft)
-        assert isinstance(output, bytes)
+        lease.output = None
+        return await self._upload_output(lease)
+
+    def _is_repeatable(self, lease: LeaseRun) -> bool:
+        """An inline executor gives the same bytes again; of others, what was signed is never computed anew."""
+        work = lease.work or self._registry.find(lease.offer.kind, lease.offer.payload)
+        return not isinstance(work, Refused) and work[0].isolation is ExecutorIsolation.INLINE
+
+    async def _store_output(self, lease: LeaseRun, output: bytes) -> None:
+        """RCV-002: the output is on disk before its digest is signed, so that no other digest is ever signed."""
         if not lease.has_files:
             await self.store_offer(lease)
         await self._work_dir.store_output(lease.id, output)
-        lease.has_output, lease.output = True, None
-        return await self._upload_output(lease)
+        lease.has_output = True
 
     def _draft(self, lease: LeaseRun, output: bytes | Failed) -> OutcomeDraft | None:
         """The outcome; None where the output is too large to travel with it."""
@@ -127,12 +168,48 @@ class LeaseExecutor:
         match = lease.work or self._registry.find(lease.offer.kind, lease.offer.payload)
         if isinstance(match, Refused):
             return Failed(f"NOT_OFFERED: {match.message}")
+        try:
+            match = lease.work = await self._with_input(lease, *match)
+        except InputDamaged as fault:
+            return Failed(f"INPUT_DAMAGED: {fault}")
         lease.started_ms = self._clock.monotonic_ms()
         long_run = asyncio.get_running_loop().call_later(LONG_MS / 1_000, self._on_long_run, lease)
         try:
-            return await execute(*match, self._settings.execution_ms_max)
+            executor, payload = match
+            if executor.isolation is ExecutorIsolation.ASYNC:
+                return await self._run_async(lease, cast(AsyncExecutor, executor), payload)
+            timeout_ms = payload.run_ms_max or self._settings.execution_ms_max
+            return await execute(cast(Executor, executor), payload, timeout_ms)
         finally:
             long_run.cancel()
+
+    async def _run_async(self, lease: LeaseRun, executor: AsyncExecutor, payload: WorkPayload) -> bytes | Failed:
+        timeout_ms = payload.run_ms_max or self._settings.execution_ms_max
+        work = Work(payload, lease.offer.task_id, self._clock.wall_ms() + timeout_ms, self._reports.of(lease))
+        try:
+            outcome = await execute_async(executor, work, timeout_ms)
+        finally:
+            self._reports.finish(lease)
+        if isinstance(outcome, Declined):
+            self.on_declined(lease, outcome.reason)
+            await asyncio.get_running_loop().create_future()  # the end of the lease cancels this
+        if not isinstance(outcome, TypedOutput):
+            assert isinstance(outcome, Failed)
+            return outcome
+        lease.media_type = outcome.media_type
+        return outcome.raw
+
+    async def _with_input(
+        self, lease: LeaseRun, executor: AnyExecutor, payload: WorkPayload
+    ) -> tuple[AnyExecutor, WorkPayload]:
+        """JOB-003: the bytes of the input are a file of the lease before its work begins."""
+        if payload.input is None:
+            return executor, payload
+        if not lease.has_files:
+            await self.store_offer(lease)
+        folder = self._work_dir.folder_of(lease.id).absolute()
+        file = await self._inputs.fetch(lease.id, payload.input, folder)
+        return executor, msgspec.structs.replace(payload, input_file=str(file))
 
     def _on_long_run(self, lease: LeaseRun) -> None:
         """The lease's own task waits for the executor: another one reports that it has started."""
@@ -220,4 +297,7 @@ class LeaseExecutor:
 
     def _draft_completion(self, lease: LeaseRun, digest: bytes, size: int, inline: bytes | None) -> OutcomeDraft:
         took_ms = self._clock.monotonic_ms() - lease.started_ms if lease.started_ms else 0
-        return draft_completion(lease.offer, self._client.id, ProvedOutput(digest, size, took_ms, inline))
+        work = lease.work or self._registry.find(lease.offer.kind, lease.offer.payload)
+        declared = "" if isinstance(work, Refused) else media_type_of(*work)
+        media_type = valid_media_type(lease.media_type) or declared
+        return draft_completion(lease.offer, self._client.id, ProvedOutput(digest, size, took_ms, inline, media_type))

@@ -7,8 +7,9 @@ from enum import StrEnum
 
 import msgspec
 
-from holdfast.agent.executors.contract import Executor
+from holdfast.agent.executors.contract import AnyExecutor
 from holdfast.agent.executors.execute import Failed
+from holdfast.agent.executors.registry import ExecutorKey
 from holdfast.agent.leases.records import AcceptedOffer, Outcome
 from holdfast.agent.transport.evidence_emitter import EmittedRecord, SpooledAt
 from holdfast.core.job.spec import WorkPayload
@@ -45,7 +46,8 @@ class LeaseRun:
 
     def __init__(self, offer: AcceptedOffer) -> None:
         self.offer = offer
-        self.work: tuple[Executor, WorkPayload] | None = None
+        self.executor_key: ExecutorKey = ("", "")
+        self.work: tuple[AnyExecutor, WorkPayload] | None = None
         """Its executor and its decoded payload, if they were looked up."""
         self.accepted: Ticket | None = None
         """Of the record that carries its offer."""
@@ -56,6 +58,8 @@ class LeaseRun:
         """Its output is in that folder."""
         self.is_resumed = False
         """An earlier process has left it on disk."""
+        self.media_type = ""
+        """Of its output, where only its execution could say."""
         self.output: bytes | Failed | None = None
         """What the executor returned, while its outcome is not decided."""
         self.outcome: Outcome | None = None

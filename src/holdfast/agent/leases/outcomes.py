@@ -30,11 +30,12 @@ class ProvedOutput(msgspec.Struct, frozen=True):
     size: int
     took_ms: int
     inline: bytes | None = None
+    media_type: str = ""
 
 
 def draft_completion(offer: AcceptedOffer, provider_id: bytes, output: ProvedOutput) -> OutcomeDraft:
     kind, metrics = ProofType[offer.kind], {"took_ms": output.took_ms}
-    body = body_of(offer.task_id, offer.lease_id, provider_id, output.digest, output.size, metrics)
+    body = body_of(offer.task_id, offer.lease_id, provider_id, output.digest, output.size, metrics, output.media_type)
     payload: dict[str, Any] = {"lease_id": offer.lease_id.hex(), "type": int(kind), "method": offer.proof}
     payload["body"] = body.hex()
     if output.inline is not None:

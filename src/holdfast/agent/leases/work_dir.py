@@ -2,10 +2,12 @@
 
 ```
 work/{lease id}/offer      the accepted offer, as JSON; a folder without it is removed
-work/{lease id}/output     the output's bytes, where they are too many for the record of the completion
+work/{lease id}/output     the output's bytes, where they are too many for the record of the completion, or where
+                           another execution might give others
+work/instance              which folder this is
 ```
 
-Each file is replaced atomically: it is complete, or it does not exist. A short job with a small output has no files.
+Each file is replaced atomically: it is complete, or it does not exist. A job of an inline executor has none.
 """
 
 from __future__ import annotations
@@ -21,9 +23,10 @@ import msgspec
 
 from holdfast.agent.leases.records import AcceptedOffer
 from holdfast.core.base.errors import Unavailable
-from holdfast.system.durable_files import FOLDER_MODE, lock_file, replace_file, sync_folder
+from holdfast.system.durable_files import FOLDER_MODE, lock_file, replace_file, sync_folder, write_once
 
 OFFER, OUTPUT = "offer", "output"
+INSTANCE: Final = "instance"
 _LOCK: Final = ".lock"
 _LEASE_DIR: Final = re.compile(r"([0-9a-f]{2})+")
 """Folders with other names are not ours: an operator put them here, or moved a damaged lease aside."""
@@ -43,6 +46,8 @@ class WorkDir:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = -1
+        self.instance = b""
+        """Tells this folder from every other one, also from a copy of it (RCV-002); known once it is open."""
 
     def open(self) -> list[ResumedLease]:
         """Lock the folder and read its leases. Unavailable where another process has the lock or the disk fails."""
@@ -50,12 +55,19 @@ class WorkDir:
             self._path.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
             sync_folder(self._path.parent)
             self._take_lock()
+            self.instance = self._read_instance()
             folders = sorted(
                 entry for entry in self._path.iterdir() if _LEASE_DIR.fullmatch(entry.name) and entry.is_dir()
             )
             return [lease for folder in folders if (lease := self._load(folder)) is not None]
         except OSError as fault:
             raise _as_unavailable(fault) from fault
+
+    def _read_instance(self) -> bytes:
+        """A copied file has another inode."""
+        file = self._path / INSTANCE
+        write_once(file, os.urandom(16).hex().encode())
+        return file.read_bytes()[:32] + file.stat().st_ino.to_bytes(8, "big")
 
     def close(self) -> None:
         if self._lock >= 0:
@@ -65,6 +77,10 @@ class WorkDir:
     async def store_offer(self, offer: AcceptedOffer) -> None:
         """Durable when this returns; a lease that only this folder holds may be acknowledged only then."""
         await _run_to_completion(self._store_offer, offer)
+
+    def folder_of(self, lease_id: bytes) -> Path:
+        """Where the files of a lease are, once its offer is stored."""
+        return self._folder(lease_id)
 
     async def store_output(self, lease_id: bytes, output: bytes) -> None:
         await _run_to_completion(replace_file, self._folder(lease_id) / OUTPUT, output)

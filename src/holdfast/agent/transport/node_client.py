@@ -9,13 +9,13 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast import __version__
+from holdfast.__about__ import __version__
 from holdfast.agent.settings import AgentSettings
 from holdfast.core.base.canonical import canonical
 from holdfast.core.provider.decide import capabilities_digest
 from holdfast.core.provider.model import provider_id
 from holdfast.ports import Clock, Signer
-from holdfast.shipping.node_connection import NodeConnection, await_call
+from holdfast.shipping.node_connection import NodeConnection, StreamEnded, await_call, read_message
 from holdfast.wire import signed_messages
 from holdfast.wire.gen.holdfast.provider.v1 import provider_pb2 as pb
 
@@ -72,6 +72,7 @@ class NodeClient:
         if self._attested_until_ms - challenge.time_ms < settings.attested_ms // 2:
             self._attested_until_ms = challenge.time_ms + settings.attested_ms
             self._attestation = self._make_attestation(challenge.time_ms)
+        invitation, expires_ms = signed_messages.read_invitation(settings.invitation)
         registration = signed_messages.Registration(
             nonce=challenge.nonce,
             public=self._signer.public,
@@ -79,10 +80,12 @@ class NodeClient:
             account=settings.account,
             capabilities=self._capabilities,
             region=settings.region,
-            price=settings.price,
+            price=settings.prices | {"*": settings.price} if settings.prices else settings.price,
             slots=settings.slots,
             attested_until_ms=self._attested_until_ms,
             attestation=self._attestation,
+            invitation=invitation,
+            invitation_expires_ms=expires_ms,
         )
         body = signed_messages.pack_message(registration)
         request = pb.RegisterRequest(body=body, signature=self._signer.sign(signed_messages.to_sign_registration(body)))
@@ -111,6 +114,21 @@ class NodeClient:
         """The attestation holds for at least half of its time."""
         left_ms = self._attested_until_ms - self._clock.wall_ms() - self.offset_ms
         return left_ms >= self._settings.attested_ms // 2
+
+    async def get_input(self, lease_id: bytes, offset: int) -> AsyncIterator[bytes]:
+        """The bytes of a job's input from an offset on, part by part (JOB-003)."""
+        signature = self._signer.sign(signed_messages.to_sign_get_input(lease_id, offset))
+        request = pb.GetInputRequest(lease_id=lease_id, public=self._signer.public, offset=offset, signature=signature)
+        call = self._connection.provider.GetInput(request)
+        try:
+            while True:
+                async with asyncio.timeout(self._settings.call_ms / 1000):
+                    message = await read_message(call)
+                yield message.part
+        except StreamEnded:
+            return
+        finally:
+            call.cancel()
 
     async def put_output(self, lease_id: bytes, digest: bytes, output: bytes) -> None:
         """Upload the bytes; when this returns the node has them durably (EVD-006)."""

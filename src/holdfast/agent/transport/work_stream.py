@@ -46,9 +46,15 @@ class WorkStream:
     """One stream, from its opening to its end. Acts without an answer by then are cancelled; callers repeat them."""
 
     def __init__(
-        self, connection: NodeConnection, signer: Signer, provider_id: bytes, listener: WorkStreamListener
+        self,
+        connection: NodeConnection,
+        signer: Signer,
+        provider_id: bytes,
+        listener: WorkStreamListener,
+        instance: bytes = b"",
     ) -> None:
         self._connection, self._signer, self._id, self._listener = connection, signer, provider_id, listener
+        self._instance = instance
         self._nonce = b""
         self._waiting: list[tuple[AgentAct, asyncio.Future[ActResult]]] = []
         self._sent: dict[int, list[asyncio.Future[ActResult]]] = {}
@@ -88,8 +94,9 @@ class WorkStream:
         if first.WhichOneof("message") != "challenge":
             raise ProtocolError("the node did not begin with a challenge")
         self._nonce = first.challenge.nonce
-        signature = self._signer.sign(signed_messages.to_sign_open(self._nonce, self._id))
-        await write_message(call, pb.WorkRequest(open=pb.Open(public=self._signer.public, signature=signature)))
+        signature = self._signer.sign(signed_messages.to_sign_open(self._nonce, self._id, self._instance))
+        opened = pb.Open(public=self._signer.public, signature=signature, instance=self._instance)
+        await write_message(call, pb.WorkRequest(open=opened))
 
     async def _send_forever(self, call: Any) -> None:
         while True:

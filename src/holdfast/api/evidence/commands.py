@@ -12,21 +12,27 @@ from typing import Final, Protocol, TypeVar
 
 import msgspec
 
-from holdfast.api.completion import build_completion, check_completion
+from holdfast.api.completion import build_completion, check_completion, other_submission
 from holdfast.api.evidence.requests import Completion
 from holdfast.api.evidence.validation import RecordRequest, RecordSender
+from holdfast.api.evidence.work_logs import WorkLogs
+from holdfast.api.limits.evidence_budget import EvidenceBudget
 from holdfast.core.base.errors import Refused, Unavailable
 from holdfast.core.base.event import Command
-from holdfast.core.base.values import Digest, VerifySignature
-from holdfast.core.lease.messages import AckLease
+from holdfast.core.base.values import Digest, LeaseId, VerifySignature
+from holdfast.core.job.spec import read_work_payload
+from holdfast.core.lease.input_claims import is_claim
+from holdfast.core.lease.messages import AckLease, FailLease
 from holdfast.core.proof.envelope import ProofBody, read_body
 from holdfast.core.proof.messages import RecordVerdict, SubmitCompletion
-from holdfast.core.proof.output_tier import attach_bytes
-from holdfast.core.proof.verifier_api import ATTESTED, ATTESTED_REASON
+from holdfast.engine import queries
 from holdfast.engine.loop import Engine
-from holdfast.engine.queries.jobs import GetLeaseProofs, LeaseProof
+from holdfast.engine.output_tier import attach_bytes
+from holdfast.engine.queries.jobs import GetLeaseProofs, GetLiveJob, GetLiveLease, LeaseProof
 from holdfast.engine.queries.retention import IsWarmDeletePending
 from holdfast.ports import Blobs
+from holdfast.ports.verifier import ATTESTED, ATTESTED_REASON
+from holdfast.workloads.input_check import is_input_valid
 
 COMMIT_INLINE_BYTES: Final = 64 << 10
 """Up to this size the commitments of a group take less time than a hand-over to a thread."""
@@ -42,6 +48,10 @@ class IngestContext(Protocol):
     def blobs(self) -> Blobs: ...
     @property
     def verify(self) -> VerifySignature: ...
+    @property
+    def work_logs(self) -> WorkLogs: ...
+    @property
+    def evidence_budget(self) -> EvidenceBudget | None: ...
     async def in_pool(self, work: Callable[..., T], *args: object) -> T: ...
 
 
@@ -75,18 +85,39 @@ async def plan_commands(node: IngestContext, sender: RecordSender, requests: Seq
     if inline:
         plan.check_not_being_deleted(node.engine)
         await node.blobs.put_many({each.body.output_digest: each.output for each in inline})
-    completed = {each.request.proof.body for each in requests if isinstance(each.request, Completion)}
-    completed_leases = {body.lease_id for raw in completed if isinstance(body := read_body(raw), ProofBody)}
+    completed = _completed_digests(requests)
     for each in requests:
-        if isinstance(each.request, AckLease) and each.request.id in completed_leases:
+        if isinstance(each.request, AckLease) and each.request.id in completed:
             continue  # LEA-003: completing counts as ACK
         command = await _command_of(node, sender, each, plan.put)
         if isinstance(command, Refused):
             plan.refused.append((each, command))
         else:
             plan.commands.append(command)
+    plan.commands += _contradictions(sender, completed, plan)
     plan.verdicts = await _verdicts(node, sender, inline)
     return plan
+
+
+def _completed_digests(requests: Sequence[RecordRequest]) -> dict[LeaseId, set[Digest]]:
+    """What these requests say that each lease has put out."""
+    found: dict[LeaseId, set[Digest]] = {}
+    for each in requests:
+        if isinstance(each.request, Completion) and isinstance(body := read_body(each.request.proof.body), ProofBody):
+            found.setdefault(body.lease_id, set()).add(body.output_digest)
+    return found
+
+
+def _contradictions(
+    sender: RecordSender, completed: dict[LeaseId, set[Digest]], plan: CommandPlan
+) -> list[SubmitCompletion]:
+    """RCV-002: of two digests that come together, one without its bytes counts against the other, which is first."""
+    proofs = [each.request.proof for each, _ in plan.refused if isinstance(each.request, Completion)]
+    return [
+        SubmitCompletion(body.lease_id, sender.provider_id, proof, is_output_held=False)
+        for proof in proofs
+        if isinstance(body := check_completion(proof), ProofBody) and len(completed[body.lease_id]) > 1
+    ]
 
 
 def _inline_outputs(
@@ -110,15 +141,29 @@ def _inline_outputs(
 async def _command_of(
     node: IngestContext, sender: RecordSender, each: RecordRequest, put: frozenset[Digest]
 ) -> Command | Refused:
+    if isinstance(each.request, FailLease) and is_claim(each.request.reason):
+        return await _checked_claim(node, each.request)
     if not isinstance(each.request, Completion):
         return each.request
     proof = each.request.proof
     if each.request.output is None:
-        return await build_completion(node.blobs, sender.provider_id, proof)
+        return await build_completion(node.blobs, node.engine, sender.provider_id, proof)
     body = check_completion(proof)
     if isinstance(body, Refused):
         return body
-    return SubmitCompletion(body.lease_id, sender.provider_id, proof, is_output_held=body.output_digest in put)
+    is_held = body.output_digest in put
+    other = None if is_held else await other_submission(node.engine, sender.provider_id, body)
+    return SubmitCompletion(body.lease_id, sender.provider_id, proof, is_output_held=is_held, record=other)
+
+
+async def _checked_claim(node: IngestContext, claim: FailLease) -> FailLease:
+    """JOB-012: what the node itself says of an input that a provider calls invalid."""
+    lease = node.engine.query_undurable(GetLiveLease(claim.id))
+    job = node.engine.query_undurable(GetLiveJob(lease.job_id)) if lease is not None else None
+    if lease is None or job is None or lease.provider_id != claim.provider_id:
+        return claim  # it is refused
+    payload = read_work_payload(await queries.spec(node.engine, job))
+    return msgspec.structs.replace(claim, is_input_valid=await node.in_pool(is_input_valid, payload))
 
 
 async def _verdicts(node: IngestContext, sender: RecordSender, inline: Sequence[_InlineOutput]) -> list[RecordVerdict]:

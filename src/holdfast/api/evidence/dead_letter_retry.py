@@ -24,4 +24,4 @@ async def retry_command(node: NodeAccess, dead_letter: DeadLetter, raw: bytes | 
     if completion is None:
         message = f"the bytes of dead letter {dead_letter.event} are not stored any more"
         return Refused("EVD-007", message, _SETTLE_HINT)
-    return await build_completion(node.blobs, dead_letter.provider_id, completion.proof)
+    return await build_completion(node.blobs, node.source, dead_letter.provider_id, completion.proof)

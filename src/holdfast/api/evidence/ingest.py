@@ -26,6 +26,7 @@ from holdfast.core.base.errors import Corrupt, Refused
 from holdfast.core.evidence.messages import RejectedRecord, StoreEvidence
 from holdfast.engine.outcome import Accepted, Outcome
 from holdfast.engine.queries.evidence import GetDeadLetterCapacity, GetWatermark
+from holdfast.engine.queries.providers import HasStake
 
 _log = structlog.get_logger()
 
@@ -74,6 +75,7 @@ class EvidenceIngest:
             message = f"{self._session_name}: {first} does not follow {self.acked}"
             return Refused("EVD-002", message, "send again from the acknowledged sequence", "EvidenceGap")
         self._progress.emitted = max(self._progress.emitted, first + len(lines) - 1)
+        await self._wait_within_budget(lines)
         while lines:
             known = min(self.acked + 1 - first, len(lines))
             if known and (refusal := await self._check_duplicates(first, lines[:known])):
@@ -85,6 +87,14 @@ class EvidenceIngest:
                     return stored
                 lines, first = lines[stored:], first + stored
         return None
+
+    async def _wait_within_budget(self, lines: list[bytes]) -> None:
+        """SEC-002: a v0.1 channel was invited by its owner's certificate or by mode `open`; agents need a stake."""
+        if (budget := self._node.evidence_budget) is not None:
+            is_staked = not self._sender.provider_id or self._node.engine.query_undurable(
+                HasStake(self._sender.provider_id)
+            )
+            await budget.wait_turn(self._sender.channel, sum(map(len, lines)), is_staked=is_staked)
 
     async def _check_duplicates(self, first: int, lines: list[bytes]) -> Refused | None:
         """EVD-003: a repeated record has no effect; another record under a known sequence is a conflict.
@@ -159,7 +169,7 @@ class EvidenceIngest:
             first=first,
             last=last,
             lines=pack_lines(validated.lines),
-            rejected=tuple(validated.rejected),
+            rejected=tuple(map(self._shorten, validated.rejected)),
             ending=validated.end,
         )
         plan.check_not_being_deleted(self._node.engine)
@@ -167,10 +177,16 @@ class EvidenceIngest:
         if isinstance(stored, Accepted) and not stored.is_repeat:
             self._advance(last)
             self._count(validated, outcomes)
+            if self._sender.provider_id:
+                self._node.work_logs.add(self._node.engine, self._sender.provider_id, validated.lines)
             return len(validated.lines)
         before = self.acked
         await self.load_watermark()
         return stored if isinstance(stored, Refused) and self.acked == before else 0
+
+    def _shorten(self, rejected: RejectedRecord) -> RejectedRecord:
+        budget = self._node.evidence_budget
+        return rejected if budget is None else budget.shorten(self._sender.channel, rejected)
 
     async def _plan(self, validated: ValidatedLines) -> CommandPlan:
         """The commands of the records. A completion whose output is missing is stored, as evidence alone (RCV-001)."""

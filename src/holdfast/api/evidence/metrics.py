@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.core.base.histogram import Histogram
+from holdfast.system.histogram import Histogram
 
 BATCH_SIZE_BOUNDS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000)
 """Bounds for the number of records that are stored at a time."""
@@ -73,9 +73,12 @@ class EvidenceMetrics(msgspec.Struct):
         self.records += records
         self.batch_sizes.add(records)
 
+    def all_streams(self) -> list[StreamProgress]:
+        return [each for session in self._open.values() for each in session]
+
     def lags(self) -> list[int]:
         """Of all open streams, the smallest first; a metric for each channel would be too many."""
-        return sorted(each.lag for session in self._open.values() for each in session)
+        return sorted(each.lag for each in self.all_streams())
 
     def open_streams(self, channel: str, session: str) -> list[StreamProgress]:
         return self._open.get((channel, session), [])

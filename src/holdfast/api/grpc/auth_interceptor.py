@@ -30,6 +30,8 @@ class PeerCertificate(msgspec.Struct, frozen=True):
 
 Authenticate = Callable[[str | None, PeerCertificate | None], Awaitable[object]]
 """From token and certificate, where there are any, to the principal, or Refused."""
+OnProven = Callable[[str, str], None]
+"""From a call's peer to the key that it has shown."""
 
 
 def caller() -> Any:
@@ -40,8 +42,8 @@ def caller() -> Any:
 class AuthInterceptor(Interceptor):
     """Authenticates a call before its service runs; calls of open services are not authenticated."""
 
-    def __init__(self, authenticate: Authenticate, open_services: Collection[str]) -> None:
-        self._authenticate = authenticate
+    def __init__(self, authenticate: Authenticate, open_services: Collection[str], on_proven: OnProven) -> None:
+        self._authenticate, self._on_proven = authenticate, on_proven
         self._open = tuple(f"/{service}/" for service in open_services)
 
     async def intercept_service(
@@ -59,9 +61,14 @@ class AuthInterceptor(Interceptor):
             token = _bearer_token_of(context)
             if isinstance(token, Refused):
                 raise CallRefused(token)
-            principal = await self._authenticate(token, certificate_of(context))
+            certificate = certificate_of(context)
+            principal = await self._authenticate(token, certificate)
             if isinstance(principal, Refused):
                 raise CallRefused(principal)
+            if certificate is not None:
+                self._on_proven(context.peer(), certificate.fingerprint)
+            elif token is not None:
+                self._on_proven(context.peer(), hashlib.sha256(token.encode()).hexdigest())
             _caller.set(principal)
             return await body(request, context)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 import grpc
@@ -14,6 +15,7 @@ from holdfast.api.grpc.auth_interceptor import Authenticate, AuthInterceptor
 from holdfast.api.grpc.error_interceptor import ErrorInterceptor
 from holdfast.api.grpc.health import HealthService
 from holdfast.api.grpc.rate_interceptor import RateInterceptor
+from holdfast.api.grpc.server_front import ServerFront
 from holdfast.api.grpc.service import GrpcService
 from holdfast.api.grpc.settings import GrpcSettings, address_of, options_of, why_not_open
 from holdfast.api.tls_reloader import TlsReloader
@@ -47,13 +49,18 @@ class GrpcServer:
         authenticate: Authenticate,
         is_serving: Callable[[], bool],
         load_tls: Callable[[], HasTlsMaterial] | None = None,
+        front_socket: Path | None = None,
     ) -> None:
-        """`load_tls` reads the files that the settings name; it is called again at every handshake."""
+        """`load_tls` reads the files that the settings name; it is called again at every handshake.
+
+        With `front_socket` a front process accepts the connections and forwards them to that socket.
+        """
         self._settings, self._services, self._load_tls = settings, tuple(services), load_tls
+        self.front = ServerFront(front_socket) if front_socket is not None else None
         self._interceptors = (
             ErrorInterceptor(settings.message_bytes_max),
             RateInterceptor(clock, settings),
-            AuthInterceptor(authenticate, OPEN_SERVICES),
+            AuthInterceptor(authenticate, OPEN_SERVICES, self.on_proven),
         )
         self._health = HealthService([service.name for service in services], is_serving)
         self._server: grpc.aio.Server | None = None
@@ -70,6 +77,8 @@ class GrpcServer:
         self.port = self._bind(server)
         await self._health.refresh()
         await server.start()
+        if self.front is not None:
+            self.front.start(self._settings)
         self._server = server
         self._health_task = asyncio.create_task(self._health.refresh_forever(), name="grpc health")
 
@@ -79,10 +88,19 @@ class GrpcServer:
         if self._health_task is not None:
             self._health_task.cancel()
             await asyncio.gather(self._health_task, return_exceptions=True)
+        if self.front is not None:
+            self.front.stop_listening()
         if self._server is not None:
             await self._health.enter_graceful_shutdown()
             await self._server.stop(self._settings.drain_ms / 1000 if grace_s is None else grace_s)
             self._server = None
+        if self.front is not None:
+            await self.front.close()
+
+    def on_proven(self, peer: str, key: str) -> None:
+        """A client has shown who it is: its connection has a place of its own (SEC-002)."""
+        if self.front is not None:
+            self.front.process.on_proven(peer, key)
 
     def _build_server(self) -> grpc.aio.Server:
         server = grpc.aio.server(
@@ -100,11 +118,13 @@ class GrpcServer:
         address = address_of(self._settings)
         credentials = self._credentials()
         try:
+            if self.front is not None:
+                return self.front.bind(server, self._settings, credentials)
             if credentials is None:
                 port = server.add_insecure_port(address)
             else:
                 port = server.add_secure_port(address, credentials)
-        except RuntimeError:
+        except (RuntimeError, OSError):
             port = 0
         if port == 0:
             raise Unavailable("RPC-001", f"cannot listen on {address}", "another program may use it: set grpc.port")

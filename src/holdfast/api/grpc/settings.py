@@ -46,12 +46,31 @@ class GrpcSettings(msgspec.Struct, frozen=True, kw_only=True):
     calls_max: int = 20_000
     """Calls that all connections together may have open; most of them are idle streams."""
     connections_max: int = 10_000
+    """Fewer where the limit of descriptors is low: at most half of what the node may open."""
+    address_connections_max: int = 256
+    """Connections of one address whose clients have not shown a key; many agents may share one."""
+    key_connections_max: int = 64
+    """Connections of one key; all providers without a stake have as many together."""
+    front: bool = True
+    """A process of its own accepts the connections: idle ones cost the node nothing, and limits by address hold."""
+    address_calls_max: int = 5_000
+    """Calls that one address may have open, streams included: IPv4 /32, IPv6 /64. Many agents may share one."""
+    address_unproven_max: int = 64
+    """Streams of one address that have not answered their challenge yet."""
+    idle_ms: int = 60_000
+    """A connection without a call is closed after this time."""
     address_per_s: int = 2_000
     """Calls a second from one address, after a burst of `address_burst`; many agents may share one."""
     address_burst: int = 10_000
     acts_per_s: int = 2_000
     """Acts a second of one provider on its work stream, after a burst of `acts_burst`; more are read later."""
     acts_burst: int = 8_192
+    evidence_kib_per_s: int = 65_536
+    """KiB of evidence a second of one provider with a stake, after a burst; over it, acks wait."""
+    evidence_kib_burst: int = 262_144
+    unstaked_kib_per_s: int = 64
+    """The same without a stake; all of them together have 16 times as much. Dead letters have as much again."""
+    unstaked_kib_burst: int = 1_024
     handshake_ms: int = 10_000
     """How long the handshake of a connection may take."""
     keepalive_ms: int = 30_000
@@ -76,10 +95,20 @@ LEAVES: Final[Mapping[str, Any]] = {
     "streams_max": _Count,
     "calls_max": _Count,
     "connections_max": _Count,
+    "address_connections_max": _Count,
+    "key_connections_max": _Count,
+    "front": bool,
+    "address_calls_max": _Count,
+    "address_unproven_max": _Count,
+    "idle_ms": _Ms,
     "address_per_s": _Rate,
     "address_burst": _Rate,
     "acts_per_s": _Rate,
     "acts_burst": Annotated[int, msgspec.Meta(ge=1_024, le=10_000_000)],
+    "evidence_kib_per_s": _Rate,
+    "evidence_kib_burst": _Rate,
+    "unstaked_kib_per_s": _Rate,
+    "unstaked_kib_burst": _Rate,
     "handshake_ms": _Ms,
     "keepalive_ms": _Ms,
     "keepalive_answer_ms": _Ms,
@@ -112,6 +141,7 @@ def options_of(settings: GrpcSettings) -> list[tuple[str, int]]:
         "grpc.max_concurrent_streams": settings.streams_max,
         "grpc.max_allowed_incoming_connections": settings.connections_max,
         "grpc.server_handshake_timeout_ms": settings.handshake_ms,
+        "grpc.max_connection_idle_ms": settings.idle_ms,
         "grpc.keepalive_time_ms": settings.keepalive_ms,
         "grpc.keepalive_timeout_ms": settings.keepalive_answer_ms,
         # The option above is not enough: without this one, gRPC waits a minute for the answer to a ping.

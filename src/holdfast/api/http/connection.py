@@ -26,6 +26,8 @@ from holdfast.api.http.responses import (
     refusal_response,
 )
 from holdfast.api.http.settings import HttpSettings
+from holdfast.api.limits.addresses import Network, client_of, is_in, parse_networks
+from holdfast.api.limits.places import RESERVED_PART, ConnectionPlace, ConnectionPlaces
 from holdfast.core.base.errors import Refused
 
 CLOSE_LINGER_S = 5.0
@@ -34,6 +36,8 @@ CLOSE_LINGER_S = 5.0
 
 class ClientConnection(Protocol):
     """What a stream needs to know of its connection."""
+
+    place: ConnectionPlace | None
 
     def on_lost(self, callback: Callable[[], None]) -> None:
         """Call `callback` when the client is gone; at once where it is gone already."""
@@ -60,6 +64,19 @@ class ConnectionGuard(msgspec.Struct, frozen=True):
 
     settings: HttpSettings
     metrics: ConnectionCounts
+    places: ConnectionPlaces
+    proxies: tuple[Network, ...] = ()
+
+
+def make_guard(settings: HttpSettings, metrics: ConnectionCounts) -> ConnectionGuard:
+    is_shared = settings.address_connections_max < settings.connections_max
+    places = ConnectionPlaces(
+        places_max=settings.connections_max,
+        address_max=settings.address_connections_max,
+        key_max=settings.key_connections_max,
+        reserved=settings.connections_max // RESERVED_PART if is_shared else 0,
+    )
+    return ConnectionGuard(settings, metrics, places, parse_networks(settings.trusted_proxies))
 
 
 class GuardedHttp(HttpToolsProtocol):
@@ -83,6 +100,7 @@ class GuardedHttp(HttpToolsProtocol):
         self._reader_timer: asyncio.TimerHandle | None = None
         self._head_bytes = self._complete = 0
         self._refusal: Response | None = None
+        self.place: ConnectionPlace | None = None
 
     # ------------------------------------------------------------------------------------ ClientConnection
 
@@ -106,18 +124,24 @@ class GuardedHttp(HttpToolsProtocol):
         super().connection_made(transport)
         settings = self._guard.settings
         transport.set_write_buffer_limits(high=settings.send_bytes_max)
-        if len(self.connections) > settings.connections_max:
-            message = f"{settings.connections_max} connections are open already"
-            self._refuse(
-                refusal_response(
-                    Refused("SEC-001", message, "close some, or try again later", "RateLimited"), status=503
-                )
-            )
+        address = self.client[0] if self.client else ""
+        is_proxy = is_in(address, self._guard.proxies)
+        place = self._guard.places.enter(client_of(address), self._displace, is_proxy=is_proxy)
+        if isinstance(place, Refused):
+            self._refuse(refusal_response(place, status=503))
         else:
+            self.place = place
             self._watch("head")
+
+    def _displace(self) -> None:
+        """A newer connection needs the place."""
+        self._guard.metrics.disconnected["displaced"] += 1
+        self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_lost = True
+        if self.place is not None:
+            self.place.leave()
         self._unwatch()
         if self._reader_timer is not None:
             self._reader_timer.cancel()
@@ -172,6 +196,8 @@ class GuardedHttp(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         self._watch_reader()
+        if self.place is not None and self.place.is_on_probation:
+            self.transport.close()  # it was answered, and has shown no key
 
     def _watch_reader(self) -> None:
         """What waits to be read keeps memory and the connection, even a closing one: not for ever."""
@@ -244,9 +270,11 @@ class GuardedWebSocket(WebSocketsSansIOProtocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
+        before: GuardedHttp = app_state["connection"]
         super().__init__(config, server_state, app_state | {"connection": self}, _loop)
         self._lost_callbacks: list[Callable[[], None]] = []
         self._linger: asyncio.TimerHandle | None = None
+        self.place = before.place
 
     def on_lost(self, callback: Callable[[], None]) -> None:
         self._lost_callbacks.append(callback)
@@ -270,6 +298,8 @@ class GuardedWebSocket(WebSocketsSansIOProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._linger is not None:
             self._linger.cancel()
+        if self.place is not None:
+            self.place.leave()
         super().connection_lost(exc)
         for callback in self._lost_callbacks:
             callback()

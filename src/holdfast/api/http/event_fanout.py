@@ -13,13 +13,16 @@ from typing import Final
 
 import msgspec
 
+from holdfast.api.derived_events import BlockFold, Cursor, primed_fold
 from holdfast.api.node_access import NodeAccess
 from holdfast.api.public_events import JOB_FIELD, EventFilter, event_json, public_name
+from holdfast.api.visibility import UNKNOWN_OWNER
 from holdfast.core.base.errors import Corrupt, Refused, Unavailable
-from holdfast.core.base.values import AccountId, EventNo, TaskId
+from holdfast.core.base.event import Event
+from holdfast.core.base.values import EventNo, TaskId
 from holdfast.engine import queries
 from holdfast.engine.event_stream import StoredEvent
-from holdfast.engine.queries.jobs import GetCallerOfJob
+from holdfast.engine.queries.jobs import GetOwnerOfJob, JobOwner
 
 FRAMES_KEPT: Final = 2_048
 FRAMES_PER_READ: Final = 64
@@ -36,15 +39,20 @@ _encode = msgspec.json.Encoder().encode
 class EventFrame:
     """One event under one name, encoded when the first subscriber needs it."""
 
-    __slots__ = ("_also", "_json", "_stored", "_stream", "caller", "number", "topic")
+    __slots__ = ("_json", "_shown", "_stored", "_stream", "_views", "derived", "index", "number", "owner", "topic")
 
-    def __init__(self, stored: StoredEvent, topic: str = "") -> None:
-        self._stored, self.number = stored, stored.number
+    def __init__(
+        self, stored: StoredEvent, topic: str = "", shown: frozenset[str] = frozenset(), index: int = 0
+    ) -> None:
+        self._stored, self.number, self._shown, self.index = stored, stored.number, shown, index
+        self.derived: list[EventFrame] = []
+        """EVT-002: what it means for results, told before it."""
         self.topic = topic or public_name(type(stored.event), stored.event)
         self._json = self._stream = b""
-        self._also: EventFrame | None = None
-        self.caller: AccountId | None = None
-        """The caller of the job that it is about; None until it was looked up."""
+        self._views: dict[tuple[str, frozenset[str]], EventFrame] = {}
+        """By the name and the fields that subscribers see: a handful, since few principals differ."""
+        self.owner: JobOwner | None = None
+        """Whose job it is about; None until it was looked up."""
 
     @property
     def job_id(self) -> TaskId | None:
@@ -55,33 +63,46 @@ class EventFrame:
         )  # empty where the event is about no job
 
     def for_subscriber(self, wanted: EventFilter) -> EventFrame | None:
-        """The frame as this subscriber sees it: under its second name where it subscribed to that one."""
-        topic = wanted.topic(self._stored.event, self.caller)
-        if topic is None or topic == self.topic:
-            return None if topic is None else self
-        if self._also is None:
-            self._also = EventFrame(self._stored, topic)
-        return self._also
+        """The frame as this subscriber sees it: under the name it subscribed to, with the fields it may see."""
+        topic = wanted.topic(self._stored.event)
+        shown = wanted.fields(self._stored.event, self.owner) if topic is not None else None
+        if topic is None or shown is None:
+            return None
+        if (view := self._views.get((topic, shown))) is None:
+            view = self._views[topic, shown] = EventFrame(self._stored, topic, shown, self.index)
+        return view
+
+    def derive(self, events: Sequence[Event]) -> EventFrame:
+        """This frame, with what it means for results."""
+        stored = self._stored
+        for index, event in enumerate(events, start=1):
+            self.derived.append(EventFrame(StoredEvent(stored.number, stored.time_ms, event), index=index))
+        return self
 
     @property
     def json(self) -> bytes:
         if not self._json:
-            self._json = _encode(event_json(self._stored, self.topic))
+            told = event_json(self._stored, self.topic, self._shown)
+            self._json = _encode(told | {"index": self.index} if self.index else told)
         return self._json
 
     @property
     def sse(self) -> bytes:
         """The frame of a server-sent event; the JSON has no line breaks."""
         if not self._stream:
-            self._stream = b"id: %d\nevent: %s\ndata: %s\n\n" % (self.number, self.topic.encode(), self.json)
+            cursor = f"{self.number}.{self.index}" if self.index else f"{self.number}"
+            self._stream = b"id: %s\nevent: %s\ndata: %s\n\n" % (cursor.encode(), self.topic.encode(), self.json)
         return self._stream
 
 
 class Subscriber:
     """A subscription and its cursor."""
 
-    def __init__(self, after: EventNo, event_filter: EventFilter, may_stay: Callable[[], bool]) -> None:
-        self.after, self.event_filter, self.may_stay = after, event_filter, may_stay
+    def __init__(self, cursor: Cursor, event_filter: EventFilter, may_stay: Callable[[], bool]) -> None:
+        self.after, self.event_filter, self.may_stay = cursor.after, event_filter, may_stay
+        self._begun = cursor
+        self.fold: BlockFold | None = None
+        """While it reads the journal: what blocks mean for results, as of its cursor."""
         self.end_reason: Refused | None = None
         """Why it ends; None while it lasts."""
         self.is_heartbeat_due = False
@@ -91,6 +112,16 @@ class Subscriber:
     def end(self, reason: Refused) -> None:
         self.end_reason = self.end_reason or reason
         self.wake.set()
+
+    def seen(self, frames: Sequence[EventFrame]) -> list[EventFrame]:
+        """These frames as the subscriber sees them, each after what is derived from it."""
+        every = [each for frame in frames for each in (*frame.derived, frame)]
+        begun, views = self._begun, list[EventFrame]()
+        for frame in every:
+            is_known = frame.number == begun.after + 1 and 0 < frame.index <= begun.index
+            if not is_known and (view := frame.for_subscriber(self.event_filter)) is not None:
+                views.append(view)
+        return views
 
 
 class EventFanout:
@@ -145,11 +176,9 @@ class EventFanout:
         while subscriber.end_reason is None or subscriber.end_reason is STOPPED:
             subscriber.wake.clear()
             frames = await self._frames_after(subscriber)
-            if frames and (not subscriber.event_filter.is_own_only or await self._load_callers(subscriber, frames)):
+            if frames and (subscriber.event_filter.is_all or await self._load_owners(subscriber, frames)):
                 subscriber.after = frames[-1].number
-                if mine := [
-                    seen for frame in frames if (seen := frame.for_subscriber(subscriber.event_filter)) is not None
-                ]:
+                if mine := subscriber.seen(frames):
                     subscriber.is_heartbeat_due = False
                     return mine
                 await asyncio.sleep(0)  # many events that this one does not see must not keep others waiting
@@ -171,17 +200,17 @@ class EventFanout:
             subscriber.end(_end_reason(fault))
             return ()
 
-    async def _load_callers(self, subscriber: Subscriber, frames: Sequence[EventFrame]) -> bool:
-        """Look up the callers of the jobs that these are about: in memory, or in the tables where a job has ended."""
+    async def _load_owners(self, subscriber: Subscriber, frames: Sequence[EventFrame]) -> bool:
+        """Look up whose jobs these are about: in memory, or in the tables where a job has ended."""
         try:
             for frame in frames:
-                if frame.caller is None and (id_ := frame.job_id) is not None:
+                if frame.owner is None and (id_ := frame.job_id) is not None:
                     source = self._access.source
-                    caller = source.query_undurable(GetCallerOfJob(id_))
-                    if caller is None:
+                    owner = source.query_undurable(GetOwnerOfJob(id_))
+                    if owner is None:
                         job = await queries.job(source, id_)
-                        caller = AccountId("") if job is None else job.caller
-                    frame.caller = caller
+                        owner = UNKNOWN_OWNER if job is None else JobOwner(job.caller, bool(job.is_public))
+                    frame.owner = owner
         except (Unavailable, Corrupt) as fault:
             subscriber.end(_end_reason(fault))
             return False
@@ -189,11 +218,12 @@ class EventFanout:
 
     async def _frames_from_journal(self, subscriber: Subscriber) -> list[EventFrame]:
         """From the journal, until the events kept in memory are reached."""
-        if subscriber.older is None:
+        if subscriber.older is None or subscriber.fold is None:
+            subscriber.fold = await primed_fold(self._access.source, subscriber.after)
             subscriber.older = self._access.source.event_stream.follow(subscriber.after)
         frames: list[EventFrame] = []
         async for stored in subscriber.older:
-            frames.append(EventFrame(stored))
+            frames.append(EventFrame(stored).derive(subscriber.fold.add(stored.event)))
             if stored.number >= self._base or len(frames) >= FRAMES_PER_READ:
                 return frames
         subscriber.end(STOPPED)
@@ -207,12 +237,13 @@ class EventFanout:
 
     async def _follow(self) -> None:
         """Append every durable event once. A source whose stream ends has stopped for good."""
-        source = self._access.source
-        events = source.event_stream.follow(EventNo(self._base + len(self._kept)))
+        source, after = self._access.source, EventNo(self._base + len(self._kept))
+        events = source.event_stream.follow(after)
         try:
+            fold = await primed_fold(source, after)
             async with aclosing(events):  # type: ignore[type-var]
                 async for stored in events:
-                    self._append(EventFrame(stored))
+                    self._append(EventFrame(stored).derive(fold.add(stored.event)))
                     if stored.number % FRAMES_PER_READ == 0:
                         await asyncio.sleep(0)
             reason = STOPPED

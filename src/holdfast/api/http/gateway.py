@@ -6,25 +6,25 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-import msgspec
-
 from holdfast.api.authentication import TokenAuthenticator
 from holdfast.api.http.metrics.requests import HttpMetrics
-from holdfast.api.http.responses import JSON, NO_CONTENT, OK, Header, Response, refusal_response
-from holdfast.api.http.settings import HttpSettings
-from holdfast.api.node_access import ANONYMOUS, NodeAccess, Principal, RpcMethod
-from holdfast.api.rate_limit import TokenBuckets
+from holdfast.api.http.page_sessions import PageSessions
+from holdfast.api.http.responses import JSON, NO_CONTENT, OK, Header, Response, Scope, address_of, refusal_response
+from holdfast.api.http.settings import HttpSettings, limits_of
+from holdfast.api.limits.addresses import client_of, forwarded_address, parse_networks
+from holdfast.api.limits.places import ConnectionPlace
+from holdfast.api.limits.rate_limit import TokenBuckets
+from holdfast.api.node_access import ANONYMOUS, NodeAccess, Principal, RpcMethod, for_keys_only
 from holdfast.api.rpc import jsonrpc, openrpc
 from holdfast.core.base.errors import Corrupt, Refused, Unavailable
-from holdfast.core.key.model import Role
 from holdfast.ports import Clock
 
 HTTP_ERRORS: Final = frozenset(
     {"ParseError", "InvalidRequest", "Unauthorized", "KeyExpired", "KeyRevoked", "Forbidden", "Unavailable"}
 )
 """Errors of a single request that HTTP has a status for; all others are sent with 200, as is custom."""
-ALWAYS_PUBLIC: Final = frozenset({openrpc.DISCOVER, "node.getStatus", "auth.setToken"})
-"""Methods that need no key even where reads are not public."""
+BYTES_PER_TOKEN: Final = 64 << 10
+"""A long message costs as many requests as it takes time to read."""
 UNAUTHORIZED: Final = 401
 WWW_AUTHENTICATE: Final[Header] = (b"www-authenticate", b"Bearer")
 BATCH, UNREADABLE, UNKNOWN, MIXED = "(batch)", "(unreadable)", "(unknown)", "mixed"
@@ -40,37 +40,81 @@ class Gateway:
         settings: HttpSettings,
         methods: Mapping[str, RpcMethod],
         metrics: HttpMetrics,
+        guest: Principal = ANONYMOUS,
     ) -> None:
         self.access, self.settings, self.metrics = access, settings, metrics
-        self.authenticator = TokenAuthenticator(access, clock)
-        self.methods = openrpc.with_discovery(methods if settings.public_reads else _for_keys_only(methods))
+        self._clock = clock
+        self.authenticator = TokenAuthenticator(access, clock, guest)
+        self.limits = limits_of(settings)
+        open_methods = methods if settings.public_reads else for_keys_only(methods)
+        self.methods = openrpc.with_discovery(open_methods, self.limits)
+        self.sessions = PageSessions(clock)
+        self._proxies = parse_networks(settings.trusted_proxies)
         self._of_key = TokenBuckets(clock, settings.key_per_s, settings.key_burst)
         self._of_address = TokenBuckets(clock, settings.address_per_s, settings.address_burst)
 
-    async def admit(self, token: str | Refused | None, address: str) -> Principal | Response:
-        """Who sends a request, or the refusal. Either way it costs a token of the sender's bucket."""
+    def address_of(self, scope: Scope) -> str:
+        """The client's address; behind a trusted proxy, the one that the proxy names."""
+        peer = address_of(scope)
+        if not self._proxies:
+            return peer
+        names = [value.decode("latin-1") for name, value in scope["headers"] if name == b"x-forwarded-for"]
+        return forwarded_address(peer, ",".join(names), self._proxies)
+
+    def token_of(self, scope: Scope) -> str | Refused | None:
+        """The token of a request: its own, or that of the page's session."""
+        return self.sessions.token_of(scope)
+
+    async def admit(self, token: str | Refused | None, scope: Scope) -> Principal | Response:
+        """Who sends a request, or the refusal. Either way it costs a token of the sender's bucket.
+
+        A valid key moves the connection into the share of keys.
+        """
+        address = self.address_of(scope)
         try:
             principal = token if isinstance(token, Refused) else await self.authenticator.authenticate(token)
         except (Unavailable, Corrupt) as fault:
             return self.refuse(fault)
         if wait_ms := self._wait_ms(principal, address, 1):
             return self._rate_limited(wait_ms)
-        return self.refuse(principal, WWW_AUTHENTICATE) if isinstance(principal, Refused) else principal
+        if isinstance(principal, Refused):
+            return self.refuse(principal, WWW_AUTHENTICATE)
+        place: ConnectionPlace | None = scope["state"]["connection"].place
+        refusal = place.on_key(principal.name) if place is not None and principal is not ANONYMOUS else None
+        return principal if refusal is None else self.refuse(refusal)
+
+    def why_not_stay(self, scope: Scope) -> Response | None:
+        """A connection on probation is answered and closed: it may not become a stream."""
+        place: ConnectionPlace | None = scope["state"]["connection"].place
+        if place is None or not place.is_on_probation:
+            return None
+        hint = "connect with a key, or try again later"
+        return self.refuse(Refused("SEC-001", "all places without a key are taken", hint, "RateLimited"), status=503)
+
+    async def pace(self, principal: Principal, address: str, tokens: int) -> None:
+        """Take as many tokens of the sender's bucket, and wait for them where it has fewer. A burst may be less."""
+        for taken in range(0, tokens, self.settings.batch_max):
+            some = min(tokens - taken, self.settings.batch_max)
+            while wait_ms := self._wait_ms(principal, address, some):
+                await self._clock.sleep(wait_ms)
 
     def why_not_public(self, address: str) -> Response | None:
         """The limit of public pages: the same rate as for requests, from a bucket of their own."""
-        wait_ms = self._of_address.take(f"{address} looks")
+        wait_ms = self._of_address.take(f"{client_of(address)} looks")
         return self._rate_limited(wait_ms) if wait_ms else None
 
     async def answer(
         self, raw: bytes, principal: Principal, address: str, methods: Mapping[str, RpcMethod] | None = None
     ) -> Response:
         """The answer to a message of an admitted principal."""
-        message = jsonrpc.decode(raw, depth_max=self.settings.depth_max, batch_max=self.settings.batch_max)
+        settings = self.settings
+        message = jsonrpc.decode(
+            raw, depth_max=settings.depth_max, batch_max=settings.batch_max, values_max=settings.values_max
+        )
         if isinstance(message, Refused):
             return self.refuse(message)
-        size = len(message.requests)
-        if size > 1 and (wait_ms := self._wait_ms(principal, address, size - 1)):
+        cost = len(message.requests) + len(raw) // BYTES_PER_TOKEN
+        if cost > 1 and (wait_ms := self._wait_ms(principal, address, cost - 1)):
             return self._rate_limited(wait_ms)
         began = time.perf_counter()
         self.metrics.running += 1
@@ -95,7 +139,7 @@ class Gateway:
 
     def _wait_ms(self, principal: Principal | Refused, address: str, tokens: int) -> int:
         if isinstance(principal, Refused) or principal is ANONYMOUS:
-            return self._of_address.take(address, tokens)
+            return self._of_address.take(client_of(address), tokens)
         return self._of_key.take(principal.name, tokens)
 
     def _rate_limited(self, wait_ms: int) -> Response:
@@ -116,13 +160,3 @@ class Gateway:
 def _http_status(outcome: jsonrpc.RpcOutcome) -> int:
     error = outcome.error
     return error.codes.http if error is not None and error.name in HTTP_ERRORS else OK
-
-
-def _for_keys_only(methods: Mapping[str, RpcMethod]) -> dict[str, RpcMethod]:
-    """Methods that are open to everybody become methods that every key may call."""
-    return {
-        name: method
-        if method.roles or name in ALWAYS_PUBLIC
-        else msgspec.structs.replace(method, roles=frozenset(Role))
-        for name, method in methods.items()
-    }

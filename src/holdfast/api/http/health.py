@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from contextlib import suppress
+from typing import Any, Final
 
 import msgspec
 
@@ -16,16 +17,17 @@ from holdfast.api.http.responses import (
     Response,
     Scope,
     Send,
-    address_of,
     refusal_json,
     send_response,
-    token_of,
 )
 from holdfast.api.node_access import READ_METRICS, READERS, why_not_allowed
 from holdfast.api.rpc import openrpc
 from holdfast.core.base.errors import Corrupt, Refused, Unavailable
 from holdfast.engine import queries
 from holdfast.engine.queries.node import Ping
+
+MEASURE_S_MAX: Final = 1.0
+"""How long a scrape waits for the tables."""
 
 
 class HealthEndpoints:
@@ -53,13 +55,21 @@ class HealthEndpoints:
         if (response := await self._why_not_metrics(scope)) is None:
             metrics = self._gateway.metrics
             metrics.dead_letters = await self._dead_letters()
+            await self._measure_tiers()
             response = Response(OK, metrics.text(), ((b"content-type", CONTENT_TYPE),))
         await send_response(send, response)
 
+    async def _measure_tiers(self) -> None:
+        """OBS-001: what the tiers hold now; where the tables do not come along, what they held before."""
+        if (collector := self._gateway.access.collector) is not None:
+            with suppress(Unavailable, TimeoutError):
+                async with asyncio.timeout(MEASURE_S_MAX):
+                    await collector.measure()
+
     async def document(self, scope: Scope, _: Receive, send: Send) -> None:
-        if (response := self._gateway.why_not_public(address_of(scope))) is None:
+        if (response := self._gateway.why_not_public(self._gateway.address_of(scope))) is None:
             if self._document is None:  # made once: it takes long, and the methods do not change
-                self._document = _json(openrpc.document(self._gateway.methods))
+                self._document = _json(openrpc.document(self._gateway.methods, self._gateway.limits))
             response = self._document
         await send_response(send, response)
 
@@ -91,8 +101,8 @@ class HealthEndpoints:
     async def _why_not_metrics(self, scope: Scope) -> Response | None:
         gateway = self._gateway
         if gateway.settings.public_metrics:
-            return gateway.why_not_public(address_of(scope))
-        principal = await gateway.admit(token_of(scope["headers"]), address_of(scope))
+            return gateway.why_not_public(gateway.address_of(scope))
+        principal = await gateway.admit(gateway.token_of(scope), scope)
         if isinstance(principal, Response):
             return principal
         refusal = why_not_allowed(principal, READ_METRICS, READERS)

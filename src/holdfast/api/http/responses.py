@@ -51,7 +51,7 @@ def token_of(headers: Iterable[Header]) -> str | Refused | None:
 
 
 def address_of(scope: Scope) -> str:
-    """The client's address; empty where the server does not know it."""
+    """The peer's address; empty where the server does not know it."""
     client = scope.get("client")
     return client[0] if client else ""
 

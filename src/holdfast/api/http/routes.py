@@ -7,6 +7,12 @@ from typing import Final
 
 import structlog
 
+from holdfast.api.dashboard import live as live_overview
+from holdfast.api.dashboard import session_endpoint
+from holdfast.api.dashboard.live import LiveOverview
+from holdfast.api.dashboard.page import load_page, page_handlers
+from holdfast.api.http.beacon import blob_endpoint as beacon
+from holdfast.api.http.beacon import engine_endpoint as engine_api
 from holdfast.api.http.event_fanout import EventFanout
 from holdfast.api.http.gateway import Gateway
 from holdfast.api.http.health import HealthEndpoints
@@ -22,6 +28,11 @@ from holdfast.api.http.responses import (
 )
 from holdfast.api.http.rpc_endpoint import RpcEndpoint
 from holdfast.api.http.sse import SseEndpoint, Subscriptions
+from holdfast.api.http.v1 import bulk_endpoint as bulk
+from holdfast.api.http.v1 import input_endpoint as inputs
+from holdfast.api.http.v1 import log_endpoint as logs
+from holdfast.api.http.v1 import output_endpoint as outputs
+from holdfast.api.http.v1 import package_endpoint as packages
 from holdfast.api.http.websocket import STOPPING, WebSocketSession
 from holdfast.core.base.errors import Refused
 
@@ -34,12 +45,13 @@ _log = structlog.get_logger()
 class Routes:
     """The server's paths, and the WebSockets that are open."""
 
-    def __init__(self, gateway: Gateway, fanout: EventFanout) -> None:
-        self._gateway, self._fanout = gateway, fanout
+    def __init__(self, gateway: Gateway, fanout: EventFanout, live: LiveOverview) -> None:
+        self._gateway, self._fanout, self._live = gateway, fanout, live
         self._subscriptions, self._health = Subscriptions(gateway, fanout), HealthEndpoints(gateway)
         self._sessions: set[WebSocketSession] = set()
         self._is_closing = False
         post: dict[str, Handler] = {"POST": RpcEndpoint(gateway)}
+        visits = session_endpoint.SessionEndpoint(gateway)
         self._paths: dict[str, dict[str, Handler]] = {
             "/rpc": post,
             "/": post,
@@ -47,14 +59,29 @@ class Routes:
             "/metrics": _get_and_head(self._health.metrics),
             "/healthz": _get_and_head(self._health.alive),
             "/readyz": _get_and_head(self._health.ready),
+            engine_api.PATH: {"POST": engine_api.EngineEndpoint(gateway)},
+            bulk.PATH: {"POST": bulk.BulkEndpoint(gateway)},
+            live_overview.PATH: {"GET": live_overview.LiveEndpoint(gateway, live)},
+            session_endpoint.PATH: {"GET": visits.show, "POST": visits.sign_in, "DELETE": visits.sign_out},
             "/openrpc.json": _get_and_head(self._health.document),
         }
+        receive_input = inputs.InputEndpoint(gateway)
+        for path, handler in page_handlers(gateway, load_page()).items():
+            self._paths[path] = self._paths.get(path, {}) | _get_and_head(handler)
+        self._folders: dict[str, dict[str, Handler]] = {
+            outputs.PREFIX: _get_and_head(outputs.OutputEndpoint(gateway)),
+            packages.PREFIX: {"GET": packages.PackageEndpoint(gateway)},
+            beacon.PREFIX: _get_and_head(beacon.BlobEndpoint(gateway)),
+            logs.PREFIX: {"GET": logs.LogEndpoint(gateway)},
+            inputs.PREFIX: {"PUT": receive_input, "HEAD": receive_input},
+        }
+        """Paths that end in an id."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
             await self._open_websocket(scope, receive, send)
             return
-        handlers = self._paths.get(scope["path"])
+        handlers = self._paths.get(scope["path"]) or self._in_folder(scope["path"])
         handler = None if handlers is None else handlers.get(scope["method"])
         if handler is None or self._is_closing:
             await self._refuse(scope, handlers, send)
@@ -66,16 +93,21 @@ class Routes:
             # Where a response has begun this raises, and the connection ends.
             await send_response(send, self._gateway.refuse(fault, CLOSE))
 
+    def _in_folder(self, path: str) -> dict[str, Handler] | None:
+        return next((handlers for prefix, handlers in self._folders.items() if path.startswith(prefix)), None)
+
     def begin_shutdown(self) -> None:
         """End subscriptions and WebSockets; requests that run are answered."""
         self._is_closing = self._health.is_closing = True
         self._fanout.end(_STOPPING)
+        for viewer in list(self._live.viewers):
+            viewer.end()
         for session in list(self._sessions):
             session.finish(STOPPING, "the node is stopping, resume from your cursor")
 
     @property
     def is_empty(self) -> bool:
-        return not self._sessions and not self._fanout.subscribers
+        return not self._sessions and not self._fanout.subscribers and not self._live.viewers
 
     async def _refuse(self, scope: Scope, handlers: dict[str, Handler] | None, send: Send) -> None:
         path, method = scope["path"], scope["method"]
@@ -85,7 +117,7 @@ class Routes:
             refusal = Refused("RPC-001", f"{WEBSOCKET_PATH} is a WebSocket", "or POST /rpc", "InvalidRequest")
             response = self._gateway.refuse(refusal, (b"upgrade", b"websocket"), status=426)
         elif handlers is None:
-            hint = f"there are {', '.join([*self._paths, WEBSOCKET_PATH])}"
+            hint = f"there are {', '.join([*self._paths, *self._folders, WEBSOCKET_PATH])}"
             response = self._gateway.refuse(Refused("RPC-001", f"nothing at {path!r:.80}", hint, "NotFound"))
         else:
             allowed = ", ".join(handlers)

@@ -16,7 +16,6 @@ from holdfast.api.http.responses import (
     Response,
     Scope,
     Send,
-    address_of,
     send_head,
     send_response,
 )
@@ -34,6 +33,7 @@ class _RequestHeaders(msgspec.Struct, gc=False):
     length: int = 0
     kind: bytes = b""
     coding: bytes = b""
+    has_cookie: bool = False
 
 
 class RpcEndpoint:
@@ -43,8 +43,9 @@ class RpcEndpoint:
         self._gateway = gateway
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        gateway, head, address = self._gateway, _read_headers(scope["headers"]), address_of(scope)
-        principal = await gateway.admit(bearer_token(head.authorization), address)
+        gateway, head = self._gateway, _read_headers(scope["headers"])
+        token = gateway.token_of(scope) if head.has_cookie else bearer_token(head.authorization)
+        principal = await gateway.admit(token, scope)
         if isinstance(principal, Response):
             await send_response(send, principal)
             return
@@ -53,13 +54,13 @@ class RpcEndpoint:
             return
         bytes_max = gateway.bytes_max(principal)
         try:
-            body = None if head.length > bytes_max else await _body(receive, bytes_max)
-        except _ClientLeft:
+            body = None if head.length > bytes_max else await read_body(receive, bytes_max)
+        except ClientLeft:
             return
         if body is None:
             await self._refuse_too_large(receive, send, bytes_max)
         else:
-            await send_response(send, await gateway.answer(body, principal, address))
+            await send_response(send, await gateway.answer(body, principal, gateway.address_of(scope)))
 
     async def _refuse_too_large(self, receive: Receive, send: Send, bytes_max: int) -> None:
         """Answer at once, then read on for a while: a connection closed while the client sends loses the answer."""
@@ -76,18 +77,18 @@ class RpcEndpoint:
 _SIZE_HINT: Final = "send less at a time; the limit is higher with a key"
 
 
-class _ClientLeft(Exception):
+class ClientLeft(Exception):
     """The client has closed the connection before its request was complete."""
 
 
-async def _body(receive: Receive, bytes_max: int) -> bytes | None:
+async def read_body(receive: Receive, bytes_max: int) -> bytes | None:
     """The whole body; None as soon as it is too long."""
     parts: list[bytes] = []
     size = 0
     while True:
         message = await receive()
         if message["type"] != "http.request":
-            raise _ClientLeft
+            raise ClientLeft
         body = message.get("body", b"")
         size += len(body)
         if size > bytes_max:
@@ -108,6 +109,8 @@ def _read_headers(headers: list[Header]) -> _RequestHeaders:
             head.kind = value
         elif name == b"content-encoding":
             head.coding = value
+        elif name == b"cookie":
+            head.has_cookie = True
     return head
 
 

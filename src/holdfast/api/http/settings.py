@@ -8,7 +8,8 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from holdfast.api.rpc.limits import BATCH_MAX, DEPTH_MAX
+from holdfast.api.limits.addresses import parse_networks
+from holdfast.api.rpc.limits import BATCH_MAX, DEPTH_MAX, VALUES_MAX
 from holdfast.api.tls import tls_faults
 from holdfast.core.base.errors import Refused
 
@@ -48,9 +49,18 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How deep objects and arrays of a message may be nested."""
     batch_max: int = 100
     """Requests in one batch."""
+    values_max: int = 4_096
+    """Values and keys in one message: reading many takes long, and others wait meanwhile."""
     in_flight_max: int = 64
     """Messages of one WebSocket that may wait for their answers; the next one is read after an answer."""
     connections_max: int = 4_096
+    """A quarter of them is reserved for clients with a key."""
+    address_connections_max: int = 64
+    """Connections without a key of one IPv4 address, or of one IPv6 /64. As many as `connections_max`: no reserve."""
+    key_connections_max: int = 1_024
+    """Connections of one key."""
+    trusted_proxies: str = ""
+    """Addresses and networks, separated by blanks, whose `X-Forwarded-For` is believed."""
     key_per_s: int = 1_000
     """Requests a second with one key, after a burst of `key_burst`."""
     key_burst: int = 2_000
@@ -95,8 +105,12 @@ LEAVES: Final[Mapping[str, Any]] = {
     "anonymous_bytes_max": _Bytes,
     "depth_max": Annotated[int, msgspec.Meta(ge=4, le=DEPTH_MAX)],
     "batch_max": Annotated[int, msgspec.Meta(ge=1, le=BATCH_MAX)],
+    "values_max": Annotated[int, msgspec.Meta(ge=64, le=VALUES_MAX)],
     "in_flight_max": _Count,
     "connections_max": _Count,
+    "address_connections_max": _Count,
+    "key_connections_max": _Count,
+    "trusted_proxies": str,
     "key_per_s": _Count,
     "key_burst": _Count,
     "address_per_s": _Count,
@@ -117,6 +131,26 @@ LEAVES: Final[Mapping[str, Any]] = {
 """The type and the bounds of every setting."""
 
 
+TOLD_LIMITS: Final = (
+    "body_bytes_max",
+    "anonymous_bytes_max",
+    "depth_max",
+    "batch_max",
+    "values_max",
+    "key_per_s",
+    "key_burst",
+    "address_per_s",
+    "address_burst",
+    "in_flight_max",
+    "subscriptions_max",
+)
+
+
+def limits_of(settings: HttpSettings) -> dict[str, int]:
+    """What `rpc.discover` tells clients: the limits that this server holds them to."""
+    return {name: getattr(settings, name) for name in TOLD_LIMITS}
+
+
 def faults(settings: HttpSettings) -> list[Refused]:
     """Everything wrong with the settings, each beginning with the name of the setting (SEC-001)."""
     return [*_out_of_bounds(settings), *_inconsistent(settings), *tls_faults(settings)]
@@ -134,6 +168,10 @@ def _out_of_bounds(settings: HttpSettings) -> Iterator[Refused]:
 
 
 def _inconsistent(settings: HttpSettings) -> Iterator[Refused]:
+    try:
+        parse_networks(settings.trusted_proxies)
+    except ValueError as fault:
+        yield Refused("SEC-001", f"trusted_proxies: {fault}", "name addresses or networks, separated by blanks")
     for name in ("key_burst", "address_burst"):
         if (burst := getattr(settings, name)) < settings.batch_max:
             message = f"{name}: {burst} is less than batch_max, {settings.batch_max}"

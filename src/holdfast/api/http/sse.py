@@ -7,6 +7,7 @@ from urllib.parse import parse_qs
 
 import msgspec
 
+from holdfast.api.derived_events import Cursor, parse_cursor
 from holdfast.api.http.connection import ClientConnection
 from holdfast.api.http.event_fanout import EventFanout, Subscriber
 from holdfast.api.http.gateway import Gateway
@@ -19,15 +20,12 @@ from holdfast.api.http.responses import (
     Response,
     Scope,
     Send,
-    address_of,
     refusal_json,
     send_response,
-    token_of,
 )
 from holdfast.api.node_access import Principal, why_not_allowed
 from holdfast.api.public_events import EventFilter, event_filter
 from holdfast.core.base.errors import Refused
-from holdfast.core.base.values import EventNo
 
 SUBSCRIBE_METHOD: Final = "events.subscribe"
 RETRY_LINE: Final = b"retry: 2000\n\n"
@@ -37,7 +35,6 @@ SSE_HEADERS: Final[list[Header]] = [
     NOSNIFF,
     NO_STORE,
 ]
-_DIGITS_MAX: Final = 20
 _CLIENT_LEFT: Final = Refused("EVT-001", "the client has left")
 
 
@@ -48,7 +45,7 @@ class Subscriptions:
         self.gateway, self.fanout = gateway, fanout
 
     def subscribe(
-        self, principal: Principal, token: str | None, after: int | None, topics: list[str] | None
+        self, principal: Principal, token: str | None, cursor: Cursor | None, topics: list[str] | None
     ) -> Subscriber | Refused:
         """A subscriber that has joined the fan-out, or why not."""
         settings = self.gateway.settings
@@ -60,14 +57,14 @@ class Subscriptions:
         if len(self.fanout.subscribers) >= settings.subscribers_max:
             message = f"{settings.subscribers_max} subscriptions are open already"
             return Refused("SEC-001", message, "try again later, or at another node", "Unavailable")
-        return self._join(principal, token, after, wanted)
+        return self._join(principal, token, cursor, wanted)
 
     def _join(
-        self, principal: Principal, token: str | None, after: int | None, wanted: EventFilter
+        self, principal: Principal, token: str | None, cursor: Cursor | None, wanted: EventFilter
     ) -> Subscriber | Refused:
         source = self.gateway.access.source
-        start = source.replication_status().tip.last if after is None else EventNo(after)
-        if refusal := source.event_stream.why_not_follow(start):
+        start = Cursor(source.replication_status().tip.last) if cursor is None else cursor
+        if refusal := source.event_stream.why_not_follow(start.after):
             return refusal
         authenticator = self.gateway.authenticator
         subscriber = Subscriber(start, wanted, lambda: authenticator.authenticate_undurable(token) == principal)
@@ -95,16 +92,18 @@ class SseEndpoint:
             await self._subscriptions.fanout.leave(subscriber)
 
     async def _subscribe(self, scope: Scope) -> Subscriber | Response:
-        token = token_of(scope["headers"])
-        principal = await self._gateway.admit(token, address_of(scope))
+        token = self._gateway.token_of(scope)
+        principal = await self._gateway.admit(token, scope)
         if isinstance(principal, Response):
             return principal
+        if (full := self._gateway.why_not_stay(scope)) is not None:
+            return full
         query = _read_query(scope)
         if isinstance(query, Refused):
             return self._gateway.refuse(query)
         assert not isinstance(token, Refused)
-        after, topics = query
-        subscriber = self._subscriptions.subscribe(principal, token, after, topics)
+        cursor, topics = query
+        subscriber = self._subscriptions.subscribe(principal, token, cursor, topics)
         return self._gateway.refuse(subscriber) if isinstance(subscriber, Refused) else subscriber
 
     async def _send_events(self, subscriber: Subscriber, connection: ClientConnection, send: Send) -> None:
@@ -128,7 +127,7 @@ def _end_event(reason: Refused) -> bytes:
     return b"event: end\ndata: %s\n\n" % msgspec.json.encode(refusal_json(reason))
 
 
-def _read_query(scope: Scope) -> tuple[int | None, list[str] | None] | Refused:
+def _read_query(scope: Scope) -> tuple[Cursor | None, list[str] | None] | Refused:
     """After which event, and which topics. A browser that reconnects sends the last id it has seen, which is newer than
     the `after` of its address."""
     query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
@@ -136,7 +135,8 @@ def _read_query(scope: Scope) -> tuple[int | None, list[str] | None] | Refused:
         return Refused("EVT-001", f"{unknown[0]!r:.80}: no such parameter", "known are after, types", "InvalidParams")
     last = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"last-event-id"), None)
     after = last if last else query.get("after", [None])[-1]
-    if after is not None and not (after.isascii() and after.isdigit() and len(after) <= _DIGITS_MAX):
+    cursor = parse_cursor(after) if after is not None else None
+    if after is not None and cursor is None:
         return Refused("EVT-001", f"after: {after!r:.40} is not a number", "0 is from the beginning", "InvalidParams")
     types = [name for part in query["types"] for name in part.split(",")] if "types" in query else None
-    return None if after is None else int(after), types
+    return cursor, types

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 import ssl
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import uvicorn
 
 from holdfast.api.http.connection import ConnectionGuard, GuardedHttp, GuardedWebSocket
 from holdfast.api.http.settings import HttpSettings
+from holdfast.api.rpc.unix_socket import SOCKET_PATH_MAX
 from holdfast.core.base.errors import Unavailable
-
-BACKLOG = 1_024
+from holdfast.system.listening import BACKLOG, listen_on
 
 
 def uvicorn_config(app: Any, settings: HttpSettings) -> uvicorn.Config:
@@ -87,20 +89,21 @@ class UvicornServer(uvicorn.Server):
 
 
 def listening_socket(settings: HttpSettings) -> socket.socket:
-    """A bound socket, so that its port is known before it is served."""
+    """A socket that listens, so that its port is known before it is served."""
     try:
-        family, kind, number, _, address = socket.getaddrinfo(
-            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        sock = socket.socket(family, kind, number)  # with the protocol named: else asyncio leaves Nagle's delay on
-        try:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            sock.bind(address)
-            sock.setblocking(False)
-        except BaseException:
-            sock.close()
-            raise
+        return listen_on(settings.host, settings.port)
     except OSError as fault:
         where = f"{settings.host}:{settings.port}"
         raise Unavailable("RPC-001", f"{where} cannot be listened on: {fault}", "choose another http.port") from fault
+
+
+def listening_unix_socket(path: Path) -> socket.socket:
+    """The same in a folder: only the node's user can open it. The journal's lock keeps the one of a live owner safe."""
+    if len(os.fsencode(path)) > SOCKET_PATH_MAX:
+        raise Unavailable("RPC-001", f"{path} is too long for a socket", "use a data folder with a shorter path")
+    path.unlink(missing_ok=True)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock.bind(str(path))
+    path.chmod(0o600)
+    sock.setblocking(False)
     return sock

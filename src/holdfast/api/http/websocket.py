@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, MutableMapping
 from itertools import count
 from typing import Any, Final
 
 import msgspec
 
+from holdfast.api.derived_events import parse_cursor
 from holdfast.api.http.connection import GuardedWebSocket
 from holdfast.api.http.event_fanout import Subscriber
-from holdfast.api.http.responses import Header, Receive, Response, Scope, Send, address_of, reject_websocket, token_of
+from holdfast.api.http.responses import Header, Receive, Response, Scope, Send, reject_websocket, token_of
 from holdfast.api.http.sse import Subscriptions
 from holdfast.api.node_access import ANONYMOUS, EVERYBODY, NodeAccess, RpcCall, RpcMethod
 from holdfast.core.base.errors import Refused
@@ -21,7 +22,7 @@ from holdfast.core.key.model import Role
 PROTOCOL: Final = "holdfast.v1"
 TOKEN_PREFIX: Final = "holdfast.token."  # noqa: S105 - what comes before the token
 """Browsers cannot set headers: they offer `holdfast.v1` and `holdfast.token.<token>` as subprotocols."""
-STOPPING, SLOW = 1001, 4008
+STOPPING, SLOW, IDLE = 1001, 4008, 4009
 _encode = msgspec.json.Encoder().encode
 
 
@@ -45,7 +46,7 @@ class PrincipalView(msgspec.Struct, frozen=True):
 class SubscribeParams(msgspec.Struct, frozen=True):
     """Subscribe to events: `event` notifications, each with its number, until you unsubscribe."""
 
-    after: EventNo | None = None
+    after: int | str | None = None
     """The number of the last event you have; 0 is from the beginning, none is from now on."""
     types: list[str] | None = None
     """Only events of these types."""
@@ -98,7 +99,7 @@ class WebSocketSession:
         self._subscriptions, self._gateway = subscriptions, subscriptions.gateway
         self._scope, self._receive, self._send = scope, receive, send
         self._connection: GuardedWebSocket = scope["state"]["connection"]
-        self._address = address_of(scope)
+        self._address = self._gateway.address_of(scope)
         self._token: str | None = None
         self._free = asyncio.Semaphore(self._gateway.settings.in_flight_max)
         self._running: set[asyncio.Task[None]] = set()
@@ -149,18 +150,22 @@ class WebSocketSession:
         token = token_of(headers)
         if token is None:
             token = next((each.removeprefix(TOKEN_PREFIX) for each in offered if each.startswith(TOKEN_PREFIX)), None)
-        principal = await self._gateway.admit(token, self._address)
+        principal = await self._gateway.admit(token, self._scope)
         if isinstance(principal, Response):
             return principal
         assert not isinstance(token, Refused)
         self._token = token
-        return None
+        return self._gateway.why_not_stay(self._scope)
 
     # ------------------------------------------------------------------------------------ requests
 
     async def _listen(self) -> None:
         while True:
-            message = await self._receive()
+            message = await self._next_message()
+            if message is None:
+                self._gateway.metrics.disconnected["idle"] += 1
+                self._close_reason = (IDLE, "idle: no message and no subscription")
+                return
             if message["type"] != "websocket.receive":
                 return
             text = message.get("text")
@@ -169,6 +174,16 @@ class WebSocketSession:
             task = asyncio.create_task(self._answer(raw))
             self._running.add(task)
             task.add_done_callback(self._running.discard)
+
+    async def _next_message(self) -> MutableMapping[str, Any] | None:
+        """The next message; None where a client without a key has been idle for too long. A ping is no message."""
+        while True:
+            try:
+                async with asyncio.timeout(self._gateway.settings.idle_ms / 1000 if self._token is None else None):
+                    return await self._receive()
+            except TimeoutError:
+                if not self._subscribers and not self._running:
+                    return None
 
     async def _answer(self, raw: bytes) -> None:
         started: list[tuple[int, Subscriber]] = []
@@ -187,7 +202,7 @@ class WebSocketSession:
     async def _reply(self, raw: bytes, started: list[tuple[int, Subscriber]]) -> Response:
         """Authenticated for every message: the key may have been revoked since the last one."""
         gateway = self._gateway
-        principal = await gateway.admit(self._token, self._address)
+        principal = await gateway.admit(self._token, self._scope)
         if isinstance(principal, Response):
             return principal
         if len(raw) > gateway.bytes_max(principal):
@@ -202,7 +217,10 @@ class WebSocketSession:
             if len(self._subscribers) >= self._gateway.settings.subscriptions_max:
                 says = f"{len(self._subscribers)} subscriptions of this connection are open"
                 return Refused("SEC-001", says, "end one, or open another connection", "RateLimited")
-            subscriber = self._subscriptions.subscribe(call.principal, self._token, params.after, params.types)
+            cursor = None if params.after is None else parse_cursor(str(params.after))
+            if params.after is not None and cursor is None:
+                return Refused("EVT-001", "params: after: a number, or number.index", name="InvalidParams")
+            subscriber = self._subscriptions.subscribe(call.principal, self._token, cursor, params.types)
             if isinstance(subscriber, Refused):
                 return subscriber
             number = next(self._numbers)

@@ -14,12 +14,13 @@ import structlog
 
 from holdfast.api.error_codes import ErrorReply, error_reply
 from holdfast.api.node_access import NodeAccess, Principal, RpcCall, RpcMethod, why_not_allowed
-from holdfast.api.rpc.limits import BATCH_MAX, DEPTH_MAX
+from holdfast.api.rpc.limits import BATCH_MAX, DEPTH_MAX, VALUES_MAX
 from holdfast.api.rpc.methods import METHODS
 from holdfast.api.rpc.params import read_params, to_json
-from holdfast.core.base.did_you_mean import did_you_mean
 from holdfast.core.base.errors import Corrupt, Refused, Unavailable
-from holdfast.core.base.json_depth import is_nested_deeper
+from holdfast.system import strict_json
+from holdfast.system.did_you_mean import did_you_mean
+from holdfast.system.json_depth import has_more_values, is_nested_deeper
 
 _log = structlog.get_logger()
 _encode = msgspec.json.Encoder().encode
@@ -62,14 +63,15 @@ class RpcOutcome(msgspec.Struct, frozen=True, gc=False):
 # ------------------------------------------------------------------------------------------------ decode
 
 
-def decode(raw: bytes, *, depth_max: int = DEPTH_MAX, batch_max: int = BATCH_MAX) -> RpcMessage | Refused:
+def decode(
+    raw: bytes, *, depth_max: int = DEPTH_MAX, batch_max: int = BATCH_MAX, values_max: int = VALUES_MAX
+) -> RpcMessage | Refused:
     """The requests of a message; Refused where it is beyond a limit (SEC-001)."""
-    if is_nested_deeper(raw, depth_max):
-        return Refused("SEC-001", f"nested deeper than {depth_max} levels", "no method needs as many", "InvalidRequest")
-    try:
-        message = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
-        return RpcMessage([ErrorReply("ParseError", "RPC-001", f"not JSON: {fault}")])
+    message = decode_json(raw, depth_max, values_max)
+    if isinstance(message, Refused):
+        return message
+    if isinstance(message, ErrorReply):
+        return RpcMessage([message])
     if not isinstance(message, list):
         return RpcMessage([_read_request(message)])
     if not message:
@@ -78,6 +80,20 @@ def decode(raw: bytes, *, depth_max: int = DEPTH_MAX, batch_max: int = BATCH_MAX
         says = f"a batch of {len(message)} requests, at most {batch_max}"
         return Refused("SEC-001", says, "send several batches", "TooLarge")
     return RpcMessage([_read_request(each) for each in message], is_batch=True)
+
+
+def decode_json(raw: bytes, depth_max: int, values_max: int = VALUES_MAX) -> Any:
+    """The value; Refused where it is beyond a limit, an error where it is not JSON."""
+    if has_more_values(raw, values_max):
+        return Refused("SEC-001", f"more than {values_max} values", "send several messages", "TooLarge")
+    if is_nested_deeper(raw, depth_max):
+        return Refused("SEC-001", f"nested deeper than {depth_max} levels", "no method needs as many", "InvalidRequest")
+    try:
+        return strict_json.decode_json(raw)
+    except strict_json.DuplicateKey as fault:
+        return ErrorReply("InvalidRequest", "SEC-001", str(fault), "which of the two is meant?")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
+        return ErrorReply("ParseError", "RPC-001", f"not JSON: {fault}")
 
 
 def _read_request(request: object) -> RpcRequest | ErrorReply:
@@ -171,7 +187,12 @@ def _answer(outcome: RpcOutcome) -> dict[str, Any]:
 
 
 def _error_object(id_: object, error: ErrorReply) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": id_, "error": error_json(error)}
+
+
+def error_json(error: ErrorReply) -> dict[str, Any]:
+    """The error object of an answer."""
     data: dict[str, Any] = {"name": error.name, "rule": error.rule, "hint": error.hint}
     if error.details:
         data["about"] = dict(error.details)
-    return {"jsonrpc": "2.0", "id": id_, "error": {"code": error.codes.rpc, "message": error.message, "data": data}}
+    return {"code": error.codes.rpc, "message": error.message, "data": data}

@@ -6,5 +6,7 @@ from typing import Final
 
 BATCH_MAX: Final = 1_000
 """Requests in one batch. A server may be set to fewer, never to more."""
+VALUES_MAX: Final = 1_000_000
+"""Values and keys in one message. A server may be set to fewer, never to more."""
 DEPTH_MAX: Final = 512
 """How deep a message may be nested. A server may be set to less, never to more."""

@@ -14,11 +14,12 @@ from enum import Enum
 from functools import cache
 from itertools import pairwise
 from textwrap import dedent
+from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal, NewType, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from holdfast import __version__
+from holdfast.__about__ import __version__
 from holdfast.api.error_codes import ERROR_CODES
 from holdfast.api.node_access import NodeAccess, RpcCall, RpcMethod
 from holdfast.api.rpc.params import NoParams
@@ -28,11 +29,17 @@ OPENRPC_VERSION: Final = "1.2.6"
 HEX: Final = "^([0-9a-f]{2})*$"
 
 Schema = dict[str, Any]
+NO_LIMITS: Final[Mapping[str, int]] = MappingProxyType({})
 
 AUTH_ERRORS: Final = ("Unauthorized", "KeyExpired", "KeyRevoked", "Forbidden")
 TRANSPORT_ERRORS: Final = ("ParseError", "InvalidRequest", "MethodNotFound", "RateLimited", "TooLarge")
 """Sent before there is a method, so no method lists them."""
 
+LARGE_NUMBERS: Final = frozenset(
+    {"nonce", "amount", "available", "held", "pending", "max_fee", "reserved", "charged", "price", "priority", "cost"}
+    | {"stake", "stake_min", "unstaking", "slashed", "staked", "minted", "burned", "fee", "total", "units", "chain_id"}
+)
+"""Fields of 64 bits that may grow beyond what a number of JavaScript holds exactly: read them as large integers."""
 _SCALARS: Final[dict[Any, Schema]] = {
     int: {"type": "integer"},
     str: {"type": "string"},
@@ -48,12 +55,12 @@ _SCALARS: Final[dict[Any, Schema]] = {
 }
 
 
-def with_discovery(methods: Mapping[str, RpcMethod]) -> dict[str, RpcMethod]:
-    """The methods, and `rpc.discover`, which describes them all, itself included."""
+def with_discovery(methods: Mapping[str, RpcMethod], limits: Mapping[str, int] = NO_LIMITS) -> dict[str, RpcMethod]:
+    """The methods, and `rpc.discover`, which describes them all, itself included, and the limits of the server."""
 
     @cache
     def encoded() -> msgspec.Raw:
-        return msgspec.Raw(msgspec.json.encode(document(known)))
+        return msgspec.Raw(msgspec.json.encode(document(known, limits)))
 
     async def discover(_: NodeAccess, __: RpcCall, ___: NoParams) -> msgspec.Raw:
         return encoded()
@@ -62,7 +69,7 @@ def with_discovery(methods: Mapping[str, RpcMethod]) -> dict[str, RpcMethod]:
     return known
 
 
-def document(methods: Mapping[str, RpcMethod]) -> Schema:
+def document(methods: Mapping[str, RpcMethod], limits: Mapping[str, int] = NO_LIMITS) -> Schema:
     """The OpenRPC document of these methods, in the order of their names."""
     schemas = _Schemas()
     described = [_method(name, method, schemas) for name, method in sorted(methods.items())]
@@ -71,13 +78,15 @@ def document(methods: Mapping[str, RpcMethod]) -> Schema:
         "info": {"title": "Holdfast", "version": __version__, "license": {"name": "Apache-2.0"}},
         "methods": described,
         "components": {"schemas": schemas.known, "errors": {name: _error(name) for name in ERROR_CODES}},
+        "x-limits": dict(limits),
     }
 
 
 def _method(name: str, method: RpcMethod, schemas: _Schemas) -> Schema:
     about, required = _field_docstrings(method.params), _required(method.params)
     params = [
-        {"name": field, "required": field in required, "schema": schemas.of(hint)} | _description(about.get(field))
+        {"name": field, "required": field in required, "schema": schemas.of(hint) | _size_of(field)}
+        | _description(about.get(field))
         for field, hint in _hints(method.params).items()
     ]
     return {
@@ -148,10 +157,17 @@ class _Schemas:
             self._names[kind] = name
             self.known[name] = {}  # so that a record that holds its own kind refers to itself
             about = _field_docstrings(kind)
-            properties = {field: self.of(hint) | _description(about.get(field)) for field, hint in _hints(kind).items()}
+            properties = {
+                field: self.of(hint) | _size_of(field) | _description(about.get(field))
+                for field, hint in _hints(kind).items()
+            }
             shape = {"type": "object", "properties": properties, "required": sorted(_required(kind))}
             self.known[name] = shape | {"title": name} | _description(_docstring(kind))
         return self._names[kind]
+
+
+def _size_of(field: str) -> Schema:
+    return {"x-beyond-2^53": True} if field in LARGE_NUMBERS else {}
 
 
 def _limits(notes: tuple[Any, ...]) -> Schema:

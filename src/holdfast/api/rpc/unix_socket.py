@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
+from holdfast.api.derived_events import Cursor, parse_cursor, primed_fold
 from holdfast.api.node_access import LOCAL, NodeAccess, Principal
 from holdfast.api.public_events import HIDDEN_FIELDS, public_name
 from holdfast.api.rpc import jsonrpc
 from holdfast.api.rpc.params import read_params, to_json
 from holdfast.core.base.errors import Refused, Unavailable
-from holdfast.core.base.values import EventNo
 from holdfast.engine.event_stream import StoredEvent
+from holdfast.engine.queries import ReadSource
 
 FOLLOW_METHOD: Final = "events.follow"
 LINE_BYTES_MAX: Final = 4 << 20
@@ -30,9 +32,11 @@ SOCKET_PATH_MAX: Final = 107
 
 
 class FollowParams(msgspec.Struct, frozen=True):
-    """After which event to begin; 0 is from the beginning."""
+    """After which cursor to begin; 0 is from the beginning."""
 
-    after: EventNo = EventNo(0)
+    after: int | str = 0
+    derived: bool = False
+    """EVT-002: also what blocks do to results, with the cursor `number.index`."""
 
 
 class UnixSocketServer:
@@ -124,7 +128,7 @@ class _Connection:
         except asyncio.IncompleteReadError:
             return b""  # an incomplete line is not a message
         except asyncio.LimitOverrunError:
-            refusal = Refused("RPC-001", f"a line over {LINE_BYTES_MAX} bytes", name="InvalidRequest")
+            refusal = Refused("SEC-001", f"a line of more than {LINE_BYTES_MAX} bytes", name="TooLarge")
             await self._send(jsonrpc.error_message(None, refusal))
             return b""
 
@@ -143,14 +147,14 @@ class _Connection:
         if isinstance(params, Refused):
             await self._send(jsonrpc.error_message(request.id, params))
             return
-        stream = self._access.source.event_stream
-        if (refusal := stream.why_not_follow(params.after)) is not None:
-            await self._send(jsonrpc.error_message(request.id, refusal))
+        cursor = parse_cursor(str(params.after))
+        refusal = self._access.source.event_stream.why_not_follow(cursor.after) if cursor is not None else _NO_CURSOR
+        if cursor is None or refusal is not None:
+            await self._send(jsonrpc.error_message(request.id, refusal or _NO_CURSOR))
             return
         try:
-            async for stored in stream.follow(params.after):
-                notification = {"jsonrpc": "2.0", "method": "event", "params": _event_json(stored)}
-                await self._send(msgspec.json.encode(notification))
+            async for event in _events_after(self._access.source, cursor, derived=params.derived):
+                await self._send(msgspec.json.encode({"jsonrpc": "2.0", "method": "event", "params": event}))
         except Unavailable as fault:
             if fault.rule == "ENG-006":  # the events were deleted; on other faults it hangs up and the client retries
                 await self._send(jsonrpc.error_message(request.id, fault))
@@ -158,6 +162,20 @@ class _Connection:
     async def _send(self, raw: bytes) -> None:
         self._writer.write(raw + b"\n")
         await self._writer.drain()
+
+
+_NO_CURSOR: Final = Refused("RPC-001", "params: after: expected `number` or `number.index`", name="InvalidParams")
+
+
+async def _events_after(source: ReadSource, cursor: Cursor, *, derived: bool) -> AsyncIterator[dict[str, Any]]:
+    """EVT-002: what a block's event means for results comes just before it."""
+    fold = await primed_fold(source, cursor.after) if derived else None
+    async for stored in source.event_stream.follow(cursor.after):
+        told = fold.add(stored.event) if fold is not None else []
+        known = cursor.index if stored.number == cursor.after + 1 else 0
+        for index, event in enumerate(told[known:], known + 1):
+            yield _event_json(StoredEvent(stored.number, stored.time_ms, event)) | {"index": index}
+        yield _event_json(stored)
 
 
 def _event_json(stored: StoredEvent) -> dict[str, Any]:

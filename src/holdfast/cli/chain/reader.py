@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from holdfast.cli.terminal.node_client import NodeSession
 from holdfast.core.base.errors import Unavailable
-from holdfast.core.base.values import ChainId, Height
-from holdfast.core.chain.header import SignedHeader
+from holdfast.core.base.values import ChainId, Height, Network
+from holdfast.core.chain.header import SignedHeader, genesis_signed
 from holdfast.lightclient.header_export import HeaderSource
 from holdfast.lightclient.headers import VerificationFailed, parse_header
 
@@ -23,17 +23,18 @@ SEALED: Final = "SEALED"
 class ChainReader:
     """Lists are read from the tables, which are a moment behind the journal: the reader waits for them."""
 
-    def __init__(self, node: NodeSession, chain_id: ChainId, head: SignedHeader, finalized: Height) -> None:
-        self._node, self.chain_id, self.head, self.finalized = node, chain_id, head, finalized
+    def __init__(self, node: NodeSession, genesis: SignedHeader, head: SignedHeader, finalized: Height) -> None:
+        self._node, self.genesis, self.head, self.finalized = node, genesis, head, finalized
 
     @classmethod
     async def open(cls, node: NodeSession) -> ChainReader:
         status, head = await node.call("node.getStatus"), await node.call("chain.getHead")
-        chain_id = ChainId(status["chain_id"])
-        return cls(node, chain_id, parse_header(head["block"], "the head", chain_id), Height(head["finalized"]))
+        genesis = genesis_signed(ChainId(status["chain_id"]), Network(status["network"]))
+        block = parse_header(head["block"], "the head", genesis.header.chain_id)
+        return cls(node, genesis, block, Height(head["finalized"]))
 
     def source(self) -> HeaderSource:
-        return HeaderSource(self.chain_id, self.head, self.finalized, self.block_at, self.blocks_after)
+        return HeaderSource(self.genesis, self.head, self.finalized, self.block_at, self.blocks_after)
 
     async def block_at(self, height: Height) -> SignedHeader | None:
         row = await self._sealed_row(height)
@@ -65,7 +66,7 @@ class ChainReader:
         return next((row for row in page["rows"] if row["status"] == SEALED), None)
 
     def _parse(self, row: dict[str, Any]) -> SignedHeader:
-        return parse_header(row, f"block {row['height']}", self.chain_id)
+        return parse_header(row, f"block {row['height']}", self.genesis.header.chain_id)
 
 
 async def _wait_for_tables(deadline_s: float) -> None:

@@ -10,12 +10,11 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
-from holdfast.cli.terminal.node_client import NodeAddress, NodeSession, run_on_node
+from holdfast.cli.terminal.node_client import AbbreviatedIds, NodeAddress, NodeSession, run_on_node
 from holdfast.cli.terminal.options import Data, Json
 from holdfast.cli.terminal.progress import ProgressLine
 from holdfast.cli.terminal.reporting import refuse
 from holdfast.cli.terminal.tables import pluralize, print_json
-from holdfast.client import Client
 from holdfast.core.base.errors import Refused
 from holdfast.core.chain.messages import (
     BlockRolledBack,
@@ -131,10 +130,10 @@ async def _roll_back(node: NodeSession, height: int) -> RollbackReport:
 
 async def _until_the_end(node: NodeSession, first: int, answer: dict[str, Any]) -> list[dict[str, Any]]:
     """All events from the first one of the lowest block to the end of the rollback; empty if it changed nothing."""
-    assert isinstance(node, Client), "only the local socket streams events"
+    assert isinstance(node, AbbreviatedIds)
     events, last, included = [], "", 0
     progress = ProgressLine("rolling back")
-    async for event in node.follow(first - 1):
+    async for event in node.socket.follow(first - 1):
         events.append(event)
         if event["number"] == answer["event"] and not (last := LAST_EVENT.get(event["type"], "")):
             break

@@ -71,7 +71,7 @@ def _verify(what: Path | None, keys: frozenset[bytes], address: NodeAddress) -> 
 
 async def _verify_live(node: NodeSession, keys: frozenset[bytes], progress: ProgressLine) -> HeaderChain:
     reader = await ChainReader.open(node)
-    chain = HeaderChain(reader.chain_id, check_signature, keys)
+    chain = HeaderChain(reader.genesis, check_signature, keys)
     async for signed in reader.blocks_after(chain.head.header.height):
         chain.append(signed)
         progress.show_height(signed.header.height)

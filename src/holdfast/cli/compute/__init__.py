@@ -8,23 +8,22 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Final, NamedTuple, NoReturn
 
 import typer
 
 from holdfast.cli import VerbCommand, make_app
-from holdfast.cli.compute import item_input, match_input, readers
+from holdfast.cli.compute import described_match, item_input, match_input, notice_input, readers
 from holdfast.cli.compute.strict_json import INPUT, InputFault, InvalidInput, read_object
 from holdfast.core import job, lease, match, proof, result
-from holdfast.core.base import da
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.values import Kind, Tier
-from holdfast.core.match import offline
 from holdfast.core.policy import PriorityPolicy, RetryPolicy
 from holdfast.core.queue import priority, retry
+from holdfast.lightclient import da
 
 FAULTS_SHOWN_MAX: Final = 20
+FIELDS_SHOWN_MAX: Final = 6
 
 
 class Formula(NamedTuple):
@@ -40,6 +39,9 @@ _U64, _HEX = readers.integer(), readers.hex_bytes()
 _VERSION = readers.optional(readers.integer(1, 2), 1)
 """The version of the domain tag (CAN-003)."""
 
+RETRY_FIELDS: Final = dict.fromkeys(("base_ai_ms", "base_quantum_ms", "cap_ms"), readers.integer(least=1)) | {
+    "backoff_factor": readers.integer(1, 100)
+}
 PRIORITY_FIELDS: Final = {
     **dict.fromkeys(("w_fee", "w_age", "w_size", "w_tier"), _U64),
     **dict.fromkeys(("fee_ref", "age_ref_ms", "size_ref"), readers.integer(least=1)),
@@ -91,9 +93,14 @@ FORMULAS: Final = {
     ),
     "backoff": Formula(
         "RTY-002",
-        {"kind": readers.one_of(Kind), "job_id": _HEX, "failure": _U64},
+        {
+            "kind": readers.one_of(Kind),
+            "job_id": _HEX,
+            "failure": _U64,
+            "policy": readers.optional_fields(RetryPolicy, RETRY_FIELDS),
+        },
         ("delay_ms",),
-        partial(retry.delay_ms, policy=RetryPolicy()),
+        retry.delay_ms,
     ),
     "match": Formula(
         "MAT-003",
@@ -105,7 +112,7 @@ FORMULAS: Final = {
             "providers": match_input.providers(),
         },
         ("assignments",),
-        offline.assignments,
+        described_match.assignments,
     ),
     "result-digest": Formula(
         "RES-004", {"bytes": _HEX}, ("result_digest",), lambda **fields: result.result_digest(fields["bytes"])
@@ -126,6 +133,25 @@ FORMULAS: Final = {
         {"namespace": readers.hex_bytes(8, 8), "bytes": readers.hex_bytes(1)},
         ("da_commitment", "root"),
         lambda **fields: _digest_and_root(da.commit(fields["namespace"], fields["bytes"])),
+    ),
+    "notice-root": Formula(
+        "NTC-001",
+        {
+            "version": readers.integer(0, 1),
+            "height": _U64,
+            "round": readers.integer(-1, 2**31 - 1),
+            "blob_index": readers.integer(0, 2**32 - 1),
+            "kzg_commitment": readers.hex_bytes(48, 48),
+            "blob_keccak": readers.hex_bytes(32, 32),
+            "provider_id": readers.text(),
+            "locator": readers.text(),
+            "archived_by": readers.hex_bytes(20, 20),
+            "archived_at": _U64,
+            "chain_id": readers.optional(_U64, None),
+            "versioned_hash": readers.optional(readers.hex_bytes(32, 32), None),
+        },
+        ("root",),
+        notice_input.root,
     ),
     "dataitem-id": Formula(
         "ARC-004",
@@ -190,6 +216,13 @@ def _compute() -> None:
     """
 
 
+def summary_of(formula: Formula) -> str:
+    """One line: what it reads, the first fields of many, and what it prints."""
+    reads = list(formula.reads)
+    shown = reads if len(reads) <= FIELDS_SHOWN_MAX else [*reads[: FIELDS_SHOWN_MAX - 1], "…"]
+    return f"{', '.join(shown)} → {', '.join(formula.prints)}"
+
+
 def _help(formula: Formula) -> str:
     rows = [f"  {field}: {reader.description}" for field, reader in formula.reads.items()]
     return "\n".join(
@@ -214,7 +247,7 @@ for _name, _formula in FORMULAS.items():
         _name,
         cls=VerbCommand,
         help=_help(_formula),
-        short_help=f"{', '.join(_formula.reads)} → {', '.join(_formula.prints)}",
+        short_help=summary_of(_formula),
     )(_command(_name))
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.cli.compute import readers
+from holdfast.cli.compute.described_match import MatchSettings, OpenProvider, WaitingJob
 from holdfast.cli.compute.strict_json import InputFault, InvalidInput
 from holdfast.core.base.values import Kind, Tier
-from holdfast.core.match.offline import MatchSettings, OpenProvider, WaitingJob
+from holdfast.core.job.spec import RESOURCES
 from holdfast.core.policy import MatchOrder
 from holdfast.core.provider.model import ProviderStatus
 
@@ -18,10 +19,14 @@ _UNITS: Final = readers.fields({kind.value: readers.optional(_U64) for kind in K
 REQUIREMENTS: Final = {
     Kind.AI.value: readers.fields({"model": _TEXT} | _REGION),
     Kind.QUANTUM.value: readers.fields({"gates": readers.array_of(_TEXT), "depth": _U64, "width": _U64} | _REGION),
+    Kind.COMPUTE.value: readers.fields({"runtime": _TEXT} | dict.fromkeys(RESOURCES, readers.optional(_U64)) | _REGION),
 }
 CAPABILITIES: Final = {
     Kind.AI.value: readers.fields({"models": readers.array_of(_TEXT)}),
     Kind.QUANTUM.value: readers.fields({"gates": readers.array_of(_TEXT), "depth_max": _U64, "width_max": _U64}),
+    Kind.COMPUTE.value: readers.fields(
+        {"runtimes": readers.array_of(_TEXT)} | dict.fromkeys(RESOURCES, readers.optional(_U64))
+    ),
 }
 JOB: Final = {
     "job_id": _HEX,
@@ -44,6 +49,7 @@ PROVIDER: Final = {
     "leases_max": _U64,
     "units_used": _UNITS,
     "units_max": _UNITS,
+    "price": readers.optional(readers.number_by_name()),
 }
 
 

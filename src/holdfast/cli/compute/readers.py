@@ -9,8 +9,8 @@ from enum import Enum, IntEnum, StrEnum
 from typing import Final, NamedTuple, NoReturn
 
 from holdfast.cli.compute.strict_json import InputFault, InvalidInput, join_path, json_type_of, leaves
-from holdfast.core.base.did_you_mean import closest, did_you_mean
 from holdfast.core.base.values import U64_MAX
+from holdfast.system.did_you_mean import closest, did_you_mean
 
 
 class Missing(Enum):
@@ -79,6 +79,19 @@ def array_of(item: FieldReader) -> FieldReader:
         return read_all((item, each, f"{path}[{index}]") for index, each in enumerate(value))
 
     return FieldReader(f"[{item.description}]", read)
+
+
+def number_by_name() -> FieldReader:
+    """A whole number, or an object of whole numbers by name."""
+    number = integer()
+
+    def read(value: object, path: str) -> object:
+        if not isinstance(value, dict):
+            return number.read(value, path)
+        numbers = read_all((number, each, join_path(path, name)) for name, each in value.items())
+        return dict(zip(value, numbers, strict=True))
+
+    return FieldReader("integer or {name: integer}", read)
 
 
 def one_of(names: type[StrEnum]) -> FieldReader:

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from holdfast.core.base.canonical import DEPTH_MAX
-from holdfast.core.base.json_depth import is_nested_deeper
+from holdfast.system.json_depth import is_nested_deeper
+from holdfast.system.strict_json import duplicates
 
 INPUT: Final = "standard input"
 
@@ -110,11 +111,7 @@ def _int(digits: str) -> int:
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     parsed = dict(pairs)
     if len(parsed) < len(pairs):
-        seen: set[str] = set()
-        for key, _ in pairs:
-            if key in seen:
-                parsed[key] = _DUPLICATE
-            seen.add(key)
+        parsed |= dict.fromkeys(duplicates(key for key, _ in pairs), _DUPLICATE)
     return parsed
 
 

@@ -15,7 +15,7 @@ from holdfast.cli.terminal.reporting import load_settings, refuse, report_errors
 from holdfast.cli.terminal.tables import pluralize
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.values import BatchNo
-from holdfast.history.archive_segments import SegmentFolder, SegmentName
+from holdfast.history.archive_segments import SegmentName
 from holdfast.history.trim import trim_bound
 
 app = make_app()
@@ -98,7 +98,7 @@ def delete(
     async def delete_segments() -> None:
         async with open_stores(settings) as stores:
             with stores.archive.exclusive():
-                await SegmentFolder(stores.archive).delete_until(BatchNo(until))
+                await stores.journal.archive.delete_until(BatchNo(until))
 
     with report_errors():
         asyncio.run(delete_segments())
@@ -109,4 +109,4 @@ async def _list_segments(data: Data, config: ConfigFile) -> list[SegmentName]:
     settings = load_settings(config, {"data": data}, with_stores=True)
     with report_errors():
         async with open_stores(settings) as stores:
-            return await SegmentFolder(stores.archive).names()
+            return await stores.journal.archive.names()

@@ -7,6 +7,7 @@ import asyncio
 import typer
 
 from holdfast.api.error_codes import ERROR_CODES
+from holdfast.app.stores import make_warm_store
 from holdfast.cli.db.stores import open_stores
 from holdfast.cli.terminal.options import ConfigFile, Data
 from holdfast.cli.terminal.progress import ProgressLine
@@ -19,11 +20,11 @@ def check(data: Data = None, config: ConfigFile = None) -> None:
     """Look for damage in everything that is stored. A running node is not disturbed.
 
     Folds the whole history once and checks the hash chain of journal and archive, every event, every large payload, the
-    ledger's invariants, every snapshot, the tables row by row, and every claimed id. It needs about 200 bytes of memory
-    per row.
+    ledger's invariants, every snapshot, the tables row by row, every claimed id, and every output on the disk. It needs
+    about 200 bytes of memory per row.
 
-    Exit code 0: no damage. 1: damage that can be rebuilt (tables, snapshots). 74: history itself is damaged. 75: the
-    store is not available.
+    Exit code 0: no damage. 1: damage that can be rebuilt (tables, snapshots). 74: history or outputs are damaged. 75:
+    the store is not available.
     """
     settings = load_settings(config, {"data": data}, with_stores=True)
     progress = ProgressLine("checking")
@@ -31,7 +32,12 @@ def check(data: Data = None, config: ConfigFile = None) -> None:
     async def check_stores() -> list[CheckResult]:
         async with open_stores(settings) as stores:
             return await history_check.check(
-                stores.journal, stores.tables, stores.snapshots, stores.policy, progress.show_batch
+                stores.journal,
+                stores.tables,
+                stores.snapshots,
+                stores.policy,
+                progress.show_batch,
+                make_warm_store(settings),
             )
 
     with report_errors():

@@ -9,7 +9,7 @@ from holdfast.cli.terminal.options import ConfigFile, Data
 from holdfast.cli.terminal.progress import ProgressLine
 from holdfast.cli.terminal.reporting import load_settings, report_errors
 from holdfast.core.base.event import JournalHead
-from holdfast.engine import snapshot as engine_snapshot
+from holdfast.engine.snapshots import snapshot_files
 
 
 def snapshot(data: Data = None, config: ConfigFile = None) -> None:
@@ -23,10 +23,10 @@ def snapshot(data: Data = None, config: ConfigFile = None) -> None:
 
     async def make_snapshot() -> JournalHead:
         async with open_stores(settings) as stores:
-            return await engine_snapshot.make(stores.snapshots, stores.journal, stores.policy, progress.show_batch)
+            return await snapshot_files.make(stores.snapshots, stores.journal, stores.policy, progress.show_batch)
 
     with report_errors():
         head = asyncio.run(make_snapshot())
         progress.end()
-        file = settings.data / "snapshots" / engine_snapshot.file_name(head)
+        file = settings.data / "snapshots" / snapshot_files.file_name(head)
         print(f"snapshot at batch {head.number}, event {head.last}: {file}")

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from holdfast.adapters.files import AtomicFolder
-from holdfast.app.stores import make_stores
+from holdfast.app.stores import make_full_journal, make_stores
 from holdfast.config import Config
 from holdfast.core.policy import Policy
 from holdfast.history.full_journal import FullJournal
@@ -22,6 +22,7 @@ class NodeStores(msgspec.Struct, frozen=True):
     tables: TableWriter
     snapshots: AtomicFolder
     archive: AtomicFolder
+    """Its lock is that of whoever archives; the segments may lie in a store that several nodes share."""
     policy: Policy
 
 
@@ -32,7 +33,7 @@ async def open_stores(settings: Config) -> AsyncIterator[NodeStores]:
     archive = AtomicFolder(settings.data / "archive")
     try:
         yield NodeStores(
-            journal=FullJournal(store, archive),
+            journal=make_full_journal(settings, store),
             tables=tables,
             snapshots=AtomicFolder(settings.data / "snapshots"),
             archive=archive,

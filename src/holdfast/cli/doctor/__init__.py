@@ -11,10 +11,12 @@ from holdfast.cli import VerbCommand, make_app
 from holdfast.cli.doctor.endpoints import check_endpoints
 from holdfast.cli.doctor.finding import HostFinding
 from holdfast.cli.doctor.host_checks import check_folder, check_keys, check_socket
+from holdfast.cli.doctor.owner import check_owner
 from holdfast.cli.terminal.clock import now_ms
 from holdfast.cli.terminal.options import ConfigFile, Data
 from holdfast.cli.terminal.reporting import format_finding, load_settings
-from holdfast.client import SOCKET_NAME, Client, NodeRefused, NodeUnreachable
+from holdfast.client import SOCKET_NAME, NodeRefused, NodeUnreachable
+from holdfast.client.node_socket import NodeSocket
 from holdfast.config import Config, Store
 from holdfast.core.base.errors import Corrupt, Unavailable
 from holdfast.core.policy import ChainPolicy
@@ -108,13 +110,13 @@ async def _check_server(settings: Config) -> list[HostFinding]:
 
 async def _check_node(settings: Config) -> tuple[bool, list[HostFinding]]:
     """Whether it is up, and what it reports."""
-    if not (settings.data / SOCKET_NAME).exists():
-        return False, [HostFinding(True, "node", "not running")]
     try:
-        async with Client(settings.data, total_timeout_s=2.0, answer_timeout_s=2.0) as node:
+        if not (settings.data / SOCKET_NAME).exists():
+            raise NodeUnreachable("it does not listen")
+        async with NodeSocket(settings.data, total_timeout_s=2.0, answer_timeout_s=2.0) as node:
             status, head = await node.status(), await node.call("chain.getHead")
     except (NodeUnreachable, NodeRefused) as fault:
-        return False, [HostFinding(False, "node", str(fault), "it was killed or hangs: start it again")]
+        return False, [await check_owner(settings, str(fault))]
     finding = HostFinding(True, "node", f"{status['role']}, {status['phase']}, event {status['event']}")
     return True, [finding, check_chain(head, settings.policy.chain, now_ms())]
 

@@ -10,11 +10,11 @@ import typer
 
 from holdfast.adapters.keys.secret_file import write_new
 from holdfast.cli import make_app
-from holdfast.cli.gateway.serve import folder_of
 from holdfast.cli.terminal.clock import now_ms
 from holdfast.cli.terminal.options import ConfigFile, Data, Json
 from holdfast.cli.terminal.reporting import load_settings, report_errors, value_or_exit
 from holdfast.cli.terminal.tables import format_time, print_json, print_table
+from holdfast.config import gateway_folder
 from holdfast.core.base.errors import Unavailable
 from holdfast.gateway.key_file import KeyFile
 
@@ -103,4 +103,4 @@ def revoke(
 
 
 def _keys(data: Path | None, config: Path | None) -> KeyFile:
-    return KeyFile(folder_of(load_settings(config, {"data": data})) / KEY_FILE)
+    return KeyFile(gateway_folder(load_settings(config, {"data": data})) / KEY_FILE)

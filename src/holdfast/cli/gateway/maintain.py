@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import typer
 
-from holdfast.cli.gateway.serve import folder_of, gateway_config
+from holdfast.app.log_output import configure_logging
+from holdfast.cli.gateway.serve import gateway_config
 from holdfast.cli.terminal.options import ConfigFile, Data, Json
-from holdfast.cli.terminal.reporting import configure_logging, format_finding, report_errors
+from holdfast.cli.terminal.reporting import format_finding, report_errors
 from holdfast.cli.terminal.tables import pluralize, print_json, print_record
+from holdfast.config import gateway_folder
 
 if TYPE_CHECKING:
     from holdfast.gateway.item_store import ItemStore
@@ -82,7 +84,7 @@ def _run(
     from holdfast.gateway.stores import make_store  # noqa: PLC0415 - the settings are checked before this is loaded
 
     async def run() -> T:
-        store = make_store(settings.gateway, settings.postgres, folder_of(settings))
+        store = make_store(settings.gateway, settings.postgres, gateway_folder(settings))
         try:
             outcome = await work(store)
         except BaseException:

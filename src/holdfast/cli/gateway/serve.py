@@ -10,9 +10,10 @@ from typing import Annotated
 import structlog
 import typer
 
+from holdfast.app.log_output import configure_logging
 from holdfast.cli.terminal.options import ConfigFile, Data
-from holdfast.cli.terminal.reporting import configure_logging, load_settings, refuse, report_errors
-from holdfast.config import BAD_CONFIG, Config
+from holdfast.cli.terminal.reporting import load_settings, refuse, report_errors
+from holdfast.config import BAD_CONFIG, Config, gateway_folder
 from holdfast.core.base.errors import Refused
 from holdfast.gateway.settings import faults, why_not_libraries
 
@@ -38,16 +39,12 @@ def gateway_config(data: Path | None, config: Path | None, flags: dict[str, obje
     return settings
 
 
-def folder_of(config: Config) -> Path:
-    return config.gateway.folder or config.data / "gateway"
-
-
 async def _serve(config: Config) -> None:
     from holdfast.adapters.clock import MachineClock  # noqa: PLC0415 - the settings are checked before this is loaded
     from holdfast.gateway.server import GatewayServer  # noqa: PLC0415
     from holdfast.gateway.stores import make_store  # noqa: PLC0415
 
-    folder, stopped = folder_of(config), asyncio.Event()
+    folder, stopped = gateway_folder(config), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     server = GatewayServer(config.gateway, folder, make_store(config.gateway, config.postgres, folder), MachineClock())

@@ -16,9 +16,10 @@ from holdfast.cli.init.template import InitOptions, render_settings
 from holdfast.cli.terminal.clock import now_ms
 from holdfast.cli.terminal.key_files import KEYS_FOLDER, NODE_KEY_FILE
 from holdfast.cli.terminal.reporting import refuse, report_errors
-from holdfast.config import DEFAULT_FILE, Store
+from holdfast.config import DEFAULT_FILE, Config, Store, why_not_own_gateway
 from holdfast.core.base.errors import Refused, Unavailable
 from holdfast.core.base.values import U64_MAX, Network
+from holdfast.system.loopback import find_free_port
 
 app = make_app()
 DATA: Final = "holdfast-data"
@@ -53,6 +54,7 @@ def init(
         http_port=http,
         grpc_port=grpc,
         tls=bool(tls),
+        gateway_port=find_free_port({http, grpc}) if network is Network.DEVELOPMENT else None,
     )
     if refusal := _why_not(parent, options):
         refuse(refusal)
@@ -114,6 +116,7 @@ def _print_summary(parent: Path, options: InitOptions, key: SigningKey, tls_file
     print(f"created  {key_file}: signs this node's blocks; public key {key.public.hex()}")
     if tls_files is not None:
         print(f"created  {tls_files.certificate}: the node's certificate; clients trust {tls_files.ca_certificate}")
+    print(f"archive  {_archive_line(options)}")
     print("\nnext:")
     if parent != Path():
         print(f"  cd {parent}")
@@ -124,3 +127,12 @@ def _print_summary(parent: Path, options: InitOptions, key: SigningKey, tls_file
         print("  holdfast account mint alice 1000000        # money, on a development network")
     print("  holdfast key create --account alice        # a token for alice, shown once")
     print("  holdfast doctor                            # is everything in order?")
+
+
+def _archive_line(options: InitOptions) -> str:
+    """Whether outputs are archived, and what must be done if not."""
+    if options.gateway_port is None:
+        return "none: outputs stay on this node's disk until [archive] in the settings names one"
+    if missing := why_not_own_gateway(Config().gateway):
+        return f"none for now: {missing.message}; {missing.hint}"
+    return f"the node runs a gateway on 127.0.0.1:{options.gateway_port} and archives outputs there, offline"

@@ -11,6 +11,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from holdfast.adapters.archive.settings import ProviderKind
 from holdfast.api.grpc.settings import GrpcSettings
 from holdfast.api.http.settings import HttpSettings
 from holdfast.config import Config, Store
@@ -30,6 +31,8 @@ class InitOptions(NamedTuple):
     http_port: int
     grpc_port: int
     tls: bool
+    gateway_port: int | None = None
+    """Of the gateway that the node runs as its archive; None where it has no archive."""
 
 
 class SettingLine(NamedTuple):
@@ -67,6 +70,7 @@ SECTIONS: Final = (
             SettingLine("store", "sqlite: files in the data folder; postgres: a server"),
             SettingLine("node", "this node's name in the journal"),
             SettingLine("standby", "follow another node on the same store, and take over when it fails"),
+            SettingLine("scrub_days", "in how many days all outputs on the disk are read again; 0: never"),
         ),
     ),
     Section(
@@ -84,6 +88,8 @@ SECTIONS: Final = (
             SettingLine("public_metrics"),
             SettingLine("body_bytes_max"),
             SettingLine("connections_max"),
+            SettingLine("address_connections_max", "connections of one address without a key"),
+            SettingLine("trusted_proxies", "whose X-Forwarded-For is believed"),
             SettingLine("key_per_s", "requests a second with one key"),
             SettingLine("address_per_s", "requests a second from one address without a key"),
         ),
@@ -95,7 +101,19 @@ SECTIONS: Final = (
             *_LISTENER,
             SettingLine("message_bytes_max"),
             SettingLine("connections_max"),
+            SettingLine("address_connections_max", "connections of one address without a key"),
+            SettingLine("front", "a process of its own accepts the connections"),
             SettingLine("legacy_evidence", "evidence of v0.1 senders, which have no keys: off, mtls or open"),
+        ),
+    ),
+    Section(
+        "owner",
+        ("Two nodes on one journal: when a standby replaces an owner that hangs. Same values on both.",),
+        (
+            SettingLine("heartbeat_ms", "how often the owner shows that it lives"),
+            SettingLine("takeover_ms", "after so long without a heartbeat a standby takes over"),
+            SettingLine("pause_ms", "an owner that stood still for longer acquires ownership again"),
+            SettingLine("scrub_hours", "how often the whole journal is verified; 0: never"),
         ),
     ),
     Section(
@@ -128,6 +146,11 @@ SECTIONS: Final = (
             SettingLine("idle_block_ms", "while none wait"),
             SettingLine("finality_depth", "how many blocks can be rolled back"),
         ),
+    ),
+    Section(
+        "policy.job",
+        ("Jobs that do not say otherwise.",),
+        (SettingLine("default_visibility", "private or public: who may read a job"),),
     ),
     Section(
         "policy.admission",
@@ -173,12 +196,23 @@ SECTIONS: Final = (
                 "quorum_minority_decay_ppm", "how much health a provider in the minority loses, where n of m must agree"
             ),
             SettingLine("quorum_minority_slashes", "and whether it also loses a part of its stake"),
+            SettingLine("attestors_required_ai", "one of these must have attested a provider of AI; empty: any"),
+            SettingLine("attestors_required_quantum", "and of QUANTUM"),
         ),
+    ),
+    Section(
+        "policy.proof",
+        ("The proofs that jobs may ask for, and the work that `recompute` computes again.",),
+        (SettingLine("methods"), SettingLine("recomputers")),
     ),
     Section(
         "policy.evidence",
         ("How long evidence is kept: retain_days = N prunes finished sessions after N days.",),
-        (SettingLine("retain_days"), SettingLine("dead_letters_per_channel_max", "how many may wait for an operator")),
+        (
+            SettingLine("retain_days"),
+            SettingLine("dead_letters_per_channel_max", "how many may wait for an operator"),
+            SettingLine("unstaked", "whose evidence is stored without a stake: open or invited"),
+        ),
     ),
     Section(
         "policy.result",
@@ -196,6 +230,40 @@ SECTIONS: Final = (
         ),
     ),
     Section(
+        "archive",
+        ("Where the outputs of results are archived; without one they stay on this node's disk.",),
+        (
+            SettingLine(
+                "provider",
+                "gateway: the node runs one; none; file: a folder; s3: a bucket; load-s3-agent: over HTTP",
+            ),
+            SettingLine("url", "the folder (by default DATA/archived), s3://bucket/folder, or the agent's address"),
+            SettingLine("endpoint", "the address of an S3-compatible server"),
+            SettingLine("gateway_url", "where items are read back, if not from url"),
+            SettingLine("timeout_ms"),
+        ),
+    ),
+    Section(
+        "gateway",
+        ("The gateway, as the archive of this node or alone (`holdfast gateway`). docs/gateway.md has all settings.",),
+        (
+            SettingLine("port", "on 127.0.0.1"),
+            SettingLine("objects", "where items are stored: empty is a folder, else s3://bucket/folder"),
+            SettingLine("endpoint", "the address of an S3-compatible server"),
+            SettingLine("scrub_hours", "in how many hours everything stored is read again; 0: never"),
+        ),
+    ),
+    Section(
+        "policy.archive",
+        ("When outputs are archived, and when this node's copies of their blobs are deleted.",),
+        (
+            SettingLine("blob_wait_blocks", "how many blocks an output waits for others in its blob"),
+            SettingLine("read_back", "before anything is deleted: always, sampled or never"),
+            SettingLine("retain_blocks", "how many blocks an archived blob stays here, too"),
+            SettingLine("bytes_per_day_max", "0: no limit"),
+        ),
+    ),
+    Section(
         "policy.engine",
         ("How the journal is written.",),
         (
@@ -209,12 +277,19 @@ SECTIONS: Final = (
             SettingLine("batch_events_max"),
         ),
     ),
+    Section(
+        "policy.treasury",
+        ("What one deposit or withdrawal of a treasurer may move.",),
+        (SettingLine("deposit_max"), SettingLine("withdrawal_max")),
+    ),
 )
 
 HEADER: Final = """\
 # Settings of a Holdfast node. The environment overrides this file (HOLDFAST_HTTP__PORT=8451), options override both.
 # A line that begins with # and a name is a default: remove the # to change it. docs/operate.md explains
 # more. Every fault in here is reported at the start, with the name of the setting.
+# The [policy] tables, network and chain_id are used by the first start alone, which journals them. Later changes of the
+# policy are adopted by `holdfast policy apply FILE`, without a restart; network and chain_id never change.
 """
 
 
@@ -256,6 +331,8 @@ def _chosen(options: InitOptions) -> dict[str, object]:
         "grpc.enabled": True,
         "grpc.port": options.grpc_port,
     }
+    if options.gateway_port is not None:
+        chosen |= {"archive.provider": ProviderKind.GATEWAY, "gateway.port": options.gateway_port}
     files = {name: options.data / file for name, file in TLS_FILES.items()} if options.tls else {}
     return chosen | {f"{api}.{name}": file for api in ("http", "grpc") for name, file in files.items()}
 
@@ -267,7 +344,10 @@ def _defaults(network: Network) -> dict[str, object]:
         "log": Config().log,
         "http": HttpSettings(),
         "grpc": GrpcSettings(),
+        "owner": Config().owner,
         "verifiers": Config().verifiers,
+        "archive": Config().archive,
+        "gateway": Config().gateway,
         "postgres": Config().postgres,
         "policy": Policy.for_network(network),
     }

@@ -41,9 +41,8 @@ def _attempt_transfers(lease: dict[str, Any]) -> Iterator[CustodyTransfer]:
         output = f"digest {lease['submitted'][:16]}…, {lease['submitted_size']} bytes durable"
         yield CustodyTransfer(lease["submitted_ms"], f"provider {who} → node", output, "RCV-001")
     if lease["status"] in ("CANCELLED", "EXPIRED"):
-        yield CustodyTransfer(
-            lease["ended_ms"], f"provider {who} → queue", f"lease {lease['status']}: {lease['reason']}", "RTY-001"
-        )
+        why = f"lease {lease['status']}: {lease['detail'] or lease['reason']}"
+        yield CustodyTransfer(lease["ended_ms"], f"provider {who} → queue", why, "RTY-001")
 
 
 def _replica_transfers(replica: dict[str, Any]) -> Iterator[CustodyTransfer]:

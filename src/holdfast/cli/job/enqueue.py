@@ -10,13 +10,20 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from holdfast.cli.job.payload import invalid_option, payload_from_file
+from holdfast.cli.job.payload import (
+    compute_spec,
+    invalid_option,
+    payload_from_file,
+    payload_from_options,
+    read_input,
+)
 from holdfast.cli.terminal.durations import parse_duration_ms
 from holdfast.cli.terminal.node_client import NodeAddress, NodeSession, run_on_node
 from holdfast.cli.terminal.options import Ca, Data, Json, TokenFile, Url
-from holdfast.cli.terminal.reporting import value_or_exit
+from holdfast.cli.terminal.reporting import refuse, value_or_exit
 from holdfast.cli.terminal.tables import format_time, print_json, print_record
 from holdfast.client import NodeUnreachable
+from holdfast.client.job_lines import NONCE_MAX
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.values import Kind
 
@@ -28,9 +35,18 @@ def enqueue(
     caller: Annotated[
         str | None, typer.Option(help="The account that submits it. [default: the key's account]")
     ] = None,
-    kind: Annotated[Kind, typer.Option(help="The kind of job.")] = Kind.AI,
+    kind: Annotated[Kind | None, typer.Option(help="The kind of job. [default: of the options]")] = None,
     model: Annotated[str | None, typer.Option(help="AI: which model.")] = None,
     prompt: Annotated[str | None, typer.Option(help="AI: the prompt.")] = None,
+    runtime: Annotated[str | None, typer.Option(help="COMPUTE: which program, by the name providers offer.")] = None,
+    arg: Annotated[list[str] | None, typer.Option(help="COMPUTE: an argument of it. May be repeated.")] = None,
+    cpu_milli: Annotated[int, typer.Option(min=0, help="COMPUTE: thousandths of a processor it needs.")] = 0,
+    memory_mb: Annotated[int, typer.Option(min=0, help="COMPUTE: memory it needs.")] = 0,
+    gpus: Annotated[int, typer.Option(min=0, help="COMPUTE: GPUs it needs.")] = 0,
+    input_file: Annotated[
+        Path | None, typer.Option("--input", help="A file with the input, at most 64 KiB; - is standard input.")
+    ] = None,
+    media_type: Annotated[str | None, typer.Option(help="The media type of --input.")] = None,
     file: Annotated[
         Path | None, typer.Option(help="The whole payload as JSON instead of the options; - is standard input.")
     ] = None,
@@ -53,38 +69,57 @@ def enqueue(
 
     With the node of this folder, --caller is required; over HTTP it is the account of the key.
     """
-    payload = value_or_exit(_payload(kind, model, prompt, file))
+    payload, encoded = _described(
+        kind,
+        {"model": model, "prompt": prompt},
+        compute_spec(runtime, arg, {"cpu_milli": cpu_milli, "memory_mb": memory_mb, "gpus": gpus}),
+        file,
+        (input_file, media_type),
+    )
     options = {
         "units": units,
         "ttl_ms": None if ttl is None else parse_duration_ms("--ttl", ttl),
         "quorum": value_or_exit(_quorum(quorum)),
     }
     payload |= {name: value for name, value in options.items() if value is not None}
-    request_nonce = secrets.randbits(63) if nonce is None else nonce  # chosen here, so that a retry is the same request
-    params = {"payload": payload, "max_fee": max_fee, "nonce": request_nonce, "idempotency_key": idempotency_key}
+    # Chosen here, so that a retry is the same request.
+    request_nonce = secrets.randbelow(NONCE_MAX) if nonce is None else nonce
+    params: dict[str, Any] = {"input": encoded} if encoded is not None else {}
+    params |= {"payload": payload, "max_fee": max_fee, "nonce": request_nonce, "idempotency_key": idempotency_key}
 
-    async def submit(node: NodeSession) -> Any:
-        try:
-            return await node.call("cap.enqueue", **params, caller=caller)
-        except NodeUnreachable:
-            print(f"outcome unknown: retry with --nonce {request_nonce}", file=sys.stderr)
-            raise
-
-    receipt = run_on_node(NodeAddress(data, url, token_file, ca), submit)
+    receipt = _submit(NodeAddress(data, url, token_file, ca), params | {"caller": caller})
     print_json(receipt) if as_json else _print_receipt(receipt)
 
 
-def _payload(kind: Kind, model: str | None, prompt: str | None, file: Path | None) -> dict[str, Any] | Refused:
-    if file is not None:
-        if model is not None or prompt is not None:
-            return invalid_option("--file: the payload is in the file", "do not pass --model and --prompt with it")
-        return payload_from_file(file)
-    if kind is not Kind.AI:
-        hint = '{"kind": "QUANTUM", "spec": {"circuit": …, "shots": 1000, "width": 2, "depth": 3}}'
-        return invalid_option(f"--file: a {kind} job is described in a file", hint)
-    if model is None or prompt is None:
-        return invalid_option("--model and --prompt: both are needed", "or --file with the whole payload")
-    return {"kind": kind.value, "spec": {"model": model, "prompt": prompt}}
+def _submit(address: NodeAddress, params: dict[str, Any]) -> Any:
+    async def submit(node: NodeSession) -> Any:
+        try:
+            return await node.call("cap.enqueue", **params)
+        except NodeUnreachable:
+            print(f"outcome unknown: retry with --nonce {params['nonce']}", file=sys.stderr)
+            raise
+
+    return run_on_node(address, submit)
+
+
+def _described(
+    kind: Kind | None,
+    ai: dict[str, str | None],
+    compute: dict[str, Any],
+    file: Path | None,
+    input_: tuple[Path | None, str | None],
+) -> tuple[dict[str, Any], str | None]:
+    """The payload that the options describe, and its input as base64; or exit with what is wrong."""
+    given = {name: text for name, text in ai.items() if text is not None}
+    if file is not None and (given or compute):
+        hint = "do not pass --model, --prompt or --runtime with it"
+        refuse(invalid_option("--file: the payload is in the file", hint))
+    payload = value_or_exit(payload_from_options(kind, given, compute) if file is None else payload_from_file(file))
+    path, media_type = input_
+    encoded = None if path is None else value_or_exit(read_input(path))
+    if media_type is not None and encoded is not None:
+        payload["input"] = {"media_type": media_type}
+    return payload, encoded
 
 
 def _quorum(text: str | None) -> dict[str, int] | Refused | None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.cli.job.payload import invalid_option, payload_from_file
+from holdfast.cli.terminal.labels import parse_labels
 from holdfast.cli.terminal.node_client import NodeAddress, call_node
 from holdfast.cli.terminal.options import Ca, Data, Json, TokenFile, Url
 from holdfast.cli.terminal.reporting import value_or_exit
@@ -23,8 +24,13 @@ def quote(
         str | None, typer.Option(help="The account that would submit it. [default: the key's account]")
     ] = None,
     model: Annotated[str | None, typer.Option(help="For a job of kind AI: which model.")] = None,
-    units: Annotated[int, typer.Option(min=1, help="With --model: units of work.")] = 1,
-    region: Annotated[str | None, typer.Option(help="With --model: where it must run.")] = None,
+    runtime: Annotated[str | None, typer.Option(help="For a job of kind COMPUTE: which program.")] = None,
+    units: Annotated[int, typer.Option(min=1, help="Without --file: units of work.")] = 1,
+    region: Annotated[str | None, typer.Option(help="Without --file: where it must run.")] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="A label that it requires: gpu=a100."),
+    ] = None,
     file: Annotated[
         Path | None, typer.Option(help="The whole payload as JSON instead of the options; - is standard input.")
     ] = None,
@@ -40,18 +46,25 @@ def quote(
     """
     params: dict[str, Any] = {"task_id": task_id}
     if task_id is None:
-        params = {"payload": value_or_exit(_payload(model, units, region, file)), "max_fee": max_fee, "caller": caller}
+        payload = value_or_exit(_payload(model, runtime, units, region, file))
+        if label:
+            payload["labels"] = value_or_exit(parse_labels(label))
+        params = {"payload": payload, "max_fee": max_fee, "caller": caller}
     answer = call_node(NodeAddress(data, url, token_file, ca), "cap.getQuote", **params)
     print_json(answer) if as_json else _print(answer)
 
 
-def _payload(model: str | None, units: int, region: str | None, file: Path | None) -> dict[str, Any] | Refused:
-    if (model is None) == (file is None):
-        return invalid_option("TASK_ID, --model or --file: pass one of them", "holdfast job quote --model echo")
+def _payload(
+    model: str | None, runtime: str | None, units: int, region: str | None, file: Path | None
+) -> dict[str, Any] | Refused:
+    if sum(given is not None for given in (model, runtime, file)) != 1:
+        hint = "holdfast job quote --model echo"
+        return invalid_option("TASK_ID, --model, --runtime or --file: pass one of them", hint)
     if file is not None:
         return payload_from_file(file)
-    payload = {"kind": Kind.AI.value, "spec": {"model": model, "prompt": "?"}, "units": units}
-    return payload | ({"region": region} if region is not None else {})
+    ai = {"kind": Kind.AI.value, "spec": {"model": model, "prompt": "?"}}
+    payload = ai if model is not None else {"kind": Kind.COMPUTE.value, "spec": {"runtime": runtime}}
+    return payload | {"units": units} | ({"region": region} if region is not None else {})
 
 
 def _print(answer: dict[str, Any]) -> None:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 import typer
 
 from holdfast.cli.job.custody import chain_of_custody
-from holdfast.cli.terminal.node_client import NodeAddress, NodeSession, call_node, run_on_node
+from holdfast.cli.terminal.node_client import AbbreviatedIds, NodeAddress, NodeSession, call_node, run_on_node
 from holdfast.cli.terminal.options import Ca, Data, Json, TokenFile, Url
 from holdfast.cli.terminal.provider_jobs import list_provider_jobs
 from holdfast.cli.terminal.reporting import refuse
 from holdfast.cli.terminal.tables import format_time, print_json, print_record, print_table
-from holdfast.client import Client
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.values import Kind
 from holdfast.core.job.model import JobState
@@ -78,13 +77,21 @@ def list_(
         return
     heads = ("TASK ID", "KIND", "STATE", "CALLER", "MAX FEE", "HEIGHT", "ENQUEUED")
     columns = ("id", "kind", "state", "caller", "max_fee", "height")
-    print_table(heads, [(*(row[name] for name in columns), format_time(row["enqueue_ms"])) for row in page["rows"]])
+    print_table(heads, [(*(row.get(name, PRIVATE) for name in columns), _enqueued(row)) for row in page["rows"]])
     if page["next_after"] is not None:
         print(f"more: --cursor {page['next_after']}")
 
 
+PRIVATE: Final = "(private)"
+"""Stands for what others do not see of a job (JOB-010)."""
+
+
 def _print_job(view: dict[str, Any]) -> None:
     job = view["job"]
+    if "caller" not in job:
+        print_record({"task_id": job["id"]} | {name: job[name] for name in ("state", "kind", "height")})
+        print(f"{PRIVATE}: the rest is for keys of its caller, operators and auditors")
+        return
     receipt = ("kind", "caller", "tier", "height", "tx_hash", "nonce", "request_hash")
     print_record(
         {"task_id": job["id"], "state": job["state"]}
@@ -105,6 +112,10 @@ def _print_job(view: dict[str, Any]) -> None:
         print(f"  {format_time(transfer.at_ms):<21} {transfer.what:<46} {transfer.proof:<52} {transfer.rule}")
 
 
+def _enqueued(row: dict[str, Any]) -> str:
+    return format_time(row["enqueue_ms"]) if "enqueue_ms" in row else PRIVATE
+
+
 def _print_replicas(job: dict[str, Any], replicas: list[dict[str, Any]]) -> None:
     print(f"replicas, of which {job['quorum_n']} of {job['quorum_m']} must agree:")
     heads = ("INDEX", "STATE", "PROVIDER", "DIGEST", "PAID", "TASK ID")
@@ -114,9 +125,9 @@ def _print_replicas(job: dict[str, Any], replicas: list[dict[str, Any]]) -> None
 
 async def _events_of(node: NodeSession, job: dict[str, Any]) -> list[Any]:
     """Everything in the journal that names the job, from its admission to now."""
-    assert isinstance(node, Client), "only the local socket streams events"
+    assert isinstance(node, AbbreviatedIds)
     last, events = (await node.call("node.getStatus"))["event"], []
-    async for event in node.follow(job["event"] - 1):
+    async for event in node.socket.follow(job["event"] - 1):
         if job["id"] in (event["event"].get(name) for name in ("id", "task_id", "job_id")):
             events.append(event)
         if event["number"] >= last:

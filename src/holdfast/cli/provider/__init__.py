@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from holdfast.cli import make_app
-from holdfast.cli.provider import operator_actions, register, rules, show, stake
+from holdfast.cli.provider import invite, operator_actions, register, rules, show, stake
 
 app = make_app(no_args_is_help=True, help="Show providers and their stake, and change their status.")
 app.command("register")(register.register)
+app.command("invite")(invite.invite)
 app.command("list")(show.list_)
 app.command("show")(show.show)
 app.command("explain")(show.explain)

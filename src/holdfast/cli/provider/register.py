@@ -7,7 +7,19 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.agent import AgentCa, AgentCertificate, AllowPlain, Circuits, Models, NodeOption
+from holdfast.cli.agent.options import (
+    AgentCa,
+    AgentCertificate,
+    AllowPlain,
+    Circuits,
+    Invitation,
+    Models,
+    NodeOption,
+    Prices,
+    read_invitation_file,
+    read_prices,
+)
+from holdfast.cli.terminal.reporting import value_or_exit
 from holdfast.cli.terminal.tables import print_record
 
 
@@ -19,9 +31,10 @@ def register(
     model: Models = None,
     circuits: Circuits = False,
     slots: Annotated[int, typer.Option(help="How many jobs run at the same time.")] = 4,
-    price: Annotated[int, typer.Option(help="Price of a unit of work, in the smallest unit of money.")] = 1,
+    price: Prices = None,
     region: Annotated[str, typer.Option(help="Where it runs; jobs may require a region.")] = "",
     attest_days: Annotated[int, typer.Option(help="How long its attestation is valid.")] = 30,
+    invitation: Invitation = None,
     ca: AgentCa = None,
     certificate: AgentCertificate = None,
     certificate_key: Annotated[Path | None, typer.Option(help="The key of that certificate.")] = None,
@@ -40,8 +53,9 @@ def register(
         models=tuple(model or ()),
         circuits=circuits,
         slots=slots,
-        price=price,
+        **value_or_exit(read_prices(price)),
         region=region,
         attest_days=attest_days,
+        invitation="" if invitation is None else read_invitation_file(invitation),
     )
     print_record(register_provider(key, options, (ca, certificate, certificate_key), allow_plain=allow_plain))

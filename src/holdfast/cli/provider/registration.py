@@ -30,8 +30,10 @@ class RegistrationOptions(msgspec.Struct, frozen=True, kw_only=True):
     circuits: bool
     slots: int
     price: int
+    prices: dict[str, int]
     region: str
     attest_days: int
+    invitation: str = ""
 
 
 def register_provider(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -129,7 +130,7 @@ def describe_report(report: FileReport) -> list[str]:
         lines.append("  what follows its last record was written again into the next segment and does not count")
     hint = FOREIGN_HINT if report.owner is SessionOwner.FOREIGN and not is_intact else HINTS[report.verdict]
     if hint:
-        lines.append(f"  → {hint.format(report.path)}")
+        lines.append(f"  → {hint.format(shlex.quote(str(report.path)))}")
     return lines
 
 
@@ -182,7 +183,9 @@ def _gaps(paths: SessionPaths, losses: Sequence[Loss]) -> list[tuple[int, int]]:
             gaps += [
                 (after, after)
                 for invalid in report.invalid_ranges
-                if invalid.missing is None and (after := (invalid.after or 0) + 1)
+                if invalid.missing is None
+                and (after := (invalid.after or 0) + 1)
+                and not _is_within((after, after), report.missing)
             ]
     gaps += [loss.missing for loss in losses if loss.missing is not None and not _is_within(loss.missing, gaps)]
     return gaps

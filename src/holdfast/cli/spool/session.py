@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -45,7 +46,7 @@ def refuse_foreign(paths: SessionPaths) -> None:
     """SP-OWN-001: what another program may be writing is not changed."""
     if owner_of(RealDisk(), paths) is SessionOwner.FOREIGN:
         message = f"session {paths.session} is another program's, which may be writing it"
-        hint = f"end that program, then: holdfast spool adopt {paths.plain}"
+        hint = f"end that program, then: holdfast spool adopt {shlex.quote(str(paths.plain))}"
         exit_with(Refused("SP-OWN-001", message, hint, "SessionForeign"))
 
 

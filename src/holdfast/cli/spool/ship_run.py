@@ -6,9 +6,11 @@ import asyncio
 from pathlib import Path
 
 from holdfast.adapters.keys.agent_keys import AgentKeys
+from holdfast.adapters.keys.signing import SigningKey
+from holdfast.app.log_output import configure_logging
 from holdfast.cli.spool.session import EXIT_UNREADABLE, spool_value_or_exit
-from holdfast.cli.terminal.reporting import configure_logging
 from holdfast.config import LogSettings
+from holdfast.core.base.errors import Refused
 from holdfast.shipping.background_shipper import AsyncSystemClock, MakeOpener, transport_opener
 from holdfast.shipping.node_connection import NodeConnection, Tls
 from holdfast.shipping.root_shipper import RootShipper, SessionOutcome
@@ -27,9 +29,19 @@ def ship_until(
 ) -> bool:
     """Whether everything is delivered. Without a timeout it goes on for ever."""
     configure_logging(LogSettings())
-    signer = AgentKeys(agent_data).current() if agent_data is not None else None
+    signer = spool_value_or_exit(_key_in(agent_data), EXIT_UNREADABLE) if agent_data is not None else None
     opener = spool_value_or_exit(transport_opener(protocol, signer), EXIT_UNREADABLE)
     return asyncio.run(_ship(root, markers, to, tls, opener, metrics_port, timeout_s))
+
+
+def _key_in(agent_data: Path) -> SigningKey | Refused:
+    """The agent's key. None is made here: no node would know it."""
+    keys = AgentKeys(agent_data)
+    if not keys.exist:
+        return Refused(
+            "SEC-001", f"no agent's key in {agent_data}", "pass the folder of a registered agent", "NotFound"
+        )
+    return keys.current()
 
 
 async def _ship(

@@ -8,6 +8,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from holdfast.system.strict_json import decode_json
+
 T = TypeVar("T")
 JSON_BYTES_MAX: Final = 64 << 20
 """More than any payload or proof may have. An endless file is a mistake and must not exhaust the memory."""
@@ -38,7 +40,7 @@ def read_bytes(path: Path, bytes_max: int | None = None) -> bytes:
 def read_json(path: Path, type_: type[T] = Any) -> T:  # type: ignore[assignment]
     """The JSON value in the file."""
     try:
-        return msgspec.json.decode(read_bytes(path, JSON_BYTES_MAX), type=type_)
+        return decode_json(read_bytes(path, JSON_BYTES_MAX), type_)
     except (msgspec.DecodeError, UnicodeDecodeError) as fault:
         raise UnreadableInput(str(fault)) from fault
     except RecursionError as fault:

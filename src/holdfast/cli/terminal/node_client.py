@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import http.client
-import os
-import ssl
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar
-from urllib.parse import SplitResult, urlsplit
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import msgspec
 
 from holdfast.adapters.keys.secret_file import read_secret
-from holdfast.cli.terminal.options import TOKEN_VARIABLE
 from holdfast.cli.terminal.reporting import load_settings, report_errors
-from holdfast.client import Client, NodeRefused, NodeUnreachable
-from holdfast.core.base.errors import Unavailable
+from holdfast.client.node_socket import NodeSocket
+from holdfast.client.node_url import checked_token
+
+if TYPE_CHECKING:
+    from holdfast.client import AsyncClient, Client
 
 T = TypeVar("T")
 TIMEOUT_S: Final = 5.0
-RESPONSE_BYTES_MAX: Final = 64 << 20
+ANSWER_TIMEOUT_S: Final = 10.0
+FETCH_TIMEOUT_S: Final = 600.0
+"""Without a byte: a node may have to fetch an output from its archive first."""
+PATIENCE_S: Final = 60.0
+"""How long a verb that waits for a job does without its node."""
 
 
 class NodeAddress(msgspec.Struct, frozen=True):
@@ -35,18 +38,81 @@ class NodeAddress(msgspec.Struct, frozen=True):
 
 
 class NodeSession(Protocol):
-    """A node that answers calls. It is a `Client` where the node is on this machine; that one also streams events."""
+    """A node that answers calls."""
 
     async def call(self, method: str, **params: object) -> Any: ...
 
 
 @asynccontextmanager
 async def connect(address: NodeAddress) -> AsyncIterator[NodeSession]:
+    """The socket of the folder answers a verb sooner than an HTTP library is loaded."""
     if address.url is not None:
-        yield _HttpNode(address)
+        async with async_client(address) as client:
+            yield AbbreviatedIds(client)
         return
-    async with Client(load_settings(None, {"data": address.data}).data, TIMEOUT_S) as node:
-        yield node
+    async with NodeSocket(load_settings(None, {"data": address.data}).data, TIMEOUT_S) as node:
+        yield AbbreviatedIds(node)
+
+
+class AbbreviatedIds:
+    """A session in which the ids of jobs and providers can be abbreviated, and providers named, in every verb."""
+
+    def __init__(self, node: NodeSession) -> None:
+        self._node = node
+
+    @property
+    def socket(self) -> NodeSocket:
+        """The socket of the folder, which alone has the journal's own events."""
+        assert isinstance(self._node, NodeSocket), "verbs that follow the journal take no --url"
+        return self._node
+
+    async def call(self, method: str, **params: object) -> Any:
+        for name, (finder, given) in FINDERS.items():
+            text = params.get(name)
+            if isinstance(text, str) and text and not WHOLE_ID.fullmatch(text):
+                params[name] = (await self._node.call(finder, text=text))[given]
+        return await self._node.call(method, **params)
+
+
+FINDERS: Final = {
+    "task_id": ("cap.findJob", "task_id"),
+    "provider_id": ("aicf.findProvider", "provider_id"),
+}
+WHOLE_ID: Final = re.compile(r"[0-9a-f]{64}")
+
+
+def find_job(address: NodeAddress, text: str) -> str:
+    """The whole id of a job, of which the beginning suffices."""
+    if WHOLE_ID.fullmatch(text):
+        return text
+    return str(call_node(address, "cap.findJob", text=text)["task_id"])
+
+
+def async_client(address: NodeAddress) -> AsyncClient:
+    """A requester's client of this node (RPC-001)."""
+    from holdfast.client import AsyncClient  # noqa: PLC0415 - loading an HTTP library takes longer than most verbs
+
+    return AsyncClient(_where(address), _read_token(address), ca=address.ca, timeout_s=TIMEOUT_S)
+
+
+def blocking_client(
+    address: NodeAddress, timeout_s: float | None = None, answer_timeout_s: float = ANSWER_TIMEOUT_S
+) -> Client:
+    """The same without asyncio."""
+    from holdfast.client import Client  # noqa: PLC0415
+
+    token, patience_s = _read_token(address), TIMEOUT_S if timeout_s is None else timeout_s
+    return Client(_where(address), token, ca=address.ca, timeout_s=patience_s, answer_timeout_s=answer_timeout_s)
+
+
+def patient_client(address: NodeAddress) -> Client:
+    """For verbs that wait: a node that restarts meanwhile is waited for, but it must be there at first."""
+    call_node(address, "node.getStatus")
+    return blocking_client(address, PATIENCE_S)
+
+
+def _where(address: NodeAddress) -> str | Path:
+    return address.url if address.url is not None else load_settings(None, {"data": address.data}).data
 
 
 def run_on_node(address: NodeAddress, work: Callable[[NodeSession], Awaitable[T]]) -> T:
@@ -66,81 +132,8 @@ def call_node(address: NodeAddress, method: str, **params: object) -> Any:
     return run_on_node(address, lambda node: node.call(method, **params))
 
 
-# ------------------------------------------------------------------------------------------------ over HTTP
-
-
-class _HttpNode:
-    """JSON-RPC over HTTP, one connection per call: enough for a command line."""
-
-    def __init__(self, address: NodeAddress) -> None:
-        self._url, self._port = _parse_url(address.url or "")
-        self._token = _read_token(address)
-        self._tls = _tls_context(address) if self._url.scheme == "https" else None
-
-    async def call(self, method: str, **params: object) -> Any:
-        return await asyncio.to_thread(self._call, method, params)
-
-    def _call(self, method: str, params: dict[str, object]) -> Any:
-        body = msgspec.json.encode({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
-        headers = {"Content-Type": "application/json"}
-        if self._token is not None:
-            headers["Authorization"] = f"Bearer {self._token}"
-        connection = self._connection()
-        try:
-            connection.request("POST", f"{self._url.path.rstrip('/')}/rpc", body, headers)
-            raw = connection.getresponse().read(RESPONSE_BYTES_MAX)
-        except (OSError, http.client.HTTPException, UnicodeError) as fault:  # the last: not a valid host name
-            raise NodeUnreachable(f"no answer from {self._url.geturl()}: {fault}") from fault
-        finally:
-            connection.close()
-        return _decode_response(raw)
-
-    def _connection(self) -> http.client.HTTPConnection:
-        host, port = self._url.hostname, self._port
-        assert host is not None
-        if self._tls is not None:
-            return http.client.HTTPSConnection(host, port, timeout=TIMEOUT_S, context=self._tls)
-        return http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
-
-
-def _tls_context(address: NodeAddress) -> ssl.SSLContext:
-    try:
-        return ssl.create_default_context(cafile=address.ca)
-    except (OSError, ssl.SSLError) as fault:
-        raise Unavailable("SEC-001", f"{address.ca}: {fault}", "pass the CA certificate, ca.pem") from fault
-
-
-def _parse_url(url: str) -> tuple[SplitResult, int | None]:
-    """Its parts and its port; reading the port is what detects a wrong one."""
-    try:
-        parts = urlsplit(url)
-        if parts.scheme in ("http", "https") and parts.hostname:
-            return parts, parts.port
-    except ValueError:
-        pass
-    raise Unavailable("RPC-001", f"{url!r:.80} is not a URL", "write http://127.0.0.1:8451")
-
-
-def _decode_response(raw: bytes) -> Any:
-    try:
-        message = msgspec.json.decode(raw)
-        if "error" not in message:
-            return message["result"]
-        refusal = NodeRefused.from_error(message["error"])
-    except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError) as fault:
-        raise NodeUnreachable(f"this is not a node: it answers {raw[:60]!r}") from fault
-    raise refusal
-
-
 def _read_token(address: NodeAddress) -> str | None:
-    """SEC-001: from a file or the environment, never from an option, which every user of the machine can read.
-
-    A malformed token is not repeated in the message: it may contain the real one.
-    """
-    if address.token_file is not None:
-        token, source = read_secret(address.token_file).decode("latin-1").strip(), str(address.token_file)
-    else:
-        token, source = os.environ.get(TOKEN_VARIABLE, "").strip(), TOKEN_VARIABLE
-    if token and not (token.isascii() and token.isprintable() and " " not in token):
-        raise Unavailable("SEC-001", f"{source} does not contain a token", "a token begins with hf_ and is one word")
-    return token or None
+    """SEC-001: from a file or the environment, never from an option, which every user of the machine can read."""
+    if address.token_file is None:
+        return None
+    return checked_token(read_secret(address.token_file).decode("latin-1"), str(address.token_file))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
-TOKEN_VARIABLE: Final = "HOLDFAST_TOKEN"  # noqa: S105 - the variable's name
+from holdfast.client.node_url import TOKEN_VARIABLE
 
 Data = Annotated[Path | None, typer.Option(help="The node's folder. [default: ./holdfast-data]")]
 ConfigFile = Annotated[

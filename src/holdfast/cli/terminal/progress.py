@@ -36,6 +36,10 @@ class ProgressLine:
         if self._is_due():
             self._print(f"{done // MIB} of {total // MIB} MiB, {100 * done // max(1, total)} %")
 
+    def show_text(self, text: str) -> None:
+        if self._is_due():
+            self._print(f"{text}\033[K")
+
     def end(self) -> None:
         """Clear the line."""
         if self._is_shown:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from errno import EADDRINUSE
 from pathlib import Path
-from typing import NoReturn, TextIO, TypeVar, cast
+from typing import NoReturn, TypeVar
 
 import typer
 
 from holdfast.api.error_codes import ERROR_CODES, RESULT_ERRORS, error_reply
-from holdfast.client import NodeRefused, NodeUnreachable
-from holdfast.config import Config, LogFormat, LogSettings, load, why_not_store
+from holdfast.app.log_output import configure_logging
+from holdfast.client import NodeRefused, NodeUnreachable, WaitTimeout
+from holdfast.config import Config, load, why_not_store
 from holdfast.core.base.errors import Corrupt, Refused, Unavailable
 
 T = TypeVar("T")
@@ -39,38 +39,6 @@ def load_settings(file: Path | None, flags: Mapping[str, object], *, with_stores
     raise typer.Exit(BAD_INPUT)
 
 
-def configure_logging(log: LogSettings) -> None:
-    """Logs go to standard error, as text for people or as JSON for machines."""
-    import structlog  # noqa: PLC0415 - it imports rich, which takes longer than most verbs
-
-    level = logging.getLevelNamesMapping()[log.level.upper()]
-    has_colours = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
-    text = structlog.dev.ConsoleRenderer(colors=has_colours)
-    renderer = structlog.processors.JSONRenderer() if log.format is LogFormat.JSON else text
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            renderer,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, LossyStderr())),
-    )
-
-
-class LossyStderr:
-    """Standard error that may be closed or on a full disk: then a log line is lost, and the work goes on."""
-
-    def write(self, text: str) -> None:
-        with suppress(OSError, ValueError):
-            sys.stderr.write(text)
-
-    def flush(self) -> None:
-        with suppress(OSError, ValueError):
-            sys.stderr.flush()
-
-
 @contextmanager
 def report_errors() -> Iterator[None]:
     """Run what may fail: an error becomes one sentence and its exit code, never a traceback."""
@@ -84,6 +52,9 @@ def report_errors() -> Iterator[None]:
         name = f"{fault.name}: " if fault.name in RESULT_ERRORS else ""
         print(f"holdfast: {name}{_printable(fault)}", file=sys.stderr)
         raise typer.Exit(ERROR_CODES[fault.name].exit if fault.name in ERROR_CODES else 1) from None
+    except WaitTimeout as fault:
+        print(f"holdfast: {fault} (it goes on: `holdfast job wait` waits again)", file=sys.stderr)
+        raise typer.Exit(ERROR_CODES["Unavailable"].exit) from None
     except NodeUnreachable as fault:
         print(f"holdfast: {_printable(fault)}\n  is a node running there? start one with: holdfast up", file=sys.stderr)
         raise typer.Exit(ERROR_CODES["Unavailable"].exit) from None

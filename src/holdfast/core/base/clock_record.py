@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from holdfast.core.base.event import Command, Decided, Event
 
 
@@ -13,8 +11,6 @@ class RecordTime(Command, frozen=True):
 
 class TimeRecorded(Event, frozen=True, tag=3):
     """The owner was alive at this time; an outage is measured from here (LEA-008)."""
-
-    public_name: ClassVar = "timeRecorded"
 
 
 def record_time(_state: object, _command: RecordTime, _now_ms: int) -> Decided:

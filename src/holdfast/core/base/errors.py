@@ -32,6 +32,10 @@ class Unavailable(Exception):
         self.rule, self.message, self.hint = rule, message, hint
 
 
+class AccessDenied(Unavailable):
+    """Another system does not accept our credentials: trying again soon is useless."""
+
+
 class Fenced(Unavailable):
     """Another owner has taken the journal: this one must not write again."""
 

@@ -27,11 +27,13 @@ class Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
     since batches are kept and copied as the bytes they were sealed with, nothing unknown is ever lost.
     Tags are never used again: 1–15 engine, 16–31 escrow, 32–39 keys, 40–49 chain, 50–69 jobs, 70–79 providers,
     80–89 leases, 90–99 results and evidence; 100 and above in the order of their introduction. The tag is the event's
-    stored name, and
-    `public_name` is what clients see: renaming the class changes neither.
+    stored name. `public_name` is what clients see: it follows from the class name, and a test pins it.
     """
 
     public_name: ClassVar[str] = ""
+
+    def __init_subclass__(cls) -> None:
+        cls.public_name = cls.__dict__.get("public_name") or cls.__name__[0].lower() + cls.__name__[1:]
 
 
 def numbered(events: Iterable[E], after: EventNo) -> Iterator[tuple[EventNo, E]]:
@@ -41,8 +43,6 @@ def numbered(events: Iterable[E], after: EventNo) -> Iterator[tuple[EventNo, E]]
 
 class OwnershipTaken(Event, frozen=True, tag=1):
     """The first event of every term: from here on only this owner's batches count."""
-
-    public_name: ClassVar = "ownershipTaken"
 
     term: Term
     owner: str

@@ -33,15 +33,3 @@ def why_not_transition(transitions: Transitions[S, T], state: S, transition: T) 
     if not allowed:
         return f"{state} is final"
     return f"{state} allows {', '.join(sorted(allowed))}, not {transition}"
-
-
-def unreachable_states(transitions: Transitions[S, T], start: S) -> frozenset[S]:
-    """States of the table that no path from `start` reaches: a correct table has none."""
-    seen, todo = {start}, [start]
-    while todo:
-        for target in transitions.get(todo.pop(), {}).values():
-            if target not in seen:
-                seen.add(target)
-                todo.append(target)
-    states = set(transitions) | {target for allowed in transitions.values() for target in allowed.values()}
-    return frozenset(states - seen)

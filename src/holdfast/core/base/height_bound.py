@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Command
 from holdfast.core.base.values import Height
+
+TX_HASH_BYTES: Final = 32
 
 
 class AtHeight(Command, frozen=True):

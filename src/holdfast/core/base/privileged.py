@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from holdfast.core.base.event import Command, Event
 
@@ -18,8 +18,6 @@ class PrivilegedCommand(Command, frozen=True):
 
 class PrivilegedActRecorded(Event, frozen=True, tag=2):
     """The events that follow in this decision were requested by this actor."""
-
-    public_name: ClassVar = "privilegedActRecorded"
 
     actor: str
     method: str

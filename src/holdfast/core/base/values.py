@@ -49,6 +49,7 @@ class Kind(StrEnum):
 
     AI = "AI"
     QUANTUM = "QUANTUM"
+    COMPUTE = "COMPUTE"
 
 
 KIND_NAMES: Final = {kind: kind.value for kind in Kind}

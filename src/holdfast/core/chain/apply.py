@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from holdfast.core.base.errors import Corrupt
 from holdfast.core.base.merkle import Frontier
-from holdfast.core.base.values import ChainId, EventNo, Height
+from holdfast.core.base.values import EventNo, Height
 from holdfast.core.chain.header import SignedHeader, header_hash
 from holdfast.core.chain.messages import (
     BlockRolledBack,
@@ -24,6 +24,7 @@ from holdfast.core.chain.model import (
     OpenBlock,
     Rollback,
     Tx,
+    TxKind,
     UnfinalizedBlock,
     block_of,
     copy_frontier,
@@ -65,6 +66,9 @@ def _make_blocks_final(state: HasChain, height: Height) -> None:
     for final in [each for each in chain.unfinalized if each <= height]:
         chain.last_final = sealed = chain.unfinalized.pop(final)
         state.final_blocks[final] = FinalBlock(state.last_event, sealed.block, sealed.txs)
+        if state.ledger.withdrawals:
+            withdrawn = [tx.subject.decode() for tx in sealed.txs if tx.kind is TxKind.WITHDRAWAL]
+            escrow_apply.schedule_withdrawals(state, final, withdrawn)
         sealed.txs = []
 
 
@@ -103,7 +107,7 @@ def _move_to_pool(rollback: Rollback, txs: list[Tx], height: Height) -> None:
 def _return_to(state: HasChain, height: Height) -> None:
     """The block of this height, or else the last final one, is the head, under an empty open block."""
     chain = state.chain
-    genesis = UnfinalizedBlock(genesis_chain(ChainId(state.policy.chain_id)).head, [], Frontier())
+    genesis = UnfinalizedBlock(genesis_chain(state.policy).head, [], Frontier())
     sealed = chain.unfinalized.get(height) or chain.last_final or genesis
     chain.head, chain.open, chain.log = sealed.block, OpenBlock(), copy_frontier(sealed.log)
 

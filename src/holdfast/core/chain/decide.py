@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Final
 
 from holdfast.core.base.errors import Refused
@@ -25,7 +26,7 @@ from holdfast.core.chain.messages import (
     TransactionsUnlinked,
 )
 from holdfast.core.chain.model import HasChain, Tx, TxKind, final_height, next_header
-from holdfast.core.escrow.messages import Finalized
+from holdfast.core.escrow.messages import Finalized, WithdrawalFinal
 
 AT_ONCE_MAX: Final = 1_024
 """The most settlements that become final in one event; more of them become final in steps."""
@@ -49,13 +50,19 @@ def seal_block(state: HasChain, command: SealBlock, now_ms: int) -> Decided | Re
 
 def finalize_settlements(state: HasChain, command: FinalizeSettlements, _now_ms: int) -> Decided | Refused:
     """ESC-002: the next settlements of final blocks; steps are bounded, so that a full block blocks nothing."""
-    if not has_pending_settlements(state):
-        return Decided((), repeat_of=state.last_event)
-    return Decided((SettlementsFinalized(max(1, command.limit)),))
+    limit = max(1, command.limit)
+    events: list[Event] = [SettlementsFinalized(limit)] if _has_final_settlements(state) else []
+    for transfer in islice((each for each in state.ledger.withdrawals.values() if each.height), limit):
+        events.append(WithdrawalFinal(transfer.reference, transfer.owner, transfer.amount, transfer.height))
+    return Decided(tuple(events), repeat_of=None if events else state.last_event)
 
 
 def has_pending_settlements(state: HasChain) -> bool:
-    """Whether money of final blocks is not available yet."""
+    """Whether money of final blocks is not available, or payable, yet."""
+    return _has_final_settlements(state) or any(each.height for each in state.ledger.withdrawals.values())
+
+
+def _has_final_settlements(state: HasChain) -> bool:
     return any(height <= final_height(state) for height in state.ledger.settled_by_height)
 
 

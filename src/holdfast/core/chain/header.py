@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.core.base.canonical import H, canonical
 from holdfast.core.base.merkle import EMPTY_ROOT
-from holdfast.core.base.values import ZERO_DIGEST, ChainId, Digest, EventNo, Height, VerifySignature
+from holdfast.core.base.values import ZERO_DIGEST, ChainId, Digest, EventNo, Height, Network, VerifySignature
 
 BLOCK_TAG: Final = "holdfast.block.v1"
 BEACON_TAG: Final = "holdfast.beacon.v1"
@@ -43,7 +43,7 @@ def header_hash(header: Header) -> Digest:
     return H(BLOCK_TAG, canonical(list(msgspec.structs.astuple(header))))
 
 
-def genesis(chain_id: ChainId) -> Header:
+def genesis(chain_id: ChainId, network: Network) -> Header:
     """Height 0: not a block, but the parent of the first one."""
     return Header(
         chain_id=chain_id,
@@ -51,14 +51,23 @@ def genesis(chain_id: ChainId) -> Header:
         parent=ZERO_DIGEST,
         time_ms=0,
         proposer=b"",
-        beacon=genesis_hash(chain_id),
+        beacon=genesis_hash(chain_id, network),
         first_event=EventNo(1),
         last_event=EventNo(0),
     )
 
 
-def genesis_hash(chain_id: ChainId) -> Digest:
-    return H(GENESIS_TAG, chain_id)
+def genesis_hash(chain_id: ChainId, network: Network) -> Digest:
+    """ESC-003: the kind of network is part of the first hash, so that no chain is ever of another kind.
+
+    A development network is not named: its chains keep the genesis that they had before kinds were part of it.
+    """
+    return H(GENESIS_TAG, chain_id, *([] if network is Network.DEVELOPMENT else [network.value.encode()]))
+
+
+def network_of(chain_id: ChainId, genesis: Digest) -> Network | None:
+    """The kind of network whose chain begins with this hash."""
+    return next((network for network in Network if genesis_hash(chain_id, network) == genesis), None)
 
 
 def beacon_after(signature: bytes) -> Digest:
@@ -74,10 +83,10 @@ class SignedHeader(msgspec.Struct, frozen=True, gc=False):
     signature: bytes
 
 
-def genesis_signed(chain_id: ChainId) -> SignedHeader:
+def genesis_signed(chain_id: ChainId, network: Network) -> SignedHeader:
     """The parent of block 1. Its hash stands in for the missing signature."""
-    hash_ = genesis_hash(chain_id)
-    return SignedHeader(genesis(chain_id), hash_, hash_)
+    hash_ = genesis_hash(chain_id, network)
+    return SignedHeader(genesis(chain_id, network), hash_, hash_)
 
 
 def why_not_next(before: SignedHeader, signed: SignedHeader, verify: VerifySignature) -> str | None:

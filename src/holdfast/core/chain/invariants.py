@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from holdfast.core.base.values import ChainId
 from holdfast.core.chain.model import HasChain, UnfinalizedBlock, final_height, genesis_chain
 
 
@@ -14,7 +13,7 @@ def broken_invariants(state: HasChain) -> list[str]:
     kept = [*([chain.last_final] if chain.last_final is not None else []), *chain.unfinalized.values()]
     orphaned = len([height for height in chain.unfinalized if height > chain.head.height])
     active = kept[: len(kept) - orphaned]
-    head = active[-1].block if active else genesis_chain(ChainId(state.policy.chain_id)).head
+    head = active[-1].block if active else genesis_chain(state.policy).head
     log_size = active[-1].log.size if active else 0
     pool = chain.rollback.pool if chain.rollback is not None else []
     numbers = [tx.number for sealed in chain.unfinalized.values() for tx in sealed.txs]

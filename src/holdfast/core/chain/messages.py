@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
 
 from holdfast.core.base.event import Command, Event
 from holdfast.core.base.values import Digest, EventNo, Height
@@ -33,8 +32,6 @@ class ContinueRollback(Command, frozen=True):
 class BlockSealed(Event, frozen=True, tag=40):
     """The open block is sealed. The rest of its header follows from the events before (CHN-006)."""
 
-    public_name: ClassVar = "blockSealed"
-
     height: Height
     hash: Digest
     time_ms: int
@@ -62,15 +59,11 @@ class BlocksFinal(Event, frozen=True, tag=124):
     With few settlements, `Finalized` does both at once.
     """
 
-    public_name: ClassVar = "blocksFinal"
-
     height: Height
 
 
 class FinalTxsEvicted(Event, frozen=True, tag=125):
     """The next `count` transactions of final blocks left memory, and as many settlements with their jobs."""
-
-    public_name: ClassVar = "finalTxsEvicted"
 
     count: int
     as_of: EventNo = EventNo(0)
@@ -80,8 +73,6 @@ class FinalTxsEvicted(Event, frozen=True, tag=125):
 class SettlementsFinalized(Event, frozen=True, tag=126):
     """The next `count` settlements of final blocks are available (ESC-002)."""
 
-    public_name: ClassVar = "settlementsFinalized"
-
     count: int
 
 
@@ -90,8 +81,6 @@ class BlockRolledBack(Event, frozen=True, tag=41):
 
     An empty hash stands for the open block: its transactions move to a lower height.
     """
-
-    public_name: ClassVar = "blockRolledBack"
 
     height: Height
     hash: bytes
@@ -103,8 +92,6 @@ class TransactionsReincluded(Event, frozen=True, tag=42):
     In steps these are the next `count` of them.
     """
 
-    public_name: ClassVar = "transactionsReincluded"
-
     height: Height
     count: int
 
@@ -115,22 +102,16 @@ class RollbackStarted(Event, frozen=True, tag=43):
     The blocks above it are rolled back in steps. Until the end no block is sealed (CHN-004).
     """
 
-    public_name: ClassVar = "rollbackStarted"
-
     height: Height
 
 
 class TransactionsUnlinked(Event, frozen=True, tag=44):
     """The last `count` transactions and settlements of the block that was rolled back last were undone (RES-006)."""
 
-    public_name: ClassVar = "transactionsUnlinked"
-
     count: int
 
 
 class RollbackFinished(Event, frozen=True, tag=45):
     """All transactions of the orphaned blocks are in the open block, which can be sealed (CHN-004)."""
-
-    public_name: ClassVar = "rollbackFinished"
 
     height: Height

@@ -10,6 +10,7 @@ import msgspec
 from holdfast.core.base.merkle import Frontier
 from holdfast.core.base.values import ChainId, Digest, EventNo, Height
 from holdfast.core.chain.header import Header, SignedHeader, beacon_after, genesis_signed
+from holdfast.core.policy import Policy
 from holdfast.core.queue.model import HasQueue
 
 
@@ -24,6 +25,8 @@ class TxKind(StrEnum):
     CANCELLATION = "cancellation"
     SLASH = "slash"
     VALIDATOR = "validator"
+    DEPOSIT = "deposit"
+    WITHDRAWAL = "withdrawal"
 
 
 class Tx(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -132,9 +135,9 @@ class HasChain(HasQueue, Protocol):
     """Final blocks that are still in memory: the tables may not hold them yet (ENG-004)."""
 
 
-def genesis_chain(chain_id: ChainId) -> Chain:
-    """A chain without blocks."""
-    return Chain(block_of(EventNo(0), genesis_signed(chain_id)))
+def genesis_chain(policy: Policy) -> Chain:
+    """A chain without blocks; id and kind of the network never change (ESC-003)."""
+    return Chain(block_of(EventNo(0), genesis_signed(ChainId(policy.chain_id), policy.network)))
 
 
 def block_of(event: EventNo, signed: SignedHeader) -> Block:

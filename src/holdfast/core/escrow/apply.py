@@ -8,17 +8,24 @@ from typing import Any, Final, TypeVar
 from holdfast.core.base.errors import Corrupt
 from holdfast.core.base.event import Event
 from holdfast.core.base.fsm import by_transition, why_not_transition
+from holdfast.core.base.records import record_from
 from holdfast.core.base.values import AccountId, Amount, EventNo, Height, ReservationId
 from holdfast.core.escrow.messages import (
     Charged,
+    Deposited,
     Finalized,
     Minted,
     Refunded,
     Reserved,
     SettlementsRolledBack,
+    WithdrawalFinal,
+    WithdrawalReturned,
+    Withdrawn,
     mint_key,
     reservation_key,
+    return_key,
     settlement_key,
+    transfer_key,
 )
 from holdfast.core.escrow.model import (
     MINT,
@@ -30,6 +37,9 @@ from holdfast.core.escrow.model import (
     Reservation,
     ReservationStatus,
     ReservationTransition,
+    Transfer,
+    TransferKind,
+    TransferStatus,
 )
 
 CHARGE, REFUND = ReservationTransition.CHARGE, ReservationTransition.REFUND
@@ -45,8 +55,12 @@ def postings(ledger: Ledger, event: Event) -> list[Posting]:
     return list(rule(ledger, event)) if rule else []
 
 
-def _minted(_: Ledger, event: Minted) -> Iterable[Posting]:
+def _paid_in(_: Ledger, event: Minted | Deposited | WithdrawalReturned) -> Iterable[Posting]:
     return (MINT, -event.amount, 0, 0), (event.owner, event.amount, 0, 0)
+
+
+def _withdrawn(_: Ledger, event: Withdrawn) -> Iterable[Posting]:
+    return (event.owner, -event.amount, 0, 0), (MINT, event.amount, 0, 0)
 
 
 def _reserved(_: Ledger, event: Reserved) -> Iterable[Posting]:
@@ -78,7 +92,8 @@ def _unsettled(rolled_back: Iterable[Reservation]) -> Iterable[Posting]:
 
 
 _POSTINGS: Final[dict[type[Event], Callable[[Ledger, Any], Iterable[Posting]]]] = {
-    Minted: _minted,
+    **dict.fromkeys((Minted, Deposited, WithdrawalReturned), _paid_in),
+    Withdrawn: _withdrawn,
     Reserved: _reserved,
     Charged: _charged,
     Refunded: _refunded,
@@ -123,8 +138,55 @@ def _overdrawn(account: Account, event: int) -> Corrupt:
 
 
 def apply_minted(state: HasLedger, event: Minted) -> None:
-    _post(state, _minted(state.ledger, event))
+    _post(state, _paid_in(state.ledger, event))
     state.claims.add(mint_key(event), state.last_event, event)
+
+
+def apply_deposited(state: HasLedger, event: Deposited) -> None:
+    """ESC-003: available at once; the block that holds it says so for ever, but decides nothing."""
+    _post(state, _paid_in(state.ledger, event))
+    _book(state, event, TransferKind.DEPOSIT, TransferStatus.BOOKED)
+    state.claims.add(transfer_key(event), state.last_event, event)
+
+
+def apply_withdrawn(state: HasLedger, event: Withdrawn) -> None:
+    """ESC-003: debited at once, payable when its block is final."""
+    _post(state, _withdrawn(state.ledger, event))
+    transfer = _book(state, event, TransferKind.WITHDRAWAL, TransferStatus.PENDING)
+    state.ledger.withdrawals[event.reference] = transfer
+    state.claims.add(transfer_key(event), state.last_event, event)
+
+
+def apply_returned(state: HasLedger, event: WithdrawalReturned) -> None:
+    """A withdrawal that is returned before it is final never becomes payable."""
+    _post(state, _paid_in(state.ledger, event))
+    _book(state, event, TransferKind.RETURN, TransferStatus.BOOKED)
+    if (pending := state.ledger.withdrawals.pop(event.reference, None)) is not None:
+        pending.status = TransferStatus.RETURNED
+        state.touched["transfer"][pending.event] = pending
+    state.claims.add(return_key(event.reference), state.last_event, event)
+
+
+def apply_withdrawal_final(state: HasLedger, event: WithdrawalFinal) -> None:
+    transfer = state.ledger.withdrawals.pop(event.reference)
+    transfer.status, transfer.height = TransferStatus.FINAL, event.height
+    state.touched["transfer"][transfer.event] = transfer
+
+
+def schedule_withdrawals(state: HasLedger, height: Height, references: Iterable[str]) -> None:
+    """The block of this height, which is final, has these withdrawals: an event of each follows."""
+    for reference in references:
+        if (transfer := state.ledger.withdrawals.get(reference)) is not None:
+            transfer.height = height
+            state.touched["transfer"][transfer.event] = transfer
+
+
+def _book(
+    state: HasLedger, event: Deposited | Withdrawn | WithdrawalReturned, kind: TransferKind, status: TransferStatus
+) -> Transfer:
+    transfer = record_from(Transfer, event, event=state.last_event, kind=kind, status=status)
+    state.touched["transfer"][transfer.event] = transfer
+    return transfer
 
 
 def apply_reserved(state: HasLedger, event: Reserved) -> None:

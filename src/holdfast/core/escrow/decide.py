@@ -7,10 +7,13 @@ from typing import Final
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Attachment, Decided, PayloadRef, make_payload
 from holdfast.core.base.fsm import why_not_transition
+from holdfast.core.base.records import record_from
 from holdfast.core.base.values import ACCOUNT_NAME, I64_MAX, AccountId, Height, Network
 from holdfast.core.escrow.messages import (
     Charge,
     Charged,
+    Deposit,
+    Deposited,
     Finalize,
     Finalized,
     Mint,
@@ -19,11 +22,17 @@ from holdfast.core.escrow.messages import (
     Refunded,
     Reserve,
     Reserved,
+    ReturnWithdrawal,
     RollBackSettlements,
     SettlementsRolledBack,
+    Withdraw,
+    WithdrawalReturned,
+    Withdrawn,
     mint_key,
     reservation_key,
+    return_key,
     settlement_key,
+    transfer_key,
 )
 from holdfast.core.escrow.model import (
     AMOUNT_MAX,
@@ -35,34 +44,91 @@ from holdfast.core.escrow.model import (
     Reservation,
     ReservationStatus,
     ReservationTransition,
+    TransferKind,
     open_reservation,
 )
 from holdfast.core.index import unique_ids
 
 MEMO_BYTES_MAX: Final = 1 << 20
+REFERENCE_MAX, REASON_MAX = 128, 200
 
 
 def mint(state: HasLedger, command: Mint, _now_ms: int) -> Decided | Refused:
     if (
         refusal := _why_not_account(state.ledger, command.owner)
-        or _why_not_amount(command.amount)
+        or why_not_amount(command.amount)
         or _why_not_id(command.id)
     ):
         return refusal
     if state.policy.network is not Network.DEVELOPMENT:
-        return _refuse("only a development network mints", 'set network = "development" or fund the account otherwise')
+        return _refuse("only a development network mints", "a treasurer deposits: `holdfast account deposit`")
     event = Minted(command.id, command.owner, command.amount)
     if earlier := unique_ids.check_unique(state.claims, mint_key(event), event):
         return earlier
-    if command.amount > AMOUNT_MAX + available_of(state.ledger, MINT):
-        return _refuse(f"more than {AMOUNT_MAX} would exist")
-    return Decided((event,))
+    return _why_not_more(state.ledger, command.amount) or Decided((event,))
+
+
+def _why_not_more(ledger: Ledger, amount: int) -> Refused | None:
+    return _refuse(f"more than {AMOUNT_MAX} would exist") if amount > AMOUNT_MAX + available_of(ledger, MINT) else None
+
+
+def deposit(state: HasLedger, command: Deposit, _now_ms: int) -> Decided | Refused:
+    """ESC-003: the same reference again is the same deposit, however often it is told."""
+    event = record_from(Deposited, command)
+    return (
+        _why_not_transfer(state, command, state.policy.treasury.deposit_max)
+        or unique_ids.check_unique(state.claims, transfer_key(event), event)
+        or _why_not_more(state.ledger, command.amount)
+        or Decided((event,))
+    )
+
+
+def withdraw(state: HasLedger, command: Withdraw, _now_ms: int) -> Decided | Refused:
+    """ESC-002, ESC-003: only money that is available, debited at once."""
+    event = record_from(Withdrawn, command)
+    return (
+        _why_not_transfer(state, command, state.policy.treasury.withdrawal_max)
+        or unique_ids.check_unique(state.claims, transfer_key(event), event)
+        or check_funds(state.ledger, command.owner, command.amount)
+        or Decided((event,))
+    )
+
+
+def return_withdrawal(state: HasLedger, command: ReturnWithdrawal, _now_ms: int) -> Decided | Refused:
+    """ESC-003: once; who has paid it outside must not ask for this."""
+    transfer = state.ledger.withdrawals.get(command.reference) or command.stored
+    if transfer is None or transfer.kind is not TransferKind.WITHDRAWAL:
+        return Refused("ESC-003", f"no withdrawal {command.reference!r:.80}", name="NotFound")
+    event = WithdrawalReturned(command.reference, transfer.owner, transfer.amount, command.reason)
+    return (
+        _why_not_words(command.reference, command.reason)
+        or unique_ids.check_unique(state.claims, return_key(command.reference), event)
+        or Decided((event,))
+    )
+
+
+def _why_not_transfer(state: HasLedger, command: Deposit | Withdraw, highest: int) -> Refused | None:
+    refusal = _why_not_account(state.ledger, command.owner) or why_not_amount(command.amount)
+    if refusal or (refusal := _why_not_words(command.reference, command.reason)):
+        return refusal
+    if command.amount <= highest:
+        return None
+    return Refused("ESC-003", f"amount: {command.amount} is above {highest}", "policy.treasury limits one transfer")
+
+
+def _why_not_words(reference: str, reason: str) -> Refused | None:
+    if not (reference.isprintable() and 0 < len(reference) <= REFERENCE_MAX):
+        message = f"reference: 1–{REFERENCE_MAX} printable characters"
+        return Refused("ESC-003", message, name="InvalidParams")
+    if not (reason.isprintable() and 0 < len(reason) <= REASON_MAX):
+        return Refused("ESC-003", f"reason: 1–{REASON_MAX} printable characters", name="InvalidParams")
+    return None
 
 
 def reserve(state: HasLedger, command: Reserve, _now_ms: int) -> Decided | Refused:
     if (
         refusal := _why_not_account(state.ledger, command.owner)
-        or _why_not_amount(command.amount)
+        or why_not_amount(command.amount)
         or _why_not_id(command.id)
     ):
         return refusal
@@ -71,7 +137,7 @@ def reserve(state: HasLedger, command: Reserve, _now_ms: int) -> Decided | Refus
     if earlier := unique_ids.check_unique(state.claims, reservation_key(event), event):
         return earlier
     if len(command.memo) > MEMO_BYTES_MAX:
-        return Refused("ENG-007", f"memo: {len(command.memo)} bytes, at most {MEMO_BYTES_MAX}")
+        return Refused("ENG-007", f"memo: {len(command.memo)} bytes, at most {MEMO_BYTES_MAX}", name="TooLarge")
     return check_funds(state.ledger, command.owner, command.amount) or Decided((event,), attachments)
 
 
@@ -97,7 +163,7 @@ def why_no_funds(owner: AccountId, available: int, amount: int) -> Refused | Non
 
 
 def charge(state: HasLedger, command: Charge, _now_ms: int) -> Decided | Refused:
-    if refusal := _why_not_account(state.ledger, command.payee):
+    if refusal := _why_not_account(state.ledger, command.payee) or why_not_amount(command.amount, least=0):
         return refusal
     reservation, height = open_reservation(state.ledger, command.id), command.height or state.open_height
     event = Charged(command.id, height, command.payee, command.amount)
@@ -108,8 +174,8 @@ def charge(state: HasLedger, command: Charge, _now_ms: int) -> Decided | Refused
         return Decided((), repeat_of=reservation.settled)
     if refusal := _why_not_settle(state.ledger, reservation, ReservationTransition.CHARGE, height):
         return refusal
-    if not 0 <= command.amount <= reservation.amount:
-        return _refuse(f"{command.amount} is not between 0 and the {reservation.amount} reserved")
+    if command.amount > reservation.amount:
+        return _refuse(f"{command.amount} is more than the {reservation.amount} reserved")
     return Decided((event,))
 
 
@@ -138,7 +204,7 @@ def settlement_claim(state: HasLedger, command: Charge | Refund) -> tuple[bytes,
 
 def finalize(state: HasLedger, command: Finalize, _now_ms: int) -> Decided | Refused:
     if not 0 <= command.height <= I64_MAX:
-        return Refused("ESC-002", f"height: {command.height} is not a height")
+        return Refused("ESC-002", f"height: {command.height} is not in 0 … {I64_MAX}", name="InvalidParams")
     if command.height <= state.ledger.finalized_height:
         return Decided((), repeat_of=state.last_event)
     return Decided((Finalized(command.height),))
@@ -183,12 +249,17 @@ def _why_not_account(ledger: Ledger, owner: AccountId) -> Refused | None:
     return None
 
 
-def _why_not_amount(amount: int) -> Refused | None:
-    return None if 0 < amount <= AMOUNT_MAX else _refuse(f"amount: {amount} is not in 1 … {AMOUNT_MAX}")
+def why_not_amount(amount: int, field: str = "amount", least: int = 1) -> Refused | None:
+    """ESC-001: the one check of amounts that a request names, whatever the request is."""
+    if least <= amount <= AMOUNT_MAX:
+        return None
+    return Refused("ESC-001", f"{field}: {amount} is not in {least} … {AMOUNT_MAX}", name="InvalidParams")
 
 
 def _why_not_id(id_: bytes) -> Refused | None:
-    return None if len(id_) == 32 else _refuse(f"id: {len(id_)} bytes, must be 32")
+    if len(id_) == 32:
+        return None
+    return Refused("ESC-001", f"id: {len(id_)} bytes, must be 32", name="InvalidParams")
 
 
 def _refuse(message: str, hint: str = "") -> Refused:

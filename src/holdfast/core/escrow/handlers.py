@@ -5,41 +5,36 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.core.base.handlers import ClaimKeys, Commands, Events
-from holdfast.core.escrow import apply, decide
-from holdfast.core.escrow.messages import (
-    Charge,
-    Charged,
-    Finalize,
-    Mint,
-    Minted,
-    Refund,
-    Refunded,
-    Reserve,
-    Reserved,
-    RollBackSettlements,
-    SettlementsRolledBack,
-    mint_key,
-    reservation_key,
-)
+from holdfast.core.escrow import apply, decide, messages
 
 COMMANDS: Final[Commands] = {
-    Mint: decide.mint,
-    Reserve: decide.reserve,
-    Charge: decide.charge,
-    Refund: decide.refund,
-    Finalize: decide.finalize,
-    RollBackSettlements: decide.roll_back,
+    messages.Mint: decide.mint,
+    messages.Deposit: decide.deposit,
+    messages.Withdraw: decide.withdraw,
+    messages.ReturnWithdrawal: decide.return_withdrawal,
+    messages.Reserve: decide.reserve,
+    messages.Charge: decide.charge,
+    messages.Refund: decide.refund,
+    messages.Finalize: decide.finalize,
+    messages.RollBackSettlements: decide.roll_back,
 }
 EVENTS: Final[Events] = {
-    Minted: apply.apply_minted,
-    Reserved: apply.apply_reserved,
-    Charged: apply.apply_charged,
-    Refunded: apply.apply_refunded,
-    SettlementsRolledBack: apply.apply_settlements_rolled_back,
+    messages.Minted: apply.apply_minted,
+    messages.Deposited: apply.apply_deposited,
+    messages.Withdrawn: apply.apply_withdrawn,
+    messages.WithdrawalReturned: apply.apply_returned,
+    messages.WithdrawalFinal: apply.apply_withdrawal_final,
+    messages.Reserved: apply.apply_reserved,
+    messages.Charged: apply.apply_charged,
+    messages.Refunded: apply.apply_refunded,
+    messages.SettlementsRolledBack: apply.apply_settlements_rolled_back,
 }
 CLAIM_KEYS: Final[ClaimKeys] = {
-    Mint: lambda _, command: (mint_key(command),),
-    Reserve: lambda _, command: (reservation_key(command),),
-    Charge: decide.settlement_claim,
-    Refund: decide.settlement_claim,
+    messages.Mint: lambda _, command: (messages.mint_key(command),),
+    messages.Deposit: lambda _, command: (messages.transfer_key(command),),
+    messages.Withdraw: lambda _, command: (messages.transfer_key(command),),
+    messages.ReturnWithdrawal: lambda _, command: (messages.return_key(command.reference),),
+    messages.Reserve: lambda _, command: (messages.reservation_key(command),),
+    messages.Charge: decide.settlement_claim,
+    messages.Refund: decide.settlement_claim,
 }

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from holdfast.core.base.event import Command, Event, PayloadRef
 from holdfast.core.base.values import AccountId, Amount, Height, ReservationId
+from holdfast.core.escrow.model import Transfer
 
 
 class Mint(Command, frozen=True):
@@ -56,8 +57,6 @@ class RollBackSettlements(Command, frozen=True):
 class Minted(Event, frozen=True, tag=16):
     """Money was created."""
 
-    public_name: ClassVar = "minted"
-
     id: bytes
     owner: AccountId
     amount: Amount
@@ -65,8 +64,6 @@ class Minted(Event, frozen=True, tag=16):
 
 class Reserved(Event, frozen=True, tag=17):
     """Money moved from available to held."""
-
-    public_name: ClassVar = "reserved"
 
     id: ReservationId
     owner: AccountId
@@ -77,8 +74,6 @@ class Reserved(Event, frozen=True, tag=17):
 class Charged(Event, frozen=True, tag=18):
     """A block paid the payee and refunded the rest; both are pending."""
 
-    public_name: ClassVar = "charged"
-
     id: ReservationId
     height: Height
     payee: AccountId
@@ -88,8 +83,6 @@ class Charged(Event, frozen=True, tag=18):
 class Refunded(Event, frozen=True, tag=19):
     """A block refunded a whole reservation; the money is pending."""
 
-    public_name: ClassVar = "refunded"
-
     id: ReservationId
     height: Height
 
@@ -97,7 +90,7 @@ class Refunded(Event, frozen=True, tag=19):
 class Finalized(Event, frozen=True, tag=20):
     """What blocks up to this height settled is available now."""
 
-    public_name: ClassVar = "finalized"
+    public_name: ClassVar = "blocksFinalized"
 
     height: Height
 
@@ -105,9 +98,79 @@ class Finalized(Event, frozen=True, tag=20):
 class SettlementsRolledBack(Event, frozen=True, tag=21):
     """What the block of this height settled was undone; its reservations are open again."""
 
-    public_name: ClassVar = "settlementsRolledBack"
-
     height: Height
+
+
+class Deposit(Command, frozen=True):
+    """Book money that came in from outside; `reference` is its name out there and is used once, for ever."""
+
+    reference: str
+    owner: AccountId
+    amount: Amount
+    reason: str
+
+
+class Withdraw(Command, frozen=True):
+    """Book money that goes out, under a reference that is used once, for ever."""
+
+    reference: str
+    owner: AccountId
+    amount: Amount
+    reason: str
+
+
+class ReturnWithdrawal(Command, frozen=True):
+    """Give a withdrawal that was not paid outside back to its account."""
+
+    reference: str
+    reason: str
+    stored: Transfer | None = None
+    """Its row, read by the caller; used only where it has left memory."""
+
+
+class Deposited(Event, frozen=True, tag=22):
+    """Money came in and is available: a transaction of the chain. A rollback never reverses it (ESC-003)."""
+
+    reference: str
+    owner: AccountId
+    amount: Amount
+    reason: str
+
+
+class Withdrawn(Event, frozen=True, tag=23):
+    """Money left its account: a transaction of the chain. It is payable outside at `withdrawalFinal` (ESC-003)."""
+
+    reference: str
+    owner: AccountId
+    amount: Amount
+    reason: str
+
+
+class WithdrawalReturned(Event, frozen=True, tag=24):
+    """A withdrawal was given back to its account: a transaction of the chain."""
+
+    reference: str
+    owner: AccountId
+    amount: Amount
+    reason: str
+
+
+class WithdrawalFinal(Event, frozen=True, tag=25):
+    """The block of a withdrawal is final: whoever pays it outside may do so now, and only now (ESC-003)."""
+
+    reference: str
+    owner: AccountId
+    amount: Amount
+    height: Height
+
+
+def transfer_key(transfer: Deposit | Withdraw | Deposited | Withdrawn) -> bytes:
+    """ESC-003: a reference is unique for ever, whichever way the money went."""
+    return b"x" + transfer.reference.encode()
+
+
+def return_key(reference: str) -> bytes:
+    return b"y" + reference.encode()
 
 
 def mint_key(event: Mint | Minted) -> bytes:

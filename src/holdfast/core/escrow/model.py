@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterator, KeysView, MutableMapping, ValuesView
 from enum import StrEnum
 from typing import Final, Protocol
 
@@ -10,6 +9,7 @@ import msgspec
 
 from holdfast.core.base.fsm import Transitions
 from holdfast.core.base.values import I64_MAX, AccountId, Amount, Digest, EventNo, Height, ReservationId
+from holdfast.core.index.packed_records import PackedRecords
 from holdfast.core.index.touch import Touched
 from holdfast.core.index.unique_ids import Claims
 from holdfast.core.policy import Policy
@@ -86,110 +86,57 @@ class Reservation(msgspec.Struct, array_like=True, gc=False):
     """The event that charged or refunded it."""
 
 
-def reservation_for(id_: ReservationId, owner: AccountId, amount: int) -> Reservation:
-    """The reservation of a job's fee, as it is from the admission to the end of the job."""
-    return Reservation(NO_ROW, id_, owner, Amount(amount))
+class TransferKind(StrEnum):
+    """Which way money moved between an account and the outside world (ESC-003)."""
+
+    DEPOSIT = "deposit"
+    WITHDRAWAL = "withdrawal"
+    RETURN = "return"
 
 
-class PackedReservations(Protocol):
-    """Reservations that follow from jobs which are kept as bytes; the queue has them."""
+class TransferStatus(StrEnum):
+    """How far a transfer is."""
 
-    def reservation_ids(self) -> KeysView[ReservationId]: ...
-    def owner_and_amount(self, id_: ReservationId) -> tuple[AccountId, int]: ...
-    def unpack_reservation(self, id_: ReservationId) -> Reservation: ...
-
-
-class _NonePacked:
-    """Where there is no queue."""
-
-    def reservation_ids(self) -> KeysView[ReservationId]:
-        return dict[ReservationId, None]().keys()
-
-    def owner_and_amount(self, id_: ReservationId) -> tuple[AccountId, int]:
-        raise KeyError(id_)
-
-    def unpack_reservation(self, id_: ReservationId) -> Reservation:
-        raise KeyError(id_)
+    BOOKED = "BOOKED"
+    """A deposit or a return: the money is available."""
+    PENDING = "PENDING"
+    """A withdrawal whose block is not final."""
+    FINAL = "FINAL"
+    """A withdrawal that is payable outside."""
+    RETURNED = "RETURNED"
+    """A withdrawal that was given back before it was payable."""
 
 
-class Reservations(MutableMapping[ReservationId, Reservation]):
-    """Reservations by id. `[]` and `get` give the record itself. What only looks uses `peek`, `values` or `items`."""
+class Transfer(msgspec.Struct, array_like=True, gc=False):
+    """A deposit, a withdrawal or the return of one; a row of the table `transfer` under its event."""
 
-    __slots__ = ("packed", "records")
-
-    def __init__(self) -> None:
-        self.records: dict[ReservationId, Reservation] = {}
-        self.packed: PackedReservations = _NonePacked()
-
-    def __getitem__(self, id_: ReservationId) -> Reservation:
-        try:
-            return self.records[id_]
-        except KeyError:
-            return self.packed.unpack_reservation(id_)
-
-    def __setitem__(self, id_: ReservationId, reservation: Reservation) -> None:
-        self.records[id_] = reservation
-
-    def __delitem__(self, id_: ReservationId) -> None:
-        del self.records[self[id_].id]
-
-    def __contains__(self, id_: object) -> bool:
-        return id_ in self.records or id_ in self.packed.reservation_ids()
-
-    def __len__(self) -> int:
-        return len(self.records) + len(self.packed.reservation_ids())
-
-    def __iter__(self) -> Iterator[ReservationId]:
-        yield from self.packed.reservation_ids()
-        yield from self.records
-
-    def peek(self, id_: ReservationId) -> Reservation | None:
-        """The reservation to look at: of a packed job a copy. None where there is no such reservation."""
-        if id_ in self.packed.reservation_ids():
-            return reservation_for(id_, *self.packed.owner_and_amount(id_))
-        return self.records.get(id_)
-
-    def fields_of(self, id_: ReservationId) -> Reservation | tuple[object, ...]:
-        """The record of a reservation; of a packed job its fields, as far as they are not trailing defaults."""
-        record = self.records.get(id_)
-        return (NO_ROW, id_, *self.packed.owner_and_amount(id_)) if record is None else record
-
-    def values(self) -> _ReservationsToLookAt:
-        """All reservations to look at: of packed jobs copies, each made when it is reached."""
-        return _ReservationsToLookAt(self)
-
-    def items(self) -> _ReservationItems:
-        return _ReservationItems(self)
+    event: EventNo
+    reference: str
+    kind: TransferKind
+    owner: AccountId
+    amount: Amount
+    reason: str
+    status: TransferStatus
+    height: Height = Height(0)
+    """Of a withdrawal's final block."""
 
 
-class _ReservationsToLookAt(ValuesView[Reservation]):
-    _mapping: Reservations
-
-    def __iter__(self) -> Iterator[Reservation]:
-        packed = self._mapping.packed
-        for id_ in packed.reservation_ids():
-            yield reservation_for(id_, *packed.owner_and_amount(id_))
-        yield from self._mapping.records.values()
-
-
-class _ReservationItems(ItemsView[ReservationId, Reservation]):
-    _mapping: Reservations
-
-    def __iter__(self) -> Iterator[tuple[ReservationId, Reservation]]:
-        for reservation in self._mapping.values():
-            yield reservation.id, reservation
+Reservations = PackedRecords[ReservationId, Reservation]
+"""Reservations by id; those of packed jobs follow from the jobs (`queue.live`)."""
 
 
 class Ledger(msgspec.Struct):
     """All money. A settled reservation stays here until its block is final and the tables hold it (ENG-004)."""
 
     accounts: dict[AccountId, Account] = {}
-    reservations: Reservations = msgspec.field(default_factory=Reservations)
+    reservations: Reservations = msgspec.field(default_factory=PackedRecords)
     settled_by_height: dict[Height, list[ReservationId]] = {}
     """Settled reservations by block: heights ascending, each in the order of settlement."""
     final_reservations: dict[EventNo, list[ReservationId]] = {}
     """Reservations whose money is final and that are still in memory, by the event that made them final."""
     finalized_height: Height = Height(0)
+    withdrawals: dict[str, Transfer] = {}
+    """Withdrawals that are not payable yet, by reference."""
     reserved_total: int = 0
     charged_total: int = 0
     refunded_total: int = 0

@@ -4,32 +4,21 @@ from __future__ import annotations
 
 from typing import Final
 
-from holdfast.core.base.handlers import Commands, Events
-from holdfast.core.evidence import dead_letters, sessions, watermarks
-from holdfast.core.evidence.messages import (
-    AssignChannel,
-    ChannelAssigned,
-    DeadLetterResolved,
-    EvidencePruned,
-    EvidenceStored,
-    PruneEvidence,
-    RecordDeadLettered,
-    SealSession,
-    SessionSealed,
-    StoreEvidence,
-)
+from holdfast.core.base.handlers import ClaimKeys, Commands, Events
+from holdfast.core.evidence import dead_letters, messages, sessions, watermarks
 
 COMMANDS: Final[Commands] = {
-    StoreEvidence: watermarks.store_evidence,
-    SealSession: sessions.seal_session,
-    PruneEvidence: sessions.prune_evidence,
-    AssignChannel: sessions.assign_channel,
+    messages.StoreEvidence: watermarks.store_evidence,
+    messages.SealSession: sessions.seal_session,
+    messages.PruneEvidence: sessions.prune_evidence,
+    messages.AssignChannel: sessions.assign_channel,
 }
 EVENTS: Final[Events] = {
-    EvidenceStored: watermarks.apply_stored,
-    SessionSealed: sessions.apply_sealed,
-    RecordDeadLettered: dead_letters.apply_dead_lettered,
-    DeadLetterResolved: dead_letters.apply_resolved,
-    EvidencePruned: sessions.apply_pruned,
-    ChannelAssigned: sessions.apply_assigned,
+    messages.EvidenceStored: watermarks.apply_stored,
+    messages.SessionSealed: sessions.apply_sealed,
+    messages.RecordDeadLettered: dead_letters.apply_dead_lettered,
+    messages.DeadLetterResolved: dead_letters.apply_resolved,
+    messages.EvidencePruned: sessions.apply_pruned,
+    messages.ChannelAssigned: sessions.apply_assigned,
 }
+CLAIM_KEYS: Final[ClaimKeys] = {messages.StoreEvidence: watermarks.invitation_keys}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 
@@ -29,8 +29,6 @@ class RejectedRecord(msgspec.Struct, frozen=True, gc=False):
 class RecordDeadLettered(Event, frozen=True, tag=93):
     """A record has its sequence in the session and is permanently refused."""
 
-    public_name: ClassVar = "recordDeadLettered"
-
     provider_id: ProviderId
     channel: str
     session: str
@@ -56,8 +54,6 @@ class ResolveDeadLetter(Command, frozen=True):
 class DeadLetterResolved(Event, frozen=True, tag=94):
     """A dead letter was resolved."""
 
-    public_name: ClassVar = "deadLetterResolved"
-
     event: EventNo
     channel: str
     status: DeadLetterStatus
@@ -82,8 +78,6 @@ class StoreEvidence(Command, frozen=True):
 class EvidenceStored(Event, frozen=True, tag=92):
     """The node holds these records."""
 
-    public_name: ClassVar = "evidenceStored"
-
     provider_id: ProviderId
     channel: str
     session: str
@@ -97,8 +91,6 @@ class EvidenceStored(Event, frozen=True, tag=92):
 
 class SessionSealed(Event, frozen=True, tag=95):
     """Nothing more is expected of this session."""
-
-    public_name: ClassVar = "sessionSealed"
 
     channel: str
     session: str
@@ -125,8 +117,6 @@ class PruneEvidence(Command, frozen=True):
 class EvidencePruned(Event, frozen=True, tag=96):
     """The records of a finished session up to this one were pruned; its watermark stays."""
 
-    public_name: ClassVar = "evidencePruned"
-
     channel: str
     session: str
     until: int
@@ -143,8 +133,6 @@ class AssignChannel(Command, frozen=True):
 
 class ChannelAssigned(Event, frozen=True, tag=130):
     """The channel requires this certificate name from now on."""
-
-    public_name: ClassVar = "channelAssigned"
 
     channel: str
     owner: str

@@ -19,6 +19,8 @@ from holdfast.core.evidence.model import (
     is_provider_channel,
     watermark_id,
 )
+from holdfast.core.policy import UnstakedEvidence
+from holdfast.core.provider.invitations import invited_provider_key, is_invited
 
 # ------------------------------------------------------------------------------------------------ deciding
 
@@ -63,7 +65,23 @@ def _why_not_channel(state: HasEvidence, command: StoreEvidence) -> Refused | No
         return Refused("EVD-001", f"no provider {command.provider_id.hex()}", "register first", "NotFound")
     if command.channel != command.provider_id.hex():
         return Refused("EVD-001", "the channel is another provider's", name="Forbidden")
+    if _needs_invitation(state, command) and not is_invited(state, command.provider_id):
+        hint = "stake, or ask the operator for an invitation: `holdfast provider invite`"
+        return Refused("SEC-002", "evidence of a provider without stake or invitation is not stored", hint, "Forbidden")
     return None
+
+
+def _needs_invitation(state: HasEvidence, command: StoreEvidence) -> bool:
+    """SEC-002: where policy says so, a registration that costs nothing buys no place in the journal."""
+    if state.policy.evidence.unstaked is UnstakedEvidence.OPEN:
+        return False
+    provider = state.providers.get(command.provider_id)
+    return provider is not None and not provider.at_stake
+
+
+def invitation_keys(state: HasEvidence, command: StoreEvidence) -> tuple[bytes, ...]:
+    """The claim that the decision needs."""
+    return (invited_provider_key(command.provider_id),) if _needs_invitation(state, command) else ()
 
 
 def _why_not_records(command: StoreEvidence) -> Refused | None:

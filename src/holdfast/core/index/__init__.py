@@ -1,1 +1,1 @@
-"""Data structures in memory for orders, due times, unique ids and counts; none is part of the state digest."""
+"""Data structures in memory for orders, due times and unique ids; none is part of the state digest."""

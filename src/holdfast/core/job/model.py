@@ -103,9 +103,15 @@ class Job(msgspec.Struct, array_like=True, gc=False):
     parent_event: EventNo = EventNo(0)
     """Of a replica: the key of its job's row, where the payload is."""
     quorum_n: int = 0
-    """Of a job with replicas: how many must agree."""
+    """Of a job with replicas, and of each replica: how many must agree."""
     quorum_m: int = 0
     """Of a job with replicas: how many there are. The job waits for them and is not assigned itself."""
+    is_public: int = 0
+    """1: everybody may read it (JOB-010)."""
+    input_digest: Digest = Digest(b"")
+    """Of the bytes that it names as its input (JOB-003); empty where it has none."""
+    run_ms_max: int = 0
+    """How long one attempt may take; 0: as the renewals of a lease allow (LEA-004)."""
 
 
 class FailedJob(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -150,6 +156,19 @@ def task_of_reservation(reservation: ReservationId) -> TaskId:
 def requeues_of_reservation(reservation: ReservationId) -> int:
     """How often the job had been requeued when the reservation was made."""
     return int.from_bytes(reservation[TASK_ID_BYTES:], "big")
+
+
+def ceiling_of(job: Job) -> int:
+    """MAT-002: the highest price of a unit that the job can pay; of a replica, from its part of the fee (LEA-009)."""
+    return job.max_fee // (job.quorum_n or 1) // job.units if job.units else _NO_CEILING
+
+
+_NO_CEILING: Final = 2**64
+
+
+def pay_of(job: Job, price: int) -> int:
+    """ESC-001: what is paid at this price, at most the fee; to each replica at most its part of it (LEA-009)."""
+    return min(job.max_fee // (job.quorum_n or 1), job.units * price)
 
 
 def earliest_read_height(job: Job) -> Height:

@@ -59,8 +59,3 @@ class Quorum(msgspec.Struct, array_like=True):
     """In the order of arrival."""
     paid: tuple[Payment, ...] = ()
     """The payments once n agree, by index."""
-
-
-def replica_payment(max_fee: int, n: int, units: int, price: int) -> int:
-    """ESC-001: each that agrees is paid for its work, at most its part of the fee: together never more than the fee."""
-    return min(max_fee // n, units * price)

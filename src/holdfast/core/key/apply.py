@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.core.base.records import record_from
-from holdfast.core.key.messages import KeyCreated, KeyRevoked, KeyRotated, key_claim
+from holdfast.core.key.messages import KeyCapped, KeyCreated, KeyRevoked, KeyRotated, KeySpent, key_claim
 from holdfast.core.key.model import Key, KeyState
 
 
@@ -24,3 +24,13 @@ def apply_revoked(state: KeyState, event: KeyRevoked) -> None:
     key = state.keys[event.id]
     key.revoked_ms = event.revoked_ms
     state.touched["key"][event.id] = key
+
+
+def apply_capped(state: KeyState, event: KeyCapped) -> None:
+    key = state.touched["key"][event.id] = state.keys[event.id]
+    key.daily_cap = event.daily_cap
+
+
+def apply_spent(state: KeyState, event: KeySpent) -> None:
+    key = state.touched["key"][event.id] = state.keys[event.id]
+    key.spent_day, key.spent = event.day, event.spent

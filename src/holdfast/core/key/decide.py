@@ -10,8 +10,17 @@ from holdfast.core.base.event import Decided
 from holdfast.core.base.records import record_from
 from holdfast.core.base.values import ACCOUNT_NAME, KeyId
 from holdfast.core.index import unique_ids
-from holdfast.core.key.messages import CreateKey, KeyCreated, KeyRevoked, KeyRotated, RevokeKey, RotateKey, key_claim
-from holdfast.core.key.model import EXPIRES_MS_MAX, GRACE_MS_MAX, LABEL_MAX, SCOPES_MAX, Key, KeyState, Role
+from holdfast.core.key.messages import (
+    CreateKey,
+    KeyCapped,
+    KeyCreated,
+    KeyRevoked,
+    KeyRotated,
+    RevokeKey,
+    RotateKey,
+    key_claim,
+)
+from holdfast.core.key.model import CAP_MAX, EXPIRES_MS_MAX, GRACE_MS_MAX, LABEL_MAX, SCOPES_MAX, Key, KeyState, Role
 
 REQUESTER_NAME_MAX: Final = 64
 _KEY_ID: Final = re.compile(r"[0-9a-f]{16}")
@@ -22,10 +31,14 @@ def create(state: KeyState, command: CreateKey, now_ms: int) -> Decided | Refuse
     event = record_from(KeyCreated, command, scopes=" ".join(command.scopes), made_ms=now_ms)
     known = state.keys.get(command.id)
     if known is not None and _request_fields(known) == _request_fields(event):
+        if known.daily_cap != command.daily_cap:
+            hint = "a repeat must be the same in every field; take a new id for a new key"
+            return Refused("SEC-001", f"key {command.id} has another daily cap", hint, "IdReused")
         return Decided((), repeat_of=known.event)
     if earlier := unique_ids.check_unique(state.claims, key_claim(event), event):
         return earlier
-    return _why_not_created(command, now_ms) or Decided((event,))
+    capped = (KeyCapped(command.id, command.daily_cap),) if command.daily_cap else ()
+    return _why_not_created(command, now_ms) or Decided((event, *capped))
 
 
 def _request_fields(key: Key | KeyCreated) -> tuple[object, ...]:
@@ -42,12 +55,14 @@ def _why_not_created(command: CreateKey, now_ms: int) -> Refused | None:
         and not (ACCOUNT_NAME.fullmatch(account or "") and len(account or "") <= REQUESTER_NAME_MAX),
         "account: a provider's is 1–128 of a-z 0-9 : . _ -": role is Role.PROVIDER
         and not (account is None or ACCOUNT_NAME.fullmatch(account)),
-        "account: only a requester's or a provider's key has one": role in (Role.OPERATOR, Role.AUDITOR)
+        "account: only a requester's or a provider's key has one": role not in (Role.REQUESTER, Role.PROVIDER)
         and account is not None,
         f"label: at most {LABEL_MAX} printable characters": len(command.label) > LABEL_MAX
         or not command.label.isprintable(),
         f"scopes: at most {SCOPES_MAX}": len(command.scopes) > SCOPES_MAX,
         "scopes: a scope is `group.method` or `group.*`": not all(_SCOPE.fullmatch(scope) for scope in command.scopes),
+        f"daily_cap: 0 … {CAP_MAX}, of a requester's key": not 0 <= command.daily_cap <= CAP_MAX
+        or (command.daily_cap and role is not Role.REQUESTER),
         "expires_ms: is past already": until_ms is not None and until_ms <= now_ms,
         "expires_ms: too far ahead": until_ms is not None and until_ms >= EXPIRES_MS_MAX,
     }
@@ -80,4 +95,4 @@ def _live_key(state: KeyState, id_: KeyId) -> Key | Refused:
     key = state.keys.get(id_)
     if key is None:
         return Refused("SEC-001", f"no key {id_!r:.40}", "`holdfast key list` shows them", "NotFound")
-    return Refused("SEC-001", f"key {id_} was revoked") if key.revoked_ms is not None else key
+    return Refused("SEC-001", f"key {id_} is revoked for ever", "create another") if key.revoked_ms is not None else key

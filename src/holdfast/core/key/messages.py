@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from holdfast.core.base.event import Command, Event
 from holdfast.core.base.values import AccountId, Digest, KeyId, Tier
 from holdfast.core.key.model import Role
@@ -20,6 +18,8 @@ class CreateKey(Command, frozen=True):
     scopes: tuple[str, ...] = ()
     label: str = ""
     expires_ms: int | None = None
+    daily_cap: int = 0
+    """How much its jobs may reserve in a day of UTC; 0: as much as the account has."""
 
 
 class RotateKey(Command, frozen=True):
@@ -39,8 +39,6 @@ class RevokeKey(Command, frozen=True):
 class KeyCreated(Event, frozen=True, tag=32):
     """A key exists and is valid."""
 
-    public_name: ClassVar = "keyCreated"
-
     id: KeyId
     secret: Digest
     role: Role
@@ -55,8 +53,6 @@ class KeyCreated(Event, frozen=True, tag=32):
 class KeyRotated(Event, frozen=True, tag=33):
     """A key has another secret."""
 
-    public_name: ClassVar = "keyRotated"
-
     id: KeyId
     secret: Digest
     old_until_ms: int
@@ -65,10 +61,23 @@ class KeyRotated(Event, frozen=True, tag=33):
 class KeyRevoked(Event, frozen=True, tag=34):
     """A key is not valid any more."""
 
-    public_name: ClassVar = "keyRevoked"
-
     id: KeyId
     revoked_ms: int
+
+
+class KeyCapped(Event, frozen=True, tag=36):
+    """A key that was created with a daily cap has it (SEC-002)."""
+
+    id: KeyId
+    daily_cap: int
+
+
+class KeySpent(Event, frozen=True, tag=35):
+    """A job of a key with a cap has reserved its fee: all that the key has reserved on that day (SEC-002)."""
+
+    id: KeyId
+    day: int
+    spent: int
 
 
 def key_claim(request: CreateKey | KeyCreated) -> bytes:

@@ -14,7 +14,9 @@ from holdfast.core.index.unique_ids import Claims
 
 SECRET_TAG: Final = "holdfast.key.v1"  # noqa: S105 - a domain tag
 LABEL_MAX, SCOPES_MAX = 80, 32
-GRACE_MS_MAX: Final = 30 * 24 * 3_600_000
+DAY_MS: Final = 24 * 3_600_000
+GRACE_MS_MAX: Final = 30 * DAY_MS
+CAP_MAX: Final = 2**62
 EXPIRES_MS_MAX: Final = 2**62
 """Rows and digests have 64 bits for a time: a later one could not be stored."""
 
@@ -26,6 +28,7 @@ class Role(StrEnum):
     PROVIDER = "provider"
     OPERATOR = "operator"
     AUDITOR = "auditor"
+    TREASURER = "treasurer"
 
 
 class Key(msgspec.Struct, array_like=True, gc=False):
@@ -46,6 +49,17 @@ class Key(msgspec.Struct, array_like=True, gc=False):
     old_secret: Digest | None = None
     """The secret before the last rotation, valid until `old_until_ms`."""
     old_until_ms: int = 0
+    daily_cap: int = 0
+    """How much its jobs may reserve in a day of UTC; 0: as much as the account has."""
+    spent_day: int = 0
+    """The day, counted from 1970, that `spent` is of."""
+    spent: int = 0
+    """What its jobs have reserved on that day; kept where the key has a cap."""
+
+
+def spent_today(key: Key, now_ms: int) -> int:
+    """SEC-002: what counts against the cap now; a new day begins at nothing."""
+    return key.spent if key.spent_day == now_ms // DAY_MS else 0
 
 
 class KeyState(Protocol):

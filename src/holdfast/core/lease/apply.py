@@ -25,6 +25,7 @@ from holdfast.core.lease.model import (
 from holdfast.core.provider.apply import touch
 from holdfast.core.queue import apply as queue_apply
 from holdfast.core.queue import quota
+from holdfast.core.queue.model import InputClaim
 
 COMPLETE: Final = LeaseTransition.COMPLETE
 EVICT_EVERY: Final = 256
@@ -126,6 +127,13 @@ def apply_lease_closed(state: HasLeases, event: LeaseClosed) -> None:
     transition = LeaseTransition.EXPIRE if event.status is LeaseStatus.EXPIRED else LeaseTransition.CANCEL
     (lease,) = finish(state, transition, [(event.id, event.reason, event.at_ms)])
     job, provider = state.queue.jobs[lease.job_id], state.providers[lease.provider_id]
+    lease.detail = event.detail
+    if event.claim_until_ms:
+        job.reason = event.reason
+        queue_apply.deny_provider(state, job, lease.provider_id)
+        earlier = state.input_claims.pop(job.parent or job.id, None)  # they are in the order of their times
+        claimants = [*(earlier.providers if earlier is not None else ()), lease.provider_id]
+        state.input_claims[job.parent or job.id] = InputClaim(event.claim_until_ms, claimants)
     if event.is_failure:
         job.failures += 1
         job.reason = event.reason

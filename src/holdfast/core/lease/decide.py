@@ -10,7 +10,7 @@ from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Answer, Decided, Event
 from holdfast.core.base.values import LeaseId, ProviderId, TaskId
 from holdfast.core.job.model import LIVE_STATES, Job
-from holdfast.core.lease import quorum
+from holdfast.core.lease import input_claims, quorum
 from holdfast.core.lease.messages import (
     AckLease,
     DeclineLease,
@@ -27,6 +27,9 @@ from holdfast.core.queue import retry
 from holdfast.core.queue.messages import JobExpired, JobFailed
 
 ATTEMPTS_EXHAUSTED: Final = "ATTEMPTS_EXHAUSTED"
+BUSY: Final = "BUSY"
+BUSY_MS: Final = 1_000
+"""An executor that is full has a free place in a moment, unlike a provider that does not want the work."""
 TTL_OVER, RELATIVE_TTL_OVER, RESULT_TTL_OVER = "TTL", "RELATIVE_TTL", "RESULT_TTL"
 
 
@@ -55,11 +58,13 @@ def renew(state: HasLeases, command: RenewLease, now_ms: int) -> Decided | Refus
         return Decided((), repeat_of=lease.event)
     if command.renewal != lease.renewals + 1:
         return Refused("LEA-004", f"renewal {command.renewal} after {lease.renewals}", name="InvalidParams")
-    if lease.renewals >= policy.renewals_max:
+    job = state.queue.jobs[lease.job_id]
+    is_long = lease.t_deadline_ms < lease.t_start_ms + job.run_ms_max
+    if lease.renewals >= policy.renewals_max and not is_long:
         return Refused(
             "LEA-004", f"lease {lease.id.hex()} was renewed {lease.renewals} times", "complete it or fail it"
         )
-    more = lease_ms(state.queue.jobs[lease.job_id].kind, policy) * policy.renew_extends_per_mille // 1_000
+    more = lease_ms(job.kind, policy) * policy.renew_extends_per_mille // 1_000
     is_late = now_ms >= lease.renew_by_ms
     return Decided(
         (LeaseRenewed(lease.id, lease.t_deadline_ms + more, lease.renew_by_ms + more, is_late, lease.job_id),)
@@ -73,7 +78,8 @@ def decline(state: HasLeases, command: DeclineLease, now_ms: int) -> Decided | R
     lease = lease_held_by(state, command.id, command.provider_id, now_ms)
     if isinstance(lease, Refused):
         return lease
-    denied_ms = _until_ms(now_ms, state.policy.lease.decline_cooldown_ms)
+    cooldown_ms = BUSY_MS if command.reason.startswith(BUSY) else state.policy.lease.decline_cooldown_ms
+    denied_ms = _until_ms(now_ms, min(cooldown_ms, state.policy.lease.decline_cooldown_ms))
     return Decided(
         (
             LeaseClosed(
@@ -91,11 +97,15 @@ def decline(state: HasLeases, command: DeclineLease, now_ms: int) -> Decided | R
 
 
 def fail(state: HasLeases, command: FailLease, now_ms: int) -> Decided | Refused:
-    """RTY-001: PROVIDER_FAIL counts as a failure."""
+    """RTY-001: PROVIDER_FAIL counts as a failure; an invalid input does not (JOB-012), unless the node contradicts."""
     lease = lease_held_by(state, command.id, command.provider_id, now_ms)
     if isinstance(lease, Refused):
         return lease
-    return Decided(failure_events(state, lease, LeaseStatus.CANCELLED, "PROVIDER_FAIL", now_ms))
+    detail = input_claims.clean_detail(command.reason)
+    if input_claims.is_claim(command.reason) and command.is_input_valid is not True:
+        is_confirmed = command.is_input_valid is False
+        return Decided(input_claims.claim_events(state, lease, detail, now_ms, is_confirmed=is_confirmed))
+    return Decided(failure_events(state, lease, LeaseStatus.CANCELLED, "PROVIDER_FAIL", now_ms, detail))
 
 
 def lease_held_by(state: HasLeases, id_: LeaseId, provider_id: ProviderId, now_ms: int) -> Lease | Refused:
@@ -156,7 +166,9 @@ def _why_lease_due(lease: Lease, now_ms: int) -> tuple[LeaseStatus, str] | None:
     return None
 
 
-def failure_events(state: HasLeases, lease: Lease, status: LeaseStatus, reason: str, now_ms: int) -> tuple[Event, ...]:
+def failure_events(
+    state: HasLeases, lease: Lease, status: LeaseStatus, reason: str, now_ms: int, detail: str = ""
+) -> tuple[Event, ...]:
     """RTY-001 … RTY-003: the failure counts against the provider; the job is retried, unless it has failed too often or
     would expire before."""
     job, policy = state.queue.jobs[lease.job_id], state.policy
@@ -171,6 +183,7 @@ def failure_events(state: HasLeases, lease: Lease, status: LeaseStatus, reason: 
         not_before_ms=now_ms + wait_ms,
         denied_until_ms=_until_ms(now_ms, deny_ms),
         job_id=job.id,
+        detail=detail,
     )
     health_events = health.on_failure(state, state.providers[lease.provider_id], reason, now_ms)
     if job.failures + 1 >= policy.retry.failures_max:

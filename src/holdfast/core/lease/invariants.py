@@ -7,7 +7,7 @@ from collections import Counter
 from holdfast.core.base.values import Kind, ProviderId
 from holdfast.core.job.model import JobState
 from holdfast.core.lease.model import HasLeases, Lease, rebuild_leases
-from holdfast.core.queue.quota import units_max
+from holdfast.core.queue.quota import units_committed, units_max, units_reserved
 
 
 def broken_invariants(state: HasLeases) -> list[str]:
@@ -65,11 +65,8 @@ def _reserved_by_leases(state: HasLeases, id_: ProviderId, kind: Kind) -> int:
 
 
 def _reserved(state: HasLeases, id_: ProviderId, kind: Kind) -> int:
-    quota = state.quotas[id_]
-    return {Kind.AI: quota.ai_reserved, Kind.QUANTUM: quota.quantum_reserved}[kind]
+    return units_reserved(state.quotas[id_], kind)
 
 
 def _used(state: HasLeases, id_: ProviderId, kind: Kind) -> int:
-    quota = state.quotas[id_]
-    committed = {Kind.AI: quota.ai_committed, Kind.QUANTUM: quota.quantum_committed}[kind]
-    return _reserved(state, id_, kind) + committed
+    return _reserved(state, id_, kind) + units_committed(state.quotas[id_], kind)

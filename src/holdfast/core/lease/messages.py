@@ -33,11 +33,14 @@ class DeclineLease(Command, frozen=True):
 
 
 class FailLease(Command, frozen=True):
-    """The provider could not complete the job: PROVIDER_FAIL (RTY-001)."""
+    """The provider could not complete the job: PROVIDER_FAIL (RTY-001), or its input is invalid (JOB-012)."""
 
     id: LeaseId
     provider_id: ProviderId
     reason: str = ""
+    """In words; they begin with `INVALID_INPUT:` where the input is the fault."""
+    is_input_valid: bool | None = None
+    """What the node's own checker says of such an input; None where it cannot say."""
 
 
 class ExpireDue(Command, frozen=True):
@@ -52,8 +55,6 @@ NO_JOB: Final = TaskId(b"")
 
 class JobAssigned(Event, frozen=True, tag=80):
     """A provider holds a job (LEA-001, LEA-002)."""
-
-    public_name: ClassVar = "jobAssigned"
 
     lease_id: LeaseId
     job_id: TaskId
@@ -74,16 +75,12 @@ class JobAssigned(Event, frozen=True, tag=80):
 class LeaseAcked(Event, frozen=True, tag=81):
     """The provider acknowledged the lease."""
 
-    public_name: ClassVar = "leaseAcked"
-
     id: LeaseId
     at_ms: int
 
 
 class LeaseRenewed(Event, frozen=True, tag=82):
     """Both deadlines moved."""
-
-    public_name: ClassVar = "leaseRenewed"
 
     id: LeaseId
     t_deadline_ms: int
@@ -107,6 +104,10 @@ class LeaseClosed(Event, frozen=True, tag=83):
     denied_until_ms: int = 0
     """Until then the provider is skipped for jobs of this class (LEA-006, RTY-003); 0: it is not."""
     job_id: TaskId = NO_JOB
+    detail: str = ""
+    """What the provider said, in words (JOB-012)."""
+    claim_until_ms: int = 0
+    """Where it called the input invalid: when the job fails unless another provider can try it."""
 
 
 def close_without_penalty(lease: Lease, reason: str, now_ms: int, not_before_ms: int) -> LeaseClosed:
@@ -124,8 +125,6 @@ def close_without_penalty(lease: Lease, reason: str, now_ms: int, not_before_ms:
 
 class CompletionSubmitted(Event, frozen=True, tag=84):
     """The provider submitted a result; its verdict follows (RCV-001)."""
-
-    public_name: ClassVar = "completionSubmitted"
 
     lease_id: LeaseId
     digest: Digest

@@ -16,7 +16,7 @@ from holdfast.core.provider.model import HasProviders
 from holdfast.core.queue.model import HasQueue
 from holdfast.core.queue.quota import Quota
 
-AI: Final = Kind.AI
+QUANTUM: Final = Kind.QUANTUM
 
 
 class LeaseStatus(StrEnum):
@@ -84,6 +84,8 @@ class Lease(msgspec.Struct, array_like=True, gc=False):
     """What it takes of the provider's quota while it lives, and for good once it is completed (QUO-001)."""
     epoch: int = 0
     """The epoch in which the units count."""
+    detail: str = ""
+    """What its provider said about a failure, in words (JOB-012)."""
 
 
 class Leases(msgspec.Struct):
@@ -141,7 +143,7 @@ def due_ms(lease: Lease) -> int:
 
 def lease_ms(kind: Kind, policy: LeasePolicy) -> int:
     """LEA-002: T, the duration of a lease."""
-    return policy.ai_ms if kind is AI else policy.quantum_ms
+    return policy.quantum_ms if kind is QUANTUM else policy.ai_ms
 
 
 def is_live(lease: Lease, now_ms: int) -> bool:

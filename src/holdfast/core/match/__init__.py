@@ -1,8 +1,7 @@
 """Matching (MAT-001 … MAT-007): which provider gets which job. A tick decides from the state alone, so that anyone can
 replay it.
 
-Read: messages, seed_shuffle, requester_window, eligibility, provider_index, selection, merge, tick, decide; then
-offline and quote, which apply the same rules outside of a tick.
+Read: messages, seed_shuffle, requester_window, eligibility, provider_index, selection, merge, tick, decide.
 """
 
 from holdfast.core.match.seed_shuffle import draws, epoch_id, seed, shuffle

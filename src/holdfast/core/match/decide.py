@@ -20,7 +20,7 @@ from holdfast.core.lease.messages import JobAssigned
 from holdfast.core.lease.model import HasLeases, lease_ms
 from holdfast.core.lease.quorum import holders
 from holdfast.core.match import requester_window, seed_shuffle
-from holdfast.core.match.eligibility import HasEligibility, allow_deny, epoch_of
+from holdfast.core.match.eligibility import HasEligibility, allow_deny, epoch_of, price_of
 from holdfast.core.match.messages import Match, RequestersCounted
 from holdfast.core.match.provider_index import HasSupply, IdleFingerprint, IndexedProvider, ProviderIndex, TickStats
 from holdfast.core.match.requester_window import RequesterWindow
@@ -118,7 +118,8 @@ def _refresh_indexes(state: HasMatching, now_ms: int) -> None:
         ready_queue.promote(state.queue.jobs, now_ms)
     if state.changed_providers or provider_index.is_due(state, now_ms):
         provider_index.refresh(state, now_ms)
-    ready_queue.regroup(state.queue.jobs, is_by_caller=requester_window.is_on(state.policy.match))
+    is_by_caller = requester_window.is_on(state.policy.match)
+    ready_queue.regroup(state.queue.jobs, is_by_caller=is_by_caller, prices=provider_index.prices)
 
 
 def _idle_fingerprint(state: HasMatching, assignments: int, until_ms: int) -> IdleFingerprint:
@@ -197,9 +198,9 @@ def _make_assignment(
 ) -> JobAssigned:
     policy = state.policy.lease
     t_ms = lease_ms(job.kind, policy)
-    ends_ms = job.relative_expires_ms or now_ms + state.policy.ttl.relative_ms
+    ends_ms = job.relative_expires_ms or now_ms + max(state.policy.ttl.relative_ms, job.run_ms_max)
     t_deadline_ms, renew_by_ms = now_ms + t_ms, now_ms + t_ms * policy.renew_by_per_mille // 1_000
     return JobAssigned(  # by position: by name takes several times as long, and every job needs it
         lease_id(job.id, provider.id, job.attempts, seed), job.id, provider.id, job.attempts, now_ms, t_deadline_ms,
-        renew_by_ms, now_ms + policy.ack_timeout_ms, provider.price, ends_ms, job.units, epoch,
+        renew_by_ms, now_ms + policy.ack_timeout_ms, price_of(provider, job.requirements), ends_ms, job.units, epoch,
     )  # fmt: skip

@@ -8,12 +8,13 @@ from typing import Any, NamedTuple, Protocol, cast
 from holdfast.core.base.canonical import decode
 from holdfast.core.base.values import AccountId, Height, Kind, ProviderId
 from holdfast.core.job.job_class import denied_until, job_class
-from holdfast.core.job.model import Job
+from holdfast.core.job.model import Job, ceiling_of
+from holdfast.core.job.spec import RESOURCES, work_name
 from holdfast.core.lease.quorum import HasReplicas, why_not_distinct
 from holdfast.core.match.requester_window import RequesterWindow, why_not_window
 from holdfast.core.match.seed_shuffle import epoch_id
 from holdfast.core.policy import Policy
-from holdfast.core.provider.model import Provider, ProviderStatus, stake_min
+from holdfast.core.provider.model import ANY_MODEL, Provider, ProviderStatus, stake_min, unattested_kinds
 from holdfast.core.queue import quota
 from holdfast.core.queue.pauses import Paused
 from holdfast.core.queue.quota import Quota
@@ -79,7 +80,16 @@ def why_not_fit(provider: Provider, job: Job, policy: Policy) -> str | None:
     """The filters that need only the two records and the policy."""
     if provider.leases >= lease_cap(provider, policy):
         return "no free slot"
-    return why_not_able(profile_of(provider), job.kind, job.requirements) or _why_not_allowed(provider.id, job)
+    return why_not_ever(provider, job, policy)
+
+
+def why_not_ever(provider: Provider, job: Job, policy: Policy) -> str | None:
+    """Those of them that do not depend on the provider's load."""
+    return (
+        why_not_able(profile_of(provider, policy), job.kind, job.requirements)
+        or _why_too_expensive(provider, job)
+        or _why_not_allowed(provider.id, job)
+    )
 
 
 def lease_cap(provider: Provider, policy: Policy) -> int:
@@ -94,10 +104,34 @@ class Profile(NamedTuple):
     region: str
     denied_by_list: str
     """Which of the operator's lists keeps it from work; empty where none does."""
+    price: int
+    prices: bytes
+    unattested: tuple[str, ...]
+    """The kinds for which policy requires an attestor that has not attested it (PRV-005)."""
 
 
-def profile_of(provider: Provider) -> Profile:
-    return Profile(provider.capabilities, provider.region, provider.denied_by_list)
+def profile_of(provider: Provider, policy: Policy) -> Profile:
+    return Profile(
+        capabilities=provider.capabilities,
+        region=provider.region,
+        denied_by_list=provider.denied_by_list,
+        price=provider.price,
+        prices=provider.prices,
+        unattested=unattested_kinds(provider, policy.provider),
+    )
+
+
+def price_of(offer: Provider | Profile, requirements: bytes) -> int:
+    """MAT-002: the price of a unit of work for jobs with these requirements."""
+    if not offer.prices:
+        return offer.price
+    price: int = decode_map(offer.prices).get(work_name(decode_map(requirements), ANY_MODEL), offer.price)
+    return price
+
+
+def _why_too_expensive(provider: Provider, job: Job) -> str | None:
+    price, ceiling = price_of(provider, job.requirements), ceiling_of(job)
+    return f"price {price} for a unit, the fee pays {ceiling}" if price > ceiling else None
 
 
 def why_not_able(profile: Profile, kind: Kind, requirements: bytes) -> str | None:
@@ -107,17 +141,30 @@ def why_not_able(profile: Profile, kind: Kind, requirements: bytes) -> str | Non
     needs = decode_map(requirements)
     if (region := needs.get("region")) is not None and region != profile.region:
         return f"region {profile.region}, not {region}"
+    if kind.value in profile.unattested:
+        return f"attested by none of those that policy requires for {kind}"
     can = decode_map(profile.capabilities).get(kind.value)
-    return f"does not run {kind}" if can is None else _why_not_capable(can, needs)
+    return f"does not run {kind}" if can is None else _why_not_capable(can, needs) or _why_not_labelled(can, needs)
+
+
+def _why_not_labelled(can: dict[str, Any], needs: dict[str, Any]) -> str | None:
+    """MAT-002: a label is declared with the kind of work that it is about, and matched as the region is."""
+    declared = can.get("labels", {})
+    for name, value in needs.get("labels", {}).items():
+        if declared.get(name) != value:
+            return f"label {name}={declared.get(name, '(none)')}, not {value}"
+    return None
 
 
 def _why_not_capable(can: dict[str, Any], needs: dict[str, Any]) -> str | None:
     checks = (
         ("model" not in needs or needs["model"] in can.get("models", ()), "model"),
+        ("runtime" not in needs or needs["runtime"] in can.get("runtimes", ()), "runtime"),
         ("precision" not in needs or needs["precision"] in can.get("precisions", ()), "precision"),
         (set(needs.get("gates", ())) <= set(can.get("gates", ())), "gates"),
         (needs.get("depth", 0) <= can.get("depth_max", 0), "depth"),
         (needs.get("width", 0) <= can.get("width_max", 0), "width"),
+        *((needs.get(name, 0) <= can.get(name, 0), name) for name in RESOURCES),
     )
     return next((f"{name} does not fit" for is_met, name in checks if not is_met), None)
 

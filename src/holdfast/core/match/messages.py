@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
 
 from holdfast.core.base.event import Command, Event
 from holdfast.core.base.values import AccountId
@@ -22,8 +21,6 @@ class Match(Command, frozen=True):
 
 class RequestersCounted(Event, frozen=True, tag=100):
     """The jobs that a tick assigned for each requester count in its window until `until_ms`."""
-
-    public_name: ClassVar = "requestersCounted"
 
     at_ms: int
     until_ms: int

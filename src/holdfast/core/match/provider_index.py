@@ -15,7 +15,15 @@ import msgspec
 
 from holdfast.core.base.values import Kind, ProviderId, Seed
 from holdfast.core.index.due_index import DueIndex
-from holdfast.core.match.eligibility import Profile, lease_cap, profile_of, why_not_able, why_not_available
+from holdfast.core.match.eligibility import (
+    Profile,
+    decode_map,
+    lease_cap,
+    price_of,
+    profile_of,
+    why_not_able,
+    why_not_available,
+)
 from holdfast.core.match.seed_shuffle import shuffle_in_place
 from holdfast.core.policy import Policy
 from holdfast.core.provider.model import Provider
@@ -98,6 +106,8 @@ class ProviderIndex(msgspec.Struct):
     group_of: dict[Profile, int] = {}
     groups_with_capacity: set[int] = msgspec.field(default_factory=set)
     """The groups that have a provider with a free slot."""
+    prices: set[int] = msgspec.field(default_factory=set)
+    """All prices of all groups."""
     due_index: DueIndex = msgspec.field(default_factory=DueIndex)
     version: int = 0
     """Grows with every change, except of leases, that might make a provider eligible for a job that had none."""
@@ -108,7 +118,7 @@ class ProviderIndex(msgspec.Struct):
     fitting_cache_max: int = FITTING_CACHE_MAX
     """The size of the cache: twice the number of job groups, so that a tick never computes all of them again."""
     _policy: Policy | None = None
-    _fitting_cache: dict[tuple[Kind, bytes], tuple[int, set[int]]] = {}
+    _fitting_cache: dict[tuple[Kind, bytes, int], tuple[int, set[int]]] = {}
     """By shape: how many groups were checked, and which of them fit."""
     _order: list[IndexedProvider] = []
     _order_seed: Seed | None = None
@@ -141,7 +151,7 @@ class ProviderIndex(msgspec.Struct):
     def _reset(self, state: HasSupply) -> None:
         """Forget everything, for example under another policy: all providers are indexed again."""
         self.entries, self.available_ids, self.available_entries = {}, [], []
-        self.profile_groups, self.group_of, self.groups_with_capacity = [], {}, set()
+        self.profile_groups, self.group_of, self.groups_with_capacity, self.prices = [], {}, set(), set()
         self.due_index, self._fitting_cache, self._order, self._order_seed = DueIndex(), {}, [], None
         self._policy, self.version = state.policy, self.version + 1
 
@@ -159,7 +169,7 @@ class ProviderIndex(msgspec.Struct):
         if inputs != entry.index_inputs or (entry.due_ms is not None and now_ms >= entry.due_ms):
             assert self._policy is not None
             is_available = why_not_available(provider, self._policy, now_ms) is None
-            group, cap = self._group_index(profile_of(provider)), lease_cap(provider, self._policy)
+            group, cap = self._group_index(profile_of(provider, self._policy)), lease_cap(provider, self._policy)
             if (is_available and (group, True) != (entry.group, entry.is_available)) or cap > entry.cap:
                 self.version += 1
             entry.index_inputs, entry.cap = inputs, cap
@@ -173,6 +183,7 @@ class ProviderIndex(msgspec.Struct):
         if group is None:
             group = self.group_of[profile] = len(self.profile_groups)
             self.profile_groups.append(ProfileGroup(profile))
+            self.prices.update((profile.price, *(decode_map(profile.prices).values() if profile.prices else ())))
         return group
 
     def _move_entry(self, entry: IndexedProvider, group: int, *, is_available: bool, has_capacity: bool) -> None:
@@ -214,25 +225,26 @@ class ProviderIndex(msgspec.Struct):
             self._order_seed, self._has_positions = seed, False
         return self._order
 
-    def fitting_groups(self, kind: Kind, requirements: bytes) -> set[int]:
-        """The groups with a profile that fits; each group is checked once."""
-        cached = self._fitting_cache.get((kind, requirements))
+    def fitting_groups(self, kind: Kind, requirements: bytes, pays: int) -> set[int]:
+        """The groups with a profile that fits and a price that is paid; each group is checked once."""
+        cached = self._fitting_cache.get((kind, requirements, pays))
         count, fitting = cached if cached is not None else (0, set())
         if cached is None or count < len(self.profile_groups):
             if len(self._fitting_cache) >= self.fitting_cache_max:
                 self._fitting_cache.clear()
             for group in range(count, len(self.profile_groups)):
-                if why_not_able(self.profile_groups[group].profile, kind, requirements) is None:
+                profile = self.profile_groups[group].profile
+                if price_of(profile, requirements) <= pays and why_not_able(profile, kind, requirements) is None:
                     fitting.add(group)
-            self._fitting_cache[kind, requirements] = len(self.profile_groups), fitting
+            self._fitting_cache[kind, requirements, pays] = len(self.profile_groups), fitting
         return fitting
 
-    def has_capacity_for(self, kind: Kind, requirements: bytes) -> bool:
-        return not self.groups_with_capacity.isdisjoint(self.fitting_groups(kind, requirements))
+    def has_capacity_for(self, kind: Kind, requirements: bytes, pays: int) -> bool:
+        return not self.groups_with_capacity.isdisjoint(self.fitting_groups(kind, requirements, pays))
 
-    def with_capacity_for(self, kind: Kind, requirements: bytes) -> Iterator[IndexedProvider]:
+    def with_capacity_for(self, kind: Kind, requirements: bytes, pays: int) -> Iterator[IndexedProvider]:
         """The providers that fit and have a free slot, in the order of the last seed."""
-        fits = self.fitting_groups(kind, requirements)
+        fits = self.fitting_groups(kind, requirements, pays)
         fewer, others = (
             (fits, self.groups_with_capacity)
             if len(fits) <= len(self.groups_with_capacity)
@@ -267,6 +279,9 @@ def _index_inputs(provider: Provider) -> tuple[object, ...]:
         provider.slots,
         provider.stake,
         provider.health_ppm,
+        provider.price,
+        provider.prices,
+        provider.attestor,
     )
     until = (provider.attested_until_ms, provider.heartbeat_ms, provider.cooling_until_ms, provider.is_draining)
     return provider.status, can, until

@@ -80,7 +80,7 @@ class _Demand:
     def entries(self) -> Iterator[IndexedProvider]:
         shape = self._shape
         entries, is_accepted = (
-            self._tick.provider_index.with_capacity_for(shape.kind, shape.requirements),
+            self._tick.provider_index.with_capacity_for(shape.kind, shape.requirements, shape.pays),
             self._tick.rules.provider_filter(shape),
         )
         return entries if is_accepted is None else filter(is_accepted, entries)
@@ -252,7 +252,8 @@ class Tick:
 
     def _demand(self, shape: JobShape, counts: dict[str, list[int]]) -> _Demand | None:
         """None where no provider can get such a job."""
-        if not self.rules.is_open(shape) or not self.provider_index.has_capacity_for(shape.kind, shape.requirements):
+        wants = (shape.kind, shape.requirements, shape.pays)
+        if not self.rules.is_open(shape) or not self.provider_index.has_capacity_for(*wants):
             return None
         demand = _Demand(self, shape)
         if (window := self.rules.window(shape)) is not None:

@@ -1,5 +1,6 @@
 """Every policy setting with its default, in integers, and the one check that names everything wrong with them."""
 
+from holdfast.core.policy.differences import flatten, policy_differences, settings_of
 from holdfast.core.policy.limits import SettingFault, check_policy
 from holdfast.core.policy.settings import (
     AdmissionPolicy,
@@ -7,18 +8,23 @@ from holdfast.core.policy.settings import (
     ChainPolicy,
     EnginePolicy,
     EvidencePolicy,
+    JobPolicy,
     LeasePolicy,
     MatchOrder,
     MatchPolicy,
     Policy,
     PriorityPolicy,
+    ProofPolicy,
     ProviderPolicy,
     QuotaPolicy,
     ReadBack,
     ResultPolicy,
     RetryPolicy,
     SpoolPolicy,
+    TreasuryPolicy,
     TtlPolicy,
+    UnstakedEvidence,
+    Visibility,
 )
 
 __all__ = [
@@ -27,11 +33,13 @@ __all__ = [
     "ChainPolicy",
     "EnginePolicy",
     "EvidencePolicy",
+    "JobPolicy",
     "LeasePolicy",
     "MatchOrder",
     "MatchPolicy",
     "Policy",
     "PriorityPolicy",
+    "ProofPolicy",
     "ProviderPolicy",
     "QuotaPolicy",
     "ReadBack",
@@ -39,6 +47,12 @@ __all__ = [
     "RetryPolicy",
     "SettingFault",
     "SpoolPolicy",
+    "TreasuryPolicy",
     "TtlPolicy",
+    "UnstakedEvidence",
+    "Visibility",
     "check_policy",
+    "flatten",
+    "policy_differences",
+    "settings_of",
 ]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from holdfast.core.base.values import ChainId
 from holdfast.core.chain.model import genesis_chain
 from holdfast.core.job.model import LIVE_STATES, Job, JobState
 from holdfast.core.match.seed_shuffle import epoch_id
 from holdfast.core.policy import PriorityPolicy
 from holdfast.core.policy_change.messages import PolicyAdopted
-from holdfast.core.policy_change.model import POLICY_KEY, PolicyState, adopted_policy, read_policy
+from holdfast.core.policy_change.model import EVENT_KEY, POLICY_KEY, PolicyState, adopted_policy, read_policy
 from holdfast.core.provider.apply import rebuild_provider_timers
 from holdfast.core.queue import priority
 from holdfast.core.queue.ready_queue import rebuild_ready_queue
@@ -17,9 +16,11 @@ from holdfast.core.queue.ready_queue import rebuild_ready_queue
 def apply_adopted(state: PolicyState, event: PolicyAdopted) -> None:
     """PRI-003: the fold continues with this policy, whatever it started with."""
     before, policy = adopted_policy(state.policy_bytes), read_policy(event.policy)
-    state.policy_bytes[POLICY_KEY], state.policy = event.policy, policy
+    state.policy_bytes, state.policy = {POLICY_KEY: event.policy}, policy
+    if event.at_ms:  # else it is of a version that had no history of policies
+        state.policy_bytes[EVENT_KEY] = state.last_event.to_bytes(8, "big")
     if state.chain.is_at_genesis:
-        state.chain = genesis_chain(ChainId(policy.chain_id))
+        state.chain = genesis_chain(policy)
     rebuild_provider_timers(state)  # due times depend on the policy
     if before is None or before.priority != policy.priority:  # the policy before the first adoption is not known
         recompute_priorities(state, policy.priority)

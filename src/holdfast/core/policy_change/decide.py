@@ -11,9 +11,9 @@ from holdfast.core.base.event import Decided
 from holdfast.core.base.values import Kind, ProviderId
 from holdfast.core.lease.messages import close_without_penalty
 from holdfast.core.lease.model import HasLeases, Lease
-from holdfast.core.policy import QuotaPolicy
+from holdfast.core.policy import Policy, QuotaPolicy
 from holdfast.core.policy_change.messages import AdoptPolicy, PolicyAdopted
-from holdfast.core.policy_change.model import PolicyState, adopted_policy
+from holdfast.core.policy_change.model import PolicyState, adoption_event
 from holdfast.core.queue.quota import units_max, units_used
 
 QUOTA_LOWERED: Final = "QUOTA_LOWERED"
@@ -24,18 +24,26 @@ _pack = msgspec.msgpack.Encoder().encode
 
 def adopt(state: PolicyState, command: AdoptPolicy, now_ms: int) -> Decided | Refused:
     """LEA-007: where it lowers a quota, leases above it are cancelled at once, the newest first, without penalty."""
-    policy = command.policy
-    if adopted_policy(state.policy_bytes) == policy:
-        return Decided((), repeat_of=state.last_event)
-    if not state.chain.is_at_genesis and policy.chain_id != state.policy.chain_id:
-        message = f"this chain has chain_id {state.policy.chain_id}, not {policy.chain_id}"
-        return Refused("CHN-006", message, "restore chain_id, or start with an empty folder", "BadConfig")
+    policy, before = command.policy, adoption_event(state.policy_bytes)
+    if state.policy_bytes and state.policy == policy:
+        return Decided((), repeat_of=before or state.last_event)
+    if (state.policy_bytes or not state.chain.is_at_genesis) and (refusal := why_not_network(state.policy, policy)):
+        return refusal
     closed = [
         close_without_penalty(lease, QUOTA_LOWERED, now_ms, now_ms)
         for provider_id in state.leases.by_provider
         for lease in leases_over_quota(state, provider_id, policy.quota)
     ]
-    return Decided((PolicyAdopted(_pack(policy)), *closed))
+    return Decided((PolicyAdopted(_pack(policy), before, now_ms, command.by), *closed))
+
+
+def why_not_network(adopted: Policy, policy: Policy) -> Refused | None:
+    """ESC-003, CHN-006: genesis names the chain and the kind of its network; no policy changes them."""
+    for rule, name in (("CHN-006", "chain_id"), ("ESC-003", "network")):
+        if (ours := getattr(adopted, name)) != (theirs := getattr(policy, name)):
+            message = f"{name}: this chain was made with {ours}, not {theirs}"
+            return Refused(rule, message, f"restore {name}, or start with an empty folder", "BadConfig")
+    return None
 
 
 def leases_over_quota(state: HasLeases, provider_id: ProviderId, policy: QuotaPolicy) -> list[Lease]:

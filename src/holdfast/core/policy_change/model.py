@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Protocol
 
 import msgspec
 
 from holdfast.core.base.errors import Corrupt
+from holdfast.core.base.values import EventNo
 from holdfast.core.chain.model import Chain
 from holdfast.core.lease.model import HasLeases
 from holdfast.core.policy import Policy
 
-POLICY_KEY: Final = 0
-"""The only key of `policy_bytes`."""
+POLICY_KEY, EVENT_KEY = 0, 1
+"""The keys of `policy_bytes`: the policy, and the event that adopted it."""
 
 
 class PolicyState(HasLeases, Protocol):
@@ -32,3 +33,8 @@ def read_policy(packed: bytes) -> Policy:
 def adopted_policy(policy_bytes: dict[int, bytes]) -> Policy | None:
     """The policy that the journal adopted last; None where it adopted none."""
     return read_policy(policy_bytes[POLICY_KEY]) if policy_bytes else None
+
+
+def adoption_event(policy_bytes: dict[int, bytes]) -> EventNo:
+    """The event of that adoption; 0 where it is not known."""
+    return EventNo(int.from_bytes(policy_bytes.get(EVENT_KEY, b""), "big"))

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Answer, Attachment, Decided, Event, NeedsClaims
 from holdfast.core.base.values import KIND_NAMES, Amount, Digest, EventNo, Height, LeaseId, ProviderId
 from holdfast.core.index import unique_ids
-from holdfast.core.job.model import Job, earliest_read_height
+from holdfast.core.job.model import Job, earliest_read_height, pay_of
+from holdfast.core.job.spec import ATTESTED, has_metrics, why_metrics_unmet
 from holdfast.core.lease.decide import ATTEMPTS_EXHAUSTED, failure_events, why_expired, why_not_held
+from holdfast.core.lease.input_claims import contradiction_events
 from holdfast.core.lease.messages import CompletionSubmitted, close_without_penalty
 from holdfast.core.lease.model import HasLeases, Lease, LeaseStatus, has_lapsed
 from holdfast.core.lease.quorum import give_up_events, parent_job
 from holdfast.core.proof import votes
 from holdfast.core.proof.consequences import penalize, reward
-from holdfast.core.proof.envelope import Envelope, ProofBody, link_of, pack, read_body, unpack
+from holdfast.core.proof.envelope import Envelope, ProofBody, declared_media_type, link_of, pack, read_body, unpack
 from holdfast.core.proof.messages import (
     CompletionIgnored,
     ProofAccepted,
@@ -67,7 +71,7 @@ def _submit_completion(state: HasLeases, command: SubmitCompletion, now_ms: int)
         return Refused("PRV-003", "the proof is of another lease or another provider", name="Forbidden")
     lease = state.leases.by_id.get(command.lease_id)
     if lease is None or has_lapsed(lease, now_ms):
-        return _answer_late(state, command.envelope, body)
+        return _answer_late(state, command, body, now_ms)
     if lease.provider_id != command.provider_id or lease.job_id != body.task_id:
         return Refused("PRV-003", f"lease {command.lease_id.hex()} is another provider's", name="Forbidden")
     if lease.submitted is not None:
@@ -84,13 +88,16 @@ def _submit_completion(state: HasLeases, command: SubmitCompletion, now_ms: int)
     return Decided((submitted,))
 
 
-def _answer_late(state: HasLeases, envelope: Envelope, body: ProofBody) -> Answer:
+def _answer_late(state: HasLeases, command: SubmitCompletion, body: ProofBody, now_ms: int) -> Answer:
     """RES-001, RCV-002: the proof that the task is linked to is a repeat; any other one is in conflict with it."""
+    ended = _ended_lease(state, command, body)
+    if ended is not None and ended.submitted not in (None, body.output_digest):
+        return _answer_repeat(state, ended, body.output_digest, now_ms)
     if (known := votes.answer_repeated_vote(state, body)) is not None:
         return known
     if lacking := state.claims.lacking((link_key(body.task_id),)):
         return NeedsClaims(lacking)
-    linked = TaskLinked(body.task_id, link_of(envelope))
+    linked = TaskLinked(body.task_id, link_of(command.envelope))
     first = unique_ids.check_unique(state.claims, link_key(body.task_id), linked)
     if isinstance(first, Decided):
         return first
@@ -101,6 +108,13 @@ def _answer_late(state: HasLeases, envelope: Envelope, body: ProofBody) -> Answe
     )
 
 
+def _ended_lease(state: HasLeases, command: SubmitCompletion, body: ProofBody) -> Lease | None:
+    """The lease that is over, of this provider: its row or what memory has of it."""
+    known = (*state.attempts.get(body.task_id, ()), *((command.record,) if command.record is not None else ()))
+    names = (command.lease_id, command.provider_id)
+    return next((lease for lease in known if (lease.id, lease.provider_id) == names), None)
+
+
 def _answer_repeat(state: HasLeases, lease: Lease, digest: Digest, now_ms: int) -> Answer:
     """RCV-002: the same digest again is a repeat; another digest is evidence of equivocation."""
     if lease.submitted == digest:
@@ -109,8 +123,11 @@ def _answer_repeat(state: HasLeases, lease: Lease, digest: Digest, now_ms: int) 
         return NeedsClaims(lacking)
     if (known := state.claims.event_of(equivocation_key(lease.id))) is not None:
         return Decided((), repeat_of=known)
+    if lease.ended_ms is not None and now_ms >= lease.ended_ms + state.policy.ttl.tombstone_ms:
+        return Refused("RCV-002", f"lease {lease.id.hex()} is long over", "its result stays", "LeaseLost")
     ignored = CompletionIgnored(lease.id, lease.provider_id, digest, EQUIVOCATION, is_penalized=True)
-    return Decided((ignored, *penalize(state, lease, EQUIVOCATION, now_ms)))
+    at_stake = state.providers[lease.provider_id].at_stake
+    return Decided((ignored, *(penalize(state, lease, EQUIVOCATION, now_ms) if at_stake else ())))
 
 
 def record_verdicts(state: HasLeases, commands: Sequence[RecordVerdict], now_ms: int) -> list[Answer]:
@@ -127,12 +144,13 @@ def record_verdicts(state: HasLeases, commands: Sequence[RecordVerdict], now_ms:
             answers.append(Decided((), repeat_of=number))
             continue
         job = jobs[lease.job_id]
-        is_accepted = command.is_good and not job.parent
-        if answers and (not is_accepted or lease.id in judged or lease.provider_id in changed):
+        is_accepted = command.is_good and not job.parent and not has_metrics(job.requirements)
+        is_alone = not is_accepted or job.id in state.input_claims  # it changes other providers, too
+        if answers and (is_alone or lease.id in judged or lease.provider_id in changed):
             break
         answer = (_accept if is_accepted else _judge_alone)(state, command, lease, job, now_ms)
         answers.append(answer)
-        if not is_accepted or type(answer) is NeedsClaims:
+        if is_alone or type(answer) is NeedsClaims:
             break
         if type(answer) is Decided:
             number = EventNo(number + len(answer.events))
@@ -151,13 +169,18 @@ def _accept(state: HasLeases, command: RecordVerdict, lease: Lease, job: Job, no
     attachments: tuple[Attachment, ...] = ()
     if command.output is not None or command.da_commitment is not None:
         accepted, attachments = attach_output(accepted, command)
-    return Decided((accepted, *reward(state, lease, now_ms)), attachments)
+    wrong = () if job.proof == ATTESTED else contradiction_events(state, job, now_ms)
+    return Decided((accepted, *reward(state, lease, now_ms), *wrong), attachments)
 
 
 def _judge_alone(state: HasLeases, command: RecordVerdict, lease: Lease, job: Job, now_ms: int) -> Answer:
+    """PRV-005: a good proof whose metrics are not what the job asked for is not paid, and blames no provider."""
+    body = read_body(unpack(state.submissions[lease.id]).body)
+    if command.is_good and isinstance(body, ProofBody) and (unmet := why_metrics_unmet(job.requirements, body.metrics)):
+        command = RecordVerdict(lease.id, False, unmet, fault=VerifierFault.METRICS_UNMET)
     if not command.is_good:
         return Decided(_reject_proof(state, lease, command, now_ms))
-    return votes.record_vote(state, command, lease, job, now_ms)
+    return (votes.record_vote if job.parent else _accept)(state, command, lease, job, now_ms)
 
 
 def _reject_proof(state: HasLeases, lease: Lease, command: RecordVerdict, now_ms: int) -> tuple[Event, ...]:
@@ -176,19 +199,20 @@ def _reject_proof(state: HasLeases, lease: Lease, command: RecordVerdict, now_ms
         at_ms=now_ms,
     )
     if command.fault:
-        closed, *rest = _retry_without_penalty(state, lease, job, command.fault, now_ms)
+        closed, *rest = _retry_without_penalty(state, lease, job, command, now_ms)
         return closed, refused, *rest
     closed, *rest = failure_events(state, lease, LeaseStatus.CANCELLED, PROOF_INVALID, now_ms)
     return closed, refused, *penalize(state, lease, PROOF_INVALID, now_ms), *rest
 
 
 def _retry_without_penalty(
-    state: HasLeases, lease: Lease, job: Job, fault: VerifierFault, now_ms: int
+    state: HasLeases, lease: Lease, job: Job, command: RecordVerdict, now_ms: int
 ) -> tuple[Event, ...]:
     """PRF-002: a verifier's fault is not a failure of the provider. The job is retried a bounded number of times."""
     retrying = state.policy.retry
     wait_ms = retry.delay_ms(job.kind, job.id, job.attempts, retrying)
-    closed = close_without_penalty(lease, fault, now_ms, now_ms + wait_ms)
+    fault, detail = command.fault, command.reasons[:REASONS_MAX]
+    closed = msgspec.structs.replace(close_without_penalty(lease, fault, now_ms, now_ms + wait_ms), detail=detail)
     over: JobFailed | JobExpired | None = None
     if fault is VerifierFault.NO_VERIFIER:
         over = JobFailed(job.id, fault, now_ms)
@@ -207,13 +231,14 @@ def _accept_proof(
     assert lease.submitted is not None
     payee, no_output, no_commitment = state.providers[lease.provider_id].account, None, None
     charged, expires_at = (
-        min(job.max_fee, job.units * lease.price),
+        pay_of(job, lease.price),
         job.expires_height or job.height + state.policy.result.result_ttl_blocks,
     )
     return ProofAccepted(  # by position: by name takes several times as long, and every job needs it
         job.id, lease.id, lease.provider_id, nullifier, lease.submitted, lease.submitted_size, payee, Amount(charged),
         now_ms, Height(expires_at), envelope.method, reasons, no_output, link_of(envelope), job.caller,
-        KIND_NAMES[job.kind], earliest_read_height(job), no_commitment, state.open_height,
+        KIND_NAMES[job.kind], earliest_read_height(job), no_commitment, state.open_height, (), bool(job.is_public),
+        declared_media_type(envelope),
     )  # fmt: skip
 
 
@@ -234,4 +259,4 @@ def submission_keys(state: HasLeases, command: SubmitCompletion) -> tuple[bytes,
     if lease is not None and lease.submitted is not None:
         return (equivocation_key(lease.id),)
     body = read_body(command.envelope.body)
-    return () if isinstance(body, Refused) else (link_key(body.task_id),)
+    return () if isinstance(body, Refused) else (link_key(body.task_id), equivocation_key(command.lease_id))

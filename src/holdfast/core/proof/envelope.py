@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from enum import IntEnum
 from functools import lru_cache
 from struct import Struct
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -33,6 +34,7 @@ class ProofType(IntEnum):
 
     AI = 1
     QUANTUM = 2
+    COMPUTE = 3
 
 
 def window_of(enqueue_height: Height, window_blocks: int) -> int:
@@ -66,8 +68,12 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, gc=False):
     type: int
     method: str
     body: bytes
-    """Canonical map: task_id, lease_id, provider, output_digest, output_size, metrics."""
+    """Canonical map: task_id, lease_id, provider, output_digest, output_size, metrics, and media_type if declared."""
     signature: bytes
+
+
+MEDIA_TYPE: Final = r"\A([A-Za-z0-9!#$&^_.+-]{1,63}/[A-Za-z0-9!#$&^_.+-]{1,63}(; ?[!-~ ]{1,63})?)?\Z"
+"""RES-009: type/subtype, with parameters; all of it printable and short."""
 
 
 class ProofBody(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
@@ -79,12 +85,23 @@ class ProofBody(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
     output_digest: Digest
     output_size: int
     metrics: dict[str, int | str] = {}
+    media_type: Annotated[str, msgspec.Meta(pattern=MEDIA_TYPE)] = ""
+    """RES-009: of the output, as the agent declares it; empty where it does not."""
 
 
-def body_of(task_id: bytes, lease_id: bytes, provider: bytes, digest: bytes, size: int, metrics: Any) -> bytes:
+def body_of(
+    task_id: bytes, lease_id: bytes, provider: bytes, digest: bytes, size: int, metrics: Any, media_type: str = ""
+) -> bytes:
     """The canonical body; `metrics` is a map of integers and texts."""
     fields = {"lease_id": lease_id, "metrics": metrics, "output_digest": digest, "output_size": size}
-    return canonical(fields | {"provider": provider, "task_id": task_id})
+    declared = {"media_type": media_type} if media_type else {}
+    return canonical(fields | declared | {"provider": provider, "task_id": task_id})
+
+
+def declared_media_type(envelope: Envelope) -> str:
+    """RES-009: empty where the body, which was read before, declares none."""
+    body = read_body(envelope.body)
+    return body.media_type if isinstance(body, ProofBody) else ""
 
 
 def quorum_body(
@@ -114,36 +131,49 @@ def read_body(raw: bytes) -> ProofBody | Refused:
         return Refused("PRF-001", f"body: {fault}", name="InvalidParams")
 
 
-_BEGIN: Final = b"\xa6\x67metrics"
-_NAMES: Final = Struct("10s32s11s32s11s32s12s")
+_BEGINS: Final = (b"\xa6\x67metrics", b"\xa7\x67metrics")
+_NAMES: Final = Struct("10s32s11s32s11s32s")
+_MEDIA_TYPE: Final = b"\x6amedia_type"
+_SIZE: Final = b"\x6boutput_size"
 _END: Final = b"\x6doutput_digest\x58\x20"
 
 
 def _read_common_form(raw: bytes) -> ProofBody | None:
-    """A fast path for a body with exactly the six keys and ids of 32 bytes, as `body_of` writes it.
+    """A fast path for a body with exactly the keys and ids of 32 bytes, as `body_of` writes it.
 
     Canonical bytes have one order: the bytes between the values are known and are compared, not decoded. None where
     anything differs; then the full decoder reads the body and finds its faults.
     """
-    if not raw.startswith(_BEGIN):
+    if not raw.startswith(_BEGINS):
         return None
+    media_type: object = ""
     try:
-        metrics, at = decode_part(raw, len(_BEGIN))
-        if len(raw) < at + _NAMES.size + 1:
+        metrics, at = decode_part(raw, len(_BEGINS[0]))
+        if len(raw) < at + _NAMES.size + len(_SIZE) + 1:
             return None
-        task, task_id, lease, lease_id, provider, provider_id, size = _NAMES.unpack_from(raw, at)
-        output_size, at = decode_part(raw, at + _NAMES.size)
+        task, task_id, lease, lease_id, provider, provider_id = _NAMES.unpack_from(raw, at)
+        at += _NAMES.size
+        if raw.startswith(_BEGINS[1]):
+            if not raw.startswith(_MEDIA_TYPE, at):
+                return None
+            media_type, at = decode_part(raw, at + len(_MEDIA_TYPE))
+        if not raw.startswith(_SIZE, at):
+            return None
+        output_size, at = decode_part(raw, at + len(_SIZE))
     except NotCanonical:
         return None
-    if (task, lease, provider, size) != _BETWEEN or raw[at : at + len(_END)] != _END:
+    if (task, lease, provider) != _BETWEEN or raw[at : at + len(_END)] != _END:
+        return None
+    if type(media_type) is not str or not _is_media_type(media_type):
         return None
     digest = raw[at + len(_END) :]
     if len(digest) != 32 or type(output_size) is not int or not _is_plain_map(metrics):
         return None
-    return ProofBody(task_id, lease_id, provider_id, digest, output_size, metrics)  # type: ignore[arg-type]
+    return ProofBody(task_id, lease_id, provider_id, digest, output_size, metrics, media_type)  # type: ignore[arg-type]
 
 
-_BETWEEN: Final = (b"\x67task_id\x58\x20", b"\x68lease_id\x58\x20", b"\x68provider\x58\x20", b"\x6boutput_size")
+_BETWEEN: Final = (b"\x67task_id\x58\x20", b"\x68lease_id\x58\x20", b"\x68provider\x58\x20")
+_is_media_type: Final = re.compile(MEDIA_TYPE).search
 
 
 def _is_plain_map(metrics: object) -> bool:

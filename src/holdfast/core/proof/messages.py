@@ -8,6 +8,7 @@ from typing import ClassVar
 from holdfast.core.base.event import Command, Event, PayloadRef
 from holdfast.core.base.values import AccountId, Amount, Digest, Height, LeaseId, ProviderId, TaskId
 from holdfast.core.job.quorum import Payment
+from holdfast.core.lease.model import Lease
 from holdfast.core.proof.envelope import Envelope
 
 
@@ -19,6 +20,8 @@ class SubmitCompletion(Command, frozen=True):
     envelope: Envelope
     is_output_held: bool = True
     """False where the caller found no live lease and stored nothing: it can only be a repeat, or late."""
+    record: Lease | None = None
+    """The row of the lease, where it is over and may have left memory (RCV-002)."""
 
 
 class VerifierFault(StrEnum):
@@ -29,6 +32,8 @@ class VerifierFault(StrEnum):
     """It crashed, or exceeded its time or memory, more than once: the job is retried."""
     NO_VERIFIER = "NO_VERIFIER"
     """This node does not have the proof method: the job can never be proved here."""
+    METRICS_UNMET = "METRICS_UNMET"
+    """The result is proved, but not what the job asked for (PRV-005): unpaid, and retried."""
 
 
 class RecordVerdict(Command, frozen=True):
@@ -78,12 +83,13 @@ class ProofAccepted(Event, frozen=True, tag=90):
     paid: tuple[Payment, ...] = ()
     """LEA-009: the payments of the replicas that agree; provider and payee are those of the first, `lease_id` is empty.
     Without a quorum it is empty."""
+    is_public: bool = False
+    media_type: str = ""
+    """RES-009: of the output, as declared with the completion; of a quorum, with its last vote."""
 
 
 class CompletionIgnored(Event, frozen=True, tag=91):
     """A late or second completion, which has no effect and is recorded (RCV-002)."""
-
-    public_name: ClassVar = "completionIgnored"
 
     lease_id: LeaseId
     provider_id: ProviderId
@@ -95,8 +101,6 @@ class CompletionIgnored(Event, frozen=True, tag=91):
 
 class ProofRefused(Event, frozen=True, tag=122):
     """Why a proof was not accepted (PRF-002); the consequences for lease, job and provider are separate events."""
-
-    public_name: ClassVar = "proofRefused"
 
     task_id: TaskId
     lease_id: LeaseId
@@ -132,8 +136,6 @@ def link_key(task_id: TaskId) -> bytes:
 
 class VoteCast(Event, frozen=True, tag=61):
     """The proof of a replica was accepted: its output is a vote for its job."""
-
-    public_name: ClassVar = "voteCast"
 
     task_id: TaskId
     """The replica."""

@@ -17,7 +17,7 @@ from holdfast.core.lease.model import HasLeases
 from holdfast.core.proof.envelope import Envelope, ProofBody, ProofType, link_of, packed_nullifier
 from holdfast.core.proof.messages import ProofAccepted, RecordVerdict, TaskLinked, link_key, nullifier_key
 
-PROOF_TYPES: Final = {Kind.AI: ProofType.AI, Kind.QUANTUM: ProofType.QUANTUM}
+PROOF_TYPES: Final = {kind: ProofType[kind.name] for kind in Kind}
 HOT_INLINE_BYTES_MAX: Final = 0
 """Hot bytes are always rows beside their batch, even small ones: a row can be deleted (RET-002), a batch cannot."""
 

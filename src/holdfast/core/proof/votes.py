@@ -7,16 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Answer, Decided, Event
 from holdfast.core.base.records import record_from
 from holdfast.core.base.values import AccountId, Amount, Digest, EventNo, Height, LeaseId
-from holdfast.core.job.model import Job, earliest_read_height
-from holdfast.core.job.quorum import QUORUM, Payment, Vote, replica_ids, replica_payment
+from holdfast.core.job.model import Job, earliest_read_height, pay_of
+from holdfast.core.job.quorum import QUORUM, Payment, Vote, replica_ids
+from holdfast.core.lease.input_claims import contradiction_events
 from holdfast.core.lease.model import HasLeases, Lease
 from holdfast.core.lease.quorum import QUORUM_REACHED, close_leases, fail_quorum, is_quorum_unreachable, parent_job
 from holdfast.core.proof.consequences import penalize_minority
-from holdfast.core.proof.envelope import Envelope, ProofBody, link_of, quorum_body
+from holdfast.core.proof.envelope import Envelope, ProofBody, declared_media_type, link_of, quorum_body, unpack
 from holdfast.core.proof.messages import ProofAccepted, ProofRefused, RecordVerdict, VoteCast, nullifier_key
 from holdfast.core.proof.model import QUORUM_MINORITY, REASONS_MAX
 from holdfast.core.proof.nullifier_link import (
@@ -46,11 +49,15 @@ def record_vote(state: HasLeases, command: RecordVerdict, lease: Lease, replica:
     nullifiers = live_nullifiers(state, envelope, parent)
     if refusal := why_not_linked(state, parent.id, envelope, nullifiers):
         return refusal
-    accepted, attachments = attach_output(
-        _accept_quorum(state, parent, agreeing, envelope, nullifiers[0], len(votes), now_ms), command
-    )
+    accepted = _accept_quorum(state, parent, agreeing, envelope, nullifiers[0], len(votes), now_ms)
+    media_type = declared_media_type(unpack(state.submissions[lease.id]))
+    accepted, attachments = attach_output(replace(accepted, media_type=media_type), command)
     others = close_leases(state, parent, QUORUM_REACHED, now_ms, excluding=lease.id)
-    judged = (*_reward_agreeing(state, agreeing, now_ms), *_penalize_others(state, parent, votes, agreeing, now_ms))
+    judged = (
+        *_reward_agreeing(state, agreeing, now_ms),
+        *_penalize_others(state, parent, votes, agreeing, now_ms),
+        *contradiction_events(state, parent, now_ms),
+    )
     return Decided((cast, *others, accepted, *judged), attachments)
 
 
@@ -120,12 +127,13 @@ def _accept_quorum(
         earliest=earliest_read_height(parent),
         height=state.open_height,
         paid=paid,
+        is_public=bool(parent.is_public),
     )
 
 
 def _payment(state: HasLeases, parent: Job, vote: Vote) -> Payment:
-    amount = replica_payment(parent.max_fee, parent.quorum_n, parent.units, vote.price)
-    return Payment(vote.index, AccountId(state.providers[vote.provider_id].account), amount)
+    account = AccountId(state.providers[vote.provider_id].account)
+    return Payment(vote.index, account, pay_of(parent, vote.price))
 
 
 def _reward_agreeing(state: HasLeases, agreeing: list[Vote], now_ms: int) -> list[Event]:

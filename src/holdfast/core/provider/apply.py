@@ -86,7 +86,7 @@ def apply_registered(state: HasProviders, event: ProviderRegistered) -> None:
         known.name, known.account, known.capabilities = event.name, event.account, event.capabilities
         known.region, known.price, known.slots = event.region, event.price, event.slots
         known.attested_until_ms = event.attested_until_ms
-    known.attestor, known.versions = event.attestor, event.versions
+    known.attestor, known.versions, known.prices = event.attestor, event.versions, event.prices
     known.denied_by_list = why_denied_by_list(known, state.listings, exclusive_subjects(state.listings))
     record_change(state, known)
 

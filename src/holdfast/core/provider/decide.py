@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
-from holdfast.core.base.canonical import H, NotCanonical, decode
+from holdfast.core.base.canonical import H, NotCanonical, canonical, decode
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Decided, Event
 from holdfast.core.base.records import record_from
 from holdfast.core.base.values import ACCOUNT_NAME, Kind, ProviderId
-from holdfast.core.escrow.decide import check_funds
+from holdfast.core.escrow.decide import check_funds, why_not_amount
 from holdfast.core.escrow.model import MINT
 from holdfast.core.index import unique_ids
 from holdfast.core.provider.health import on_heartbeat
+from holdfast.core.provider.invitations import use_invitation
 from holdfast.core.provider.messages import (
     HealthChanged,
     Heartbeat,
@@ -40,8 +41,12 @@ from holdfast.core.provider.model import (
 from holdfast.core.provider.transitions import status_change
 
 SLOTS_MAX: Final = 1_000_000
+PRICES_MAX: Final = 64
+"""How many models may have a price of their own."""
 UNSTAKED_MAX: Final = 20_000
 """How many providers without a stake there may be: registering costs nothing, and each takes memory."""
+INVITED_SHARE: Final = 4
+"""Every fourth place is given by an invitation alone."""
 VERSIONS_MAX, REASON_MAX = 200, 200
 CAPABILITIES_BYTES_MAX: Final = 16 << 10
 SYSTEM_ACCOUNTS: Final = frozenset({MINT, SLASHED})
@@ -55,28 +60,38 @@ def register(state: HasProviders, command: Register, now_ms: int) -> Decided | R
     id_ = provider_id_of_key(state, command.public)
     known = state.providers.get(id_)
     event = record_from(ProviderRegistered, command, id=id_, registered_ms=now_ms)
+    used = use_invitation(state, command, id_, now_ms)
+    if isinstance(used, Refused):
+        return used
     if known is None:
-        return _check_unstaked_limit(state) or Decided((event,))
+        return _check_unstaked_limit(state, is_invited=bool(used)) or Decided((event, *used))
     if refusal := check_not_retired(known) or why_not_key(state, id_, command.public):
         return refusal
     if _declaration(known) == _declaration(command):
-        return Decided((), repeat_of=known.event)
+        return Decided(used, repeat_of=None if used else known.event)
     if known.account != command.account and known.at_stake:
         return Refused("PRV-001", f"the stake is {known.account}'s", "unstake before changing the account")
-    return Decided((event,))
+    return Decided((event, *used))
 
 
 def _declaration(declared: Register | Provider) -> tuple[object, ...]:
     """What a provider declares; the same declaration again is a repeat."""
     offer = (declared.name, declared.account, declared.capabilities, declared.region, declared.price, declared.slots)
-    return (*offer, declared.attested_until_ms, declared.attestor, declared.versions)
+    return (*offer, declared.prices, declared.attested_until_ms, declared.attestor, declared.versions)
 
 
-def _check_unstaked_limit(state: HasProviders) -> Refused | None:
-    """SEC-001: the number of providers without a stake is bounded; one that stakes or retires makes room."""
-    if len(state.provider_timers.unstaked) < UNSTAKED_MAX:
+def _check_unstaked_limit(state: HasProviders, *, is_invited: bool) -> Refused | None:
+    """SEC-001: the number of providers without a stake is bounded; one that stakes or retires makes room.
+
+    SEC-002: registering costs nothing, so a part of the places is for those whom an operator has invited.
+    """
+    most = UNSTAKED_MAX if is_invited else UNSTAKED_MAX - UNSTAKED_MAX // INVITED_SHARE
+    if len(state.provider_timers.unstaked) < most:
         return None
-    message, hint = f"there are {UNSTAKED_MAX} providers without a stake", "the operator can retire some"
+    message, hint = (
+        f"there are {most} providers without a stake",
+        "ask the operator for an invitation, or to retire some",
+    )
     return Refused("PRV-001", message, hint, "BackPressure")
 
 
@@ -89,6 +104,7 @@ def _why_not_registered(state: HasProviders, command: Register, now_ms: int) -> 
         f"account: {command.account} is a system account": command.account in SYSTEM_ACCOUNTS,
         "region: at most 64 printable characters": len(command.region) > 64 or not command.region.isprintable(),
         "price: must not be negative": not 0 <= command.price < 2**62,
+        f"price: at most {PRICES_MAX} models, each 0 … 2⁶² − 1": not _is_valid_prices(command.prices),
         f"slots: 1 … {SLOTS_MAX}": not 1 <= command.slots <= SLOTS_MAX,
         "capabilities: a canonical map from kind to what it takes": not kinds_of(command.capabilities),
         f"capabilities: at most {CAPABILITIES_BYTES_MAX} bytes": len(command.capabilities) > CAPABILITIES_BYTES_MAX,
@@ -100,15 +116,37 @@ def _why_not_registered(state: HasProviders, command: Register, now_ms: int) -> 
     return Refused("PRV-001", message, name="InvalidParams") if message else None
 
 
+def _is_valid_prices(packed: bytes) -> bool:
+    """MAT-002: a canonical map, so that equal prices are equal bytes."""
+    try:
+        prices = msgspec.convert(decode(packed), dict[str, _Price]) if packed else {}
+    except (NotCanonical, msgspec.ValidationError):
+        return False
+    return len(prices) <= PRICES_MAX and packed != canonical({})
+
+
+_Price = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
+
+
 class _Ai(msgspec.Struct):
     models: list[str] = []
     precisions: list[str] = []
+    labels: dict[str, str] = {}
 
 
 class _Quantum(msgspec.Struct):
     gates: list[str] = []
     depth_max: int = 0
     width_max: int = 0
+    labels: dict[str, str] = {}
+
+
+class _Compute(msgspec.Struct):
+    runtimes: list[str] = []
+    cpu_milli: int = 0
+    memory_mb: int = 0
+    gpus: int = 0
+    labels: dict[str, str] = {}
 
 
 class _Capabilities(msgspec.Struct):
@@ -116,6 +154,7 @@ class _Capabilities(msgspec.Struct):
 
     AI: _Ai | None = None
     QUANTUM: _Quantum | None = None
+    COMPUTE: _Compute | None = None
 
 
 @lru_cache(maxsize=1_024)
@@ -154,9 +193,7 @@ def stake(state: HasProviders, command: Stake, now_ms: int) -> Decided | Refused
     staked = ProviderStaked(command.id, command.amount, command.request)
     if earlier := unique_ids.check_unique(state.claims, stake_key(staked), staked):
         return earlier
-    if command.amount <= 0:
-        return Refused("ESC-001", f"amount: {command.amount} is not above 0", name="InsufficientFunds")
-    if refusal := check_funds(state.ledger, provider.account, command.amount):
+    if refusal := why_not_amount(command.amount) or check_funds(state.ledger, provider.account, command.amount):
         return refusal
     at_stake = provider.stake + command.amount
     return Decided((staked, *_activation_events(state, provider, at_stake, provider.heartbeat_ms, now_ms)))

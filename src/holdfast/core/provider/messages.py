@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from holdfast.core.base.canonical import canonical
 from holdfast.core.base.event import Command, Event
 from holdfast.core.base.values import AccountId, Amount, ProviderId
@@ -24,6 +22,19 @@ class Register(Command, frozen=True):
     attestor: str = ""
     """Who checked the attestation, before the command was submitted (PRV-001)."""
     versions: str = ""
+    prices: bytes = b""
+    """Canonical map from model to its price, where it is not `price`."""
+    invitation: bytes = b""
+    """The hash of the operator's invitation; empty where it shows none (SEC-002)."""
+    invitation_expires_ms: int = 0
+
+
+class InviteProvider(Command, frozen=True):
+    """Invite a provider: whoever shows this token first gets a place."""
+
+    invitation: bytes
+    expires_ms: int
+    by: str
 
 
 class Stake(Command, frozen=True):
@@ -101,8 +112,6 @@ class MaintainProviders(Command, frozen=True):
 class ProviderRegistered(Event, frozen=True, tag=70):
     """A provider was registered, or changed its declaration."""
 
-    public_name: ClassVar = "providerRegistered"
-
     id: ProviderId
     public: bytes
     name: str
@@ -115,12 +124,26 @@ class ProviderRegistered(Event, frozen=True, tag=70):
     registered_ms: int
     attestor: str = ""
     versions: str = ""
+    prices: bytes = b""
+
+
+class ProviderInvited(Event, frozen=True, tag=113):
+    """An operator has made an invitation; only its hash is stored."""
+
+    invitation: bytes
+    expires_ms: int
+    actor: str
+
+
+class InvitationUsed(Event, frozen=True, tag=114):
+    """A provider has used an invitation."""
+
+    invitation: bytes
+    id: ProviderId
 
 
 class ProviderStaked(Event, frozen=True, tag=71):
     """A provider's stake was raised."""
-
-    public_name: ClassVar = "providerStaked"
 
     id: ProviderId
     amount: Amount
@@ -129,8 +152,6 @@ class ProviderStaked(Event, frozen=True, tag=71):
 
 class HeartbeatReceived(Event, frozen=True, tag=72):
     """A provider sent a heartbeat."""
-
-    public_name: ClassVar = "heartbeatReceived"
 
     id: ProviderId
     at_ms: int
@@ -141,8 +162,6 @@ class HeartbeatReceived(Event, frozen=True, tag=72):
 
 class ProviderStatusChanged(Event, frozen=True, tag=73):
     """A provider's status changed (PRV-001)."""
-
-    public_name: ClassVar = "providerStatusChanged"
 
     id: ProviderId
     before: ProviderStatus
@@ -162,8 +181,6 @@ class HealthChanged(Event, frozen=True, tag=74):
     `cooldown_ms` begins, doubled for each earlier one, up to `cap_ms`.
     """
 
-    public_name: ClassVar = "healthChanged"
-
     id: ProviderId
     by_ppm: int
     reason: str
@@ -177,8 +194,6 @@ class HealthChanged(Event, frozen=True, tag=74):
 
 class ProviderSlashed(Event, frozen=True, tag=75):
     """A provider lost a part of its stake, in the open block (PRV-004)."""
-
-    public_name: ClassVar = "providerSlashed"
 
     id: ProviderId
     reason: str
@@ -194,8 +209,6 @@ class ProviderSlashed(Event, frozen=True, tag=75):
 class UnstakeRequested(Event, frozen=True, tag=76):
     """A part of a stake counts no more and is released after its lock."""
 
-    public_name: ClassVar = "unstakeRequested"
-
     id: ProviderId
     amount: Amount
     request: bytes
@@ -207,16 +220,12 @@ class UnstakeRequested(Event, frozen=True, tag=76):
 class StakeReleased(Event, frozen=True, tag=77):
     """Locked stake went back to the provider's account."""
 
-    public_name: ClassVar = "stakeReleased"
-
     id: ProviderId
     amount: Amount
 
 
 class ProviderDrained(Event, frozen=True, tag=78):
     """A provider's draining was switched on or off."""
-
-    public_name: ClassVar = "providerDrained"
 
     id: ProviderId
     before: bool
@@ -229,8 +238,6 @@ class ProviderDrained(Event, frozen=True, tag=78):
 class SignerRotated(Event, frozen=True, tag=79):
     """A provider signs with another key from now on; its id stays (PRV-003)."""
 
-    public_name: ClassVar = "signerRotated"
-
     id: ProviderId
     before: bytes
     after: bytes
@@ -240,8 +247,6 @@ class SignerRotated(Event, frozen=True, tag=79):
 
 class ListingChanged(Event, frozen=True, tag=110):
     """The operator's lists changed (MAT-002)."""
-
-    public_name: ClassVar = "listingChanged"
 
     subject: str
     before: str
@@ -254,8 +259,6 @@ class ListingChanged(Event, frozen=True, tag=110):
 class OutageCredited(Event, frozen=True, tag=111):
     """The node was down: heartbeats that were fresh when it went down are moved by the outage (LEA-008)."""
 
-    public_name: ClassVar = "outageCredited"
-
     term: int
     outage_ms: int
     at_ms: int
@@ -264,8 +267,6 @@ class OutageCredited(Event, frozen=True, tag=111):
 
 class HeartbeatMissed(Event, frozen=True, tag=112):
     """A heartbeat is missing; its provider loses health (PRV-002)."""
-
-    public_name: ClassVar = "heartbeatMissed"
 
     id: ProviderId
     missed: int

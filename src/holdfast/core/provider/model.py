@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from holdfast.core.base.canonical import H
+from holdfast.core.base.canonical import H, canonical
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import OwnershipTaken
 from holdfast.core.base.fsm import Transitions
@@ -27,6 +27,18 @@ SLASHED: Final = AccountId("slashed")
 SYSTEM_ACTOR: Final = "holdfast"
 """The actor of transitions that the node makes by itself."""
 HEALTH_MAX_PPM: Final = PPM
+
+
+ANY_MODEL: Final = "*"
+"""In a map of prices: the price of all models that it does not name."""
+
+
+def split_price(price: int | dict[str, int]) -> tuple[int, bytes]:
+    """`Provider.price` and `Provider.prices` of a price as it is declared: one for all, or a map by model."""
+    if isinstance(price, int):
+        return price, b""
+    named = {name: each for name, each in price.items() if name != ANY_MODEL}
+    return price.get(ANY_MODEL, 0), canonical(named) if named else b""
 
 
 def provider_id(public: bytes) -> ProviderId:
@@ -98,7 +110,7 @@ class Provider(msgspec.Struct, array_like=True, gc=False):
     """Canonical map by kind: what it can run (MAT-002)."""
     region: str
     price: int
-    """For a unit of work."""
+    """For a unit of work, where `prices` has no other one for the model."""
     slots: int
     """How many leases it takes at a time."""
     attested_until_ms: int
@@ -142,6 +154,8 @@ class Provider(msgspec.Struct, array_like=True, gc=False):
     """Who checked its attestation."""
     versions: str = ""
     """The versions that it reports."""
+    prices: bytes = b""
+    """Canonical map from the name of a model to its price, where it is not `price`; empty where there is none."""
 
     @property
     def signing_key(self) -> bytes:
@@ -189,9 +203,23 @@ def why_not_key(state: HasProviders, id_: ProviderId, public: bytes) -> Refused 
     return Refused("PRV-003", "this key was replaced", "sign with the provider's current key", "Unauthorized")
 
 
-STAKES: Final = {"AI": "stake_ai_min", "QUANTUM": "stake_quantum_min"}
+STAKES: Final = {"AI": "stake_ai_min", "QUANTUM": "stake_quantum_min", "COMPUTE": "stake_ai_min"}
+"""COMPUTE needs as much as AI."""
 
 
 def stake_min(kinds: Iterable[str], policy: ProviderPolicy) -> int:
     """MAT-002: the sum of the minima of its declared capabilities."""
     return sum(int(getattr(policy, STAKES[kind])) for kind in kinds if kind in STAKES)
+
+
+ATTESTORS: Final = {
+    "AI": "attestors_required_ai",
+    "QUANTUM": "attestors_required_quantum",
+    "COMPUTE": "attestors_required_ai",
+}
+
+
+def unattested_kinds(provider: Provider, policy: ProviderPolicy) -> tuple[str, ...]:
+    """PRV-005: the kinds for which policy requires an attestor, and none of those has attested this provider."""
+    required = ((kind, getattr(policy, name)) for kind, name in ATTESTORS.items())
+    return tuple(kind for kind, names in required if names and provider.attestor not in names)

@@ -10,6 +10,7 @@ from typing import Final
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Decided
 from holdfast.core.base.values import Height
+from holdfast.core.escrow.decide import why_not_amount
 from holdfast.core.index import unique_ids
 from holdfast.core.policy import Policy
 from holdfast.core.provider.decide import REASON_MAX, check_not_retired, is_valid_reason, kinds_of, provider_of
@@ -99,10 +100,12 @@ def _stake_min_of(provider: Provider, policy: Policy) -> int:
 
 
 def _why_not_unstake(provider: Provider, command: Unstake, policy: Policy) -> Refused | None:
+    if refusal := why_not_amount(command.amount):
+        return refusal
     left, status = provider.stake - command.amount, provider.status
     is_short = left < _stake_min_of(provider, policy) and status is not ProviderStatus.RETIRED
     checks = (
-        (0 < command.amount <= provider.stake, f"{provider.stake} is at stake, {command.amount} requested", ""),
+        (command.amount <= provider.stake, f"{provider.stake} is at stake, {command.amount} requested", ""),
         (not provider.unstaking, f"{provider.unstaking} is unstaking already", "wait until it is released"),
         (status is not ProviderStatus.JAILED, f"it is {status}", "wait until its jail term ends"),
         (not (is_short and status is ProviderStatus.SUSPENDED), f"it is {status}", "recover or retire first"),

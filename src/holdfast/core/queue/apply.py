@@ -9,7 +9,7 @@ from holdfast.core.base.errors import Corrupt
 from holdfast.core.base.event import numbered
 from holdfast.core.base.fsm import next_state, why_not_transition
 from holdfast.core.base.records import record_from
-from holdfast.core.base.values import AccountId, EventNo, ReservationId, TaskId
+from holdfast.core.base.values import AccountId, EventNo, ProviderId, ReservationId, TaskId
 from holdfast.core.escrow import apply as escrow_apply
 from holdfast.core.job.model import (
     JOB_TRANSITIONS,
@@ -24,7 +24,9 @@ from holdfast.core.job.model import (
     task_of_reservation,
 )
 from holdfast.core.job.quorum import Quorum, replica_ids
+from holdfast.core.job.spec import with_denied
 from holdfast.core.queue.messages import (
+    INVALID_INPUT,
     FeeRaised,
     JobAdmitted,
     JobCancelled,
@@ -35,9 +37,10 @@ from holdfast.core.queue.messages import (
     idempotent_request,
     job_key,
 )
-from holdfast.core.queue.model import HasQueue
+from holdfast.core.queue.model import HasQueue, InvalidInputs
 
 QUEUED: Final = JobState.QUEUED
+INVALID_INPUTS_KEPT: Final = 1_024
 QUORUM_REACHED: Final = "QUORUM_REACHED"
 """Why a replica ended: its job ended without it (LEA-009)."""
 
@@ -66,6 +69,8 @@ def _admitted_job(event: JobAdmitted, number: EventNo) -> Job:
         event.expires_ms, event.requirements, event.proof,
     )  # fmt: skip
     job.expires_height, job.quorum_n, job.quorum_m = event.expires_height, event.quorum_n, event.quorum_m
+    job.is_public, job.input_digest = int(event.is_public), event.input_digest
+    job.run_ms_max = event.run_ms_max
     return job
 
 
@@ -74,6 +79,8 @@ def add_live(state: HasQueue, jobs: Sequence[Job]) -> None:
     queue, touched = state.queue, state.touched["job"]
     records = queue.jobs
     for job in jobs:
+        if job.input_digest and job.id not in records:
+            queue.count_input(job, 1)
         records[job.id] = touched[job.event] = job
         if job.quorum_m:  # LEA-009: it collects the votes of its replicas from its admission on
             state.quorums[job.id] = Quorum(job.id, job.quorum_n, job.quorum_m)
@@ -108,6 +115,7 @@ def finish(state: HasQueue, id_: TaskId, ending: JobTransition, reason: str, end
     job = state.queue.jobs[id_]
     transition(state, [job], ending)
     job.reason, job.ended_ms = reason, ended_ms
+    state.input_claims.pop(id_, None)
     for replica in replicas_of(state, job):
         if replica.state in LIVE_STATES:
             finish(state, replica.id, JobTransition.CANCEL, reason or QUORUM_REACHED, ended_ms)
@@ -120,6 +128,7 @@ def complete(state: HasQueue, ends: Sequence[tuple[TaskId, int]]) -> None:
     transition(state, jobs, JobTransition.ACCEPT)
     for job, (_, ended_ms) in zip(jobs, ends, strict=True):
         job.reason, job.ended_ms = "", ended_ms
+        state.input_claims.pop(job.id, None)
 
 
 def replicas_of(state: HasQueue, job: Job) -> list[Job]:
@@ -186,6 +195,7 @@ def evict(state: HasQueue, id_: ReservationId) -> list[TaskId]:
     if reservation_id(job) == id_:
         evicted = [job.id, *(replica.id for replica in replicas_of(state, job))]
         for each in evicted:
+            state.queue.count_input(state.queue.jobs[each], -1)
             del state.queue.jobs[each]
         state.quorums.pop(job.id, None)
         return evicted
@@ -202,7 +212,32 @@ def apply_job_expired(state: HasQueue, event: JobExpired) -> None:
 
 
 def apply_job_failed(state: HasQueue, event: JobFailed) -> None:
+    if event.reason == INVALID_INPUT:
+        _count_invalid_input(state, state.queue.jobs[event.id].caller, event.epoch)
     last = state.queue.jobs[event.id].reason
     job = finish(state, event.id, JobTransition.EXHAUST, event.reason, event.ended_ms)
     why = last or (event.reason if job.quorum_m else "")
     state.touched["failed_job"][job.event] = record_from(FailedJob, job, reason=why, failed_ms=event.ended_ms)
+
+
+def _count_invalid_input(state: HasQueue, caller: AccountId, epoch: int) -> None:
+    """JOB-012: counts of earlier epochs are forgotten when they would be many."""
+    counts = state.invalid_inputs
+    if len(counts) >= INVALID_INPUTS_KEPT:
+        for account in [account for account, known in counts.items() if known.epoch < epoch]:
+            del counts[account]
+    known = counts.get(caller)
+    counts[caller] = InvalidInputs(epoch, known.count + 1 if known is not None and known.epoch == epoch else 1)
+
+
+def deny_provider(state: HasQueue, job: Job, provider_id: ProviderId) -> None:
+    """JOB-012: this provider does not get this job again, nor another replica of it."""
+    requested = state.queue.jobs[job.parent] if job.parent else job
+    for each in (requested, *replicas_of(state, requested)):
+        is_waiting = each.state is QUEUED
+        if is_waiting:
+            state.queue.ready_queue.remove(each)
+        each.requirements = with_denied(each.requirements, provider_id)
+        if is_waiting:
+            state.queue.ready_queue.add(each)
+        state.touched["job"][each.event] = each

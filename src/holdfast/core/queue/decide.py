@@ -8,14 +8,26 @@ from typing import Final
 from holdfast.core.base.canonical import H, live_versions
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Answer, Decided, NeedsClaims, make_payload, payload_digest
-from holdfast.core.base.values import I64_MAX, PPM, AccountId, Amount, ChainId, EventNo, Height, Kind, TaskId, Tier
-from holdfast.core.escrow.decide import available_of, check_funds, why_no_funds
-from holdfast.core.escrow.model import AMOUNT_MAX
+from holdfast.core.base.values import (
+    I64_MAX,
+    PPM,
+    AccountId,
+    Amount,
+    ChainId,
+    Digest,
+    EventNo,
+    Height,
+    Kind,
+    TaskId,
+    Tier,
+)
+from holdfast.core.escrow.decide import available_of, check_funds, why_no_funds, why_not_amount
 from holdfast.core.job.ids import request_hash, task_id_maker, tx_hash
 from holdfast.core.job.model import LIVE_STATES, Job
-from holdfast.core.job.spec import read_payload
-from holdfast.core.policy import AdmissionPolicy, Policy
+from holdfast.core.job.spec import read_payload, why_not_provable
+from holdfast.core.policy import AdmissionPolicy, Policy, Visibility
 from holdfast.core.queue import priority
+from holdfast.core.queue.key_spending import KeySpending
 from holdfast.core.queue.messages import (
     Enqueue,
     FeeRaised,
@@ -30,7 +42,7 @@ from holdfast.core.queue.replicas import replica_admissions
 
 FINGERPRINT_TAG: Final = "holdfast.parsed.v1"
 CALLER_BYTES_MAX: Final = 64
-AI: Final = Kind.AI
+QUANTUM: Final = Kind.QUANTUM
 
 
 def build_enqueue(
@@ -41,6 +53,8 @@ def build_enqueue(
     if isinstance(parsed, Refused):
         return parsed
     if refusal := _why_not_terms(caller, max_fee, nonce) or _why_not_size(len(parsed.raw), policy.admission):
+        return refusal
+    if refusal := why_not_provable(parsed, policy.proof):
         return refusal
     call = {"max_fee": max_fee, "payload": payload}
     return Enqueue(
@@ -62,12 +76,16 @@ def build_enqueue(
         quorum_m=parsed.quorum_m,
         replica_proof=parsed.replica_proof,
         digest=payload_digest(parsed.raw),
+        is_public=(parsed.visibility or policy.job.default_visibility) is Visibility.PUBLIC,
+        input_digest=Digest(b"") if parsed.input is None else parsed.input.digest_bytes,
+        run_ms_max=parsed.run_ms_max,
     )
 
 
 def _why_not_terms(caller: AccountId, max_fee: int, nonce: int) -> Refused | None:
+    if refusal := why_not_amount(max_fee, "max_fee"):
+        return refusal
     faults = {
-        f"max_fee: {max_fee} is not in 1 … {AMOUNT_MAX}": not 1 <= max_fee <= AMOUNT_MAX,
         f"nonce: {nonce} is not in 0 … 2⁶³ − 1": not 0 <= nonce <= I64_MAX,
         f"caller: 1–{CALLER_BYTES_MAX} bytes": not 1 <= len(caller.encode()) <= CALLER_BYTES_MAX,
     }
@@ -78,7 +96,7 @@ def _why_not_terms(caller: AccountId, max_fee: int, nonce: int) -> Refused | Non
 def _why_not_size(size: int, policy: AdmissionPolicy) -> Refused | None:
     if size <= policy.payload_bytes_max:
         return None
-    hint = "pass large inputs by reference: spec.input"
+    hint = "upload large inputs before, and name them: payload.input"
     return Refused("JOB-005", f"the payload has {size} bytes, at most {policy.payload_bytes_max}", hint, "TooLarge")
 
 
@@ -91,6 +109,7 @@ def enqueue(state: HasQueue, commands: Sequence[Enqueue], now_ms: int) -> list[A
     number, depth, admit = state.last_event, queue.depth, _admission_maker(state, now_ms)
     in_flight, money = dict[AccountId, int](), dict[AccountId, int]()
     admitted, idempotency_keys = dict[bytes, EventNo](), set[bytes]()
+    spending = KeySpending(state.keys, now_ms)
     for command in commands:
         key, caller, idempotency = enqueue_key(command), command.caller, command.idempotency
         if (earlier := admitted.get(key) or claims.event_of(key)) is not None:
@@ -106,10 +125,12 @@ def enqueue(state: HasQueue, commands: Sequence[Enqueue], now_ms: int) -> list[A
         answer = (
             (_idempotent_answer(state, command, now_ms) if idempotency else None)
             or why_no_capacity(admission, depth, caller, in_flight[caller], command.quorum_m or 1)
+            or why_held_back(state, caller, in_flight[caller])
             or why_no_funds(caller, money[caller], command.max_fee)
+            or spending.why_over_cap(command.key, command.max_fee)
         )
         if answer is None:
-            answer = admit(command)
+            answer = spending.spend(command.key, command.max_fee, admit(command))
             admitted[key] = EventNo(number + 1)
             number = EventNo(number + len(answer.events))
             depth += command.quorum_m or 1
@@ -152,7 +173,8 @@ def _admission_maker(state: HasQueue, now_ms: int) -> Callable[[Enqueue], Decide
             command.request_hash, payload, command.max_fee, command.units, rank, now_ms,
             now_ms + (command.ttl_ms or ttl_ms(policy, command.kind)), command.requirements, command.proof,
             command.idempotency, command.fingerprint, valid_until_ms if command.idempotency else 0, until,
-            command.quorum_n, command.quorum_m,
+            command.quorum_n, command.quorum_m, command.is_public, command.input_digest,
+            command.run_ms_max,
         )  # fmt: skip
         if not command.quorum_m:
             return Decided((event,), attachments)
@@ -175,7 +197,7 @@ def expires_height(state: HasQueue) -> Height:
 
 def ttl_ms(policy: Policy, kind: Kind) -> int:
     """TTL-001: the time to live of jobs of this kind where the requester sets none."""
-    return policy.ttl.ai_ms if kind is AI else policy.ttl.quantum_ms
+    return policy.ttl.quantum_ms if kind is QUANTUM else policy.ttl.ai_ms
 
 
 def check_capacity(state: HasQueue, caller: AccountId, more: int = 1) -> Refused | None:
@@ -203,6 +225,21 @@ def why_no_capacity(
     return Refused("JOB-005", message, "the queue is filling up: try again later", "BackPressure")
 
 
+def why_held_back(state: HasQueue, caller: AccountId, in_flight: int) -> Refused | None:
+    """JOB-012: who submits many invalid inputs has one job in flight until the epoch ends."""
+    known = state.invalid_inputs.get(caller)
+    most = state.policy.admission.invalid_inputs_max
+    if known is None or not in_flight or known.count < most or known.epoch != epoch_of(state):
+        return None
+    message = f"{known.count} jobs of {caller} had invalid inputs in this epoch: one may be in flight"
+    return Refused("JOB-012", message, "wait for it to end", "QueueFull")
+
+
+def epoch_of(state: HasQueue) -> int:
+    """The epoch of the head."""
+    return (state.open_height - 1) // state.policy.chain.epoch_blocks
+
+
 def in_flight_max(policy: AdmissionPolicy, depth: int) -> int:
     """How many jobs one requester may have at this depth: below the threshold the maximum, above it ever fewer."""
     full, most = policy.queue_depth_max, policy.in_flight_per_requester_max
@@ -212,21 +249,24 @@ def in_flight_max(policy: AdmissionPolicy, depth: int) -> int:
     return max(1, most * (full - depth) // max(1, full - threshold))
 
 
-def raise_fee(state: HasQueue, command: RaiseFee, _now_ms: int) -> Decided | Refused:
+def raise_fee(state: HasQueue, command: RaiseFee, now_ms: int) -> Decided | Refused:
     """JOB-008: a higher fee is reserved and gives the job the priority it would have had with it from the start."""
     job = job_of(state, command.id, command.by)
     if isinstance(job, Refused):
         return job
     if job.state not in LIVE_STATES:
         return Refused("JOB-007", f"job {job.id.hex()}: {job.state} is final")
+    if refusal := why_not_amount(command.max_fee, "max_fee"):
+        return refusal
     if command.max_fee == job.max_fee:
         return Decided((), repeat_of=job.event)
-    if not job.max_fee < command.max_fee <= AMOUNT_MAX:
+    if command.max_fee < job.max_fee:
         return Refused("JOB-008", f"{command.max_fee} is not above the {job.max_fee} offered")
-    if refusal := check_funds(state.ledger, job.caller, command.max_fee - job.max_fee):
+    spending, more = KeySpending(state.keys, now_ms), command.max_fee - job.max_fee
+    if refusal := check_funds(state.ledger, job.caller, more) or spending.why_over_cap(command.key, more):
         return refusal
     rank = priority.sort_priority(command.max_fee, job.size_bytes, job.tier, job.enqueue_ms, state.policy.priority)
-    return Decided((FeeRaised(job.id, command.max_fee, rank),))
+    return spending.spend(command.key, more, Decided((FeeRaised(job.id, command.max_fee, rank),)))
 
 
 def job_of(state: HasQueue, id_: TaskId, by: AccountId | None) -> Job | Refused:

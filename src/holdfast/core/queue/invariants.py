@@ -15,6 +15,7 @@ def broken_invariants(queue: Queue, ledger: Ledger) -> list[str]:
     rebuilt, jobs = rebuild_queue(queue.jobs.values()), queue.jobs
     checks = {
         "the queue's counters equal its jobs": (rebuilt.depth, rebuilt.in_flight) == (queue.depth, queue.in_flight),
+        "every input that a job names is counted": rebuilt.input_uses == queue.input_uses,
         "every queued job is in the ready queue once": _ids_in_ready_queue(queue) == sorted(_queued_ids(queue)),
         "every group of the ready queue is in order": all(
             _is_in_order(queue, shape, group) for shape, group in queue.ready_queue.groups.items()

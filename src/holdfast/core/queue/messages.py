@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import ClassVar, Final
+from typing import Final
 
 from holdfast.core.base.canonical import hash_from, hash_prefix
 from holdfast.core.base.event import Command, Event, PayloadRef
-from holdfast.core.base.values import AccountId, Amount, Digest, Height, Kind, TaskId, Tier
+from holdfast.core.base.values import AccountId, Amount, Digest, Height, KeyId, Kind, TaskId, Tier
 from holdfast.core.index.unique_ids import TemporaryClaim
 
 ENQUEUE_TAG: Final = "holdfast.enqueue.v1"
@@ -39,6 +39,12 @@ class Enqueue(Command, frozen=True):
     """The proof method of each replica; empty without replicas (LEA-009)."""
     digest: Digest | None = None
     """Of the payload, where the caller has computed it (`event.payload_digest`)."""
+    is_public: bool = False
+    input_digest: Digest = Digest(b"")
+    """Of its input, which the node holds durably (JOB-003); empty where it has none."""
+    key: KeyId = KeyId("")
+    """The API key that submits it, whose cap counts (SEC-002); empty where there is none."""
+    run_ms_max: int = 0
 
 
 class CancelJob(Command, frozen=True):
@@ -55,12 +61,12 @@ class RaiseFee(Command, frozen=True):
     id: TaskId
     max_fee: Amount
     by: AccountId | None = None
+    key: KeyId = KeyId("")
+    """The API key, whose cap counts what is added (SEC-002)."""
 
 
 class JobAdmitted(Event, frozen=True, tag=50):
     """A job is in the queue and its fee is reserved (JOB-006)."""
-
-    public_name: ClassVar = "jobAdmitted"
 
     id: TaskId
     caller: AccountId
@@ -86,12 +92,13 @@ class JobAdmitted(Event, frozen=True, tag=50):
     quorum_n: int = 0
     quorum_m: int = 0
     """Its replicas are admitted by the events after this one (LEA-009); 0: it has none."""
+    is_public: bool = False
+    input_digest: Digest = Digest(b"")
+    run_ms_max: int = 0
 
 
 class JobCancelled(Event, frozen=True, tag=51):
     """A job was cancelled; its money is refunded in the open block."""
-
-    public_name: ClassVar = "jobCancelled"
 
     id: TaskId
     reason: str
@@ -100,8 +107,6 @@ class JobCancelled(Event, frozen=True, tag=51):
 
 class FeeRaised(Event, frozen=True, tag=52):
     """A job has a higher fee and priority now."""
-
-    public_name: ClassVar = "feeRaised"
 
     id: TaskId
     max_fee: Amount
@@ -138,18 +143,19 @@ def idempotent_request(fingerprint: bytes, until_ms: int) -> TemporaryClaim:
 class JobExpired(Event, frozen=True, tag=53):
     """A job's time to live ended; its money is refunded in the open block (TTL-001)."""
 
-    public_name: ClassVar = "jobExpired"
-
     id: TaskId
     reason: str
     ended_ms: int
+
+
+INVALID_INPUT: Final = "INVALID_INPUT"
 
 
 class JobFailed(Event, frozen=True, tag=54):
-    """A job failed too often; its money is refunded in the open block (RTY-001)."""
-
-    public_name: ClassVar = "jobFailed"
+    """A job failed too often, or its input is invalid; its money is refunded in the open block (RTY-001, JOB-012)."""
 
     id: TaskId
     reason: str
     ended_ms: int
+    epoch: int = 0
+    """In which it counts against its requester, where its input is invalid."""

@@ -8,13 +8,14 @@ from typing import Final, Protocol
 
 import msgspec
 
-from holdfast.core.base.values import AccountId, EventNo, Height, TaskId, tally
+from holdfast.core.base.values import AccountId, Digest, EventNo, Height, KeyId, ProviderId, TaskId, tally
 from holdfast.core.escrow.model import Ledger
 from holdfast.core.index.due_index import DueIndex
 from holdfast.core.index.touch import Touched
 from holdfast.core.index.unique_ids import Claims
 from holdfast.core.job.model import LIVE_STATES, Job, JobState, expires_at_ms
 from holdfast.core.job.quorum import Quorum
+from holdfast.core.key.model import Key
 from holdfast.core.policy import Policy
 from holdfast.core.queue.live.live_jobs import LiveJobs
 from holdfast.core.queue.ready_queue import ReadyQueue
@@ -36,6 +37,17 @@ class Queue(msgspec.Struct):
     """When live jobs expire (TTL-001)."""
     expiry_heights: DueIndex = msgspec.field(default_factory=lambda: DueIndex(bucket_width=1))
     """After which block live jobs expire."""
+    input_uses: dict[Digest, int] = {}
+    """How many jobs in memory name an input, by its digest."""
+
+    def count_input(self, job: Job, by: int) -> None:
+        """JOB-003: an input is kept while a job in memory names it."""
+        if job.input_digest:
+            left = self.input_uses.get(job.input_digest, 0) + by
+            if left:
+                self.input_uses[job.input_digest] = left
+            else:
+                del self.input_uses[job.input_digest]
 
     def count(self, jobs: Sequence[Job], by: int) -> None:
         self.depth += by * sum([not job.quorum_m for job in jobs])
@@ -57,6 +69,8 @@ class Queue(msgspec.Struct):
         live = [job for job in jobs if job.state in LIVE_STATES]
         self.count(live, 1)
         self.schedule_expiry(live)
+        for job in jobs:
+            self.count_input(job, 1)
         self.ready_queue.add_many(job for job in live if job.state is JobState.QUEUED)
 
     def unschedule_expiry(self, jobs: Sequence[Job]) -> None:
@@ -72,6 +86,20 @@ def rebuild_queue(jobs: Iterable[Job]) -> Queue:
     return queue
 
 
+class InputClaim(msgspec.Struct, array_like=True):
+    """Who called the input of a live job invalid, and when it fails if no other provider can try it (JOB-012)."""
+
+    until_ms: int
+    providers: list[ProviderId]
+
+
+class InvalidInputs(msgspec.Struct, array_like=True, gc=False):
+    """How many jobs of a requester failed because of their input, in the latest epoch in which one did (JOB-012)."""
+
+    epoch: int
+    count: int
+
+
 class HasQueue(Protocol):
     """The parts of the state that this domain reads and changes."""
 
@@ -85,6 +113,9 @@ class HasQueue(Protocol):
     """The requeueing events of jobs whose earlier refunds a reorg can still move (RTY-001)."""
     quorums: dict[TaskId, Quorum]
     """The votes of jobs with replicas (LEA-009)."""
+    keys: dict[KeyId, Key]
+    invalid_inputs: dict[AccountId, InvalidInputs]
+    input_claims: dict[TaskId, InputClaim]
 
     @property
     def open_height(self) -> Height: ...

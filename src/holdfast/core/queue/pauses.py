@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Final, Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -29,8 +29,6 @@ class ResumeKind(Command, frozen=True):
 class KindPaused(Event, frozen=True, tag=55):
     """No job of this kind is assigned from now on."""
 
-    public_name: ClassVar = "kindPaused"
-
     kind: Kind
     reason: str
     at_ms: int
@@ -38,8 +36,6 @@ class KindPaused(Event, frozen=True, tag=55):
 
 class KindResumed(Event, frozen=True, tag=56):
     """Jobs of this kind are assigned again."""
-
-    public_name: ClassVar = "kindResumed"
 
     kind: Kind
     at_ms: int

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import msgspec
 
 from holdfast.core.base.errors import Refused
@@ -28,8 +26,6 @@ class PurgeJobs(Command, frozen=True):
 
 class JobsPurged(Event, frozen=True, tag=58):
     """The rows of these jobs and of their leases are deleted; their ids stay claimed."""
-
-    public_name: ClassVar = "jobsPurged"
 
     jobs: list[PurgedJob]
 

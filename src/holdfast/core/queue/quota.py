@@ -21,10 +21,20 @@ class Quota(msgspec.Struct, array_like=True, gc=False):
     ai_committed: int = 0
     quantum_reserved: int = 0
     quantum_committed: int = 0
+    compute_reserved: int = 0
+    compute_committed: int = 0
 
 
-_RESERVED: Final = {Kind.AI: "ai_reserved", Kind.QUANTUM: "quantum_reserved"}
-_COMMITTED: Final = {Kind.AI: "ai_committed", Kind.QUANTUM: "quantum_committed"}
+_RESERVED: Final = {
+    Kind.AI: "ai_reserved",
+    Kind.QUANTUM: "quantum_reserved",
+    Kind.COMPUTE: "compute_reserved",
+}
+_COMMITTED: Final = {
+    Kind.AI: "ai_committed",
+    Kind.QUANTUM: "quantum_committed",
+    Kind.COMPUTE: "compute_committed",
+}
 
 
 class HasQuotas(Protocol):
@@ -35,7 +45,8 @@ class HasQuotas(Protocol):
 
 
 def units_max(kind: Kind, policy: QuotaPolicy) -> int:
-    return {Kind.AI: policy.ai_units_per_epoch, Kind.QUANTUM: policy.quantum_units_per_epoch}[kind]
+    """COMPUTE has as many units as AI, counted apart from them."""
+    return policy.quantum_units_per_epoch if kind is Kind.QUANTUM else policy.ai_units_per_epoch
 
 
 def units_used(quotas: dict[ProviderId, Quota], provider_id: ProviderId, kind: Kind, epoch: int) -> int:
@@ -47,7 +58,15 @@ def units_used(quotas: dict[ProviderId, Quota], provider_id: ProviderId, kind: K
     known = quotas.get(provider_id)
     if known is None or known.epoch < epoch:
         return 0
-    return int(getattr(known, _RESERVED[kind]) + getattr(known, _COMMITTED[kind]))
+    return units_reserved(known, kind) + units_committed(known, kind)
+
+
+def units_reserved(quota: Quota, kind: Kind) -> int:
+    return int(getattr(quota, _RESERVED[kind]))
+
+
+def units_committed(quota: Quota, kind: Kind) -> int:
+    return int(getattr(quota, _COMMITTED[kind]))
 
 
 def reserve_units(state: HasQuotas, provider_id: ProviderId, kind: Kind, units: int, epoch: int) -> int:

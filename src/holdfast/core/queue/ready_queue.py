@@ -3,11 +3,15 @@
 Jobs of one shape are one group with its own order: matching treats them alike. A group without an eligible provider
 costs nothing, however many jobs are in it. The order over all groups is merged where it is needed. Delayed jobs
 (retries) are kept beside the groups until their time has come.
+
+Fees differ from job to job, but matching only asks which prices a fee pays. So groups differ by the highest known price
+that their jobs pay, not by the fee: a new price splits those groups whose jobs it tells apart (MAT-002).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Set
 from heapq import merge
 from itertools import chain
 from struct import Struct
@@ -18,9 +22,8 @@ import msgspec
 from holdfast.core.base.values import AccountId, Kind, TaskId, Tier
 from holdfast.core.index.due_index import DueIndex
 from holdfast.core.index.sorted_keys import SortedKeys
-from holdfast.core.job.model import Job
+from holdfast.core.job.model import Job, ceiling_of
 from holdfast.core.queue.live.live_jobs import LiveJobs
-from holdfast.core.queue.live.packed_jobs import JobTerms
 
 AGE_OFFSET: Final = 8
 """In a sort key: where the priority ends and the age begins."""
@@ -39,6 +42,8 @@ def task_id_of(sort_key: bytes) -> TaskId:
     return TaskId(sort_key[ID_OFFSET:])
 
 
+STALE_PRICES_MAX: Final = 64
+"""As many known prices more than twice those of the providers: then the old ones are forgotten."""
 _ANY_CALLER: Final = AccountId("")
 _NO_PARENT: Final = TaskId(b"")
 
@@ -54,6 +59,8 @@ class JobShape(NamedTuple):
     tier: Tier | None = None
     parent: TaskId = _NO_PARENT
     """Of replicas, their job: they are assigned to different providers (LEA-009)."""
+    pays: int = -1
+    """The highest of the known prices that its jobs pay; -1 where they pay none of them."""
 
 
 class JobGroup(msgspec.Struct, gc=False):
@@ -62,6 +69,9 @@ class JobGroup(msgspec.Struct, gc=False):
     by_priority: SortedKeys = msgspec.field(default_factory=SortedKeys)
     by_age: SortedKeys = msgspec.field(default_factory=lambda: SortedKeys(AGE_OFFSET))
     """The same, the oldest first, for the starvation guard (MAT-005)."""
+    ceiling_min: int = 0
+    ceiling_max: int = 0
+    """Between them are the highest prices that its jobs pay, those of jobs that left the group included."""
 
 
 class ReadyQueue(msgspec.Struct):
@@ -73,6 +83,8 @@ class ReadyQueue(msgspec.Struct):
     """Grows with every job that becomes ready: a tick that assigned nothing need not run again before."""
     is_by_caller: bool = False
     """Whether groups differ by requester: only where policy limits requesters."""
+    prices: list[int] = []
+    """The prices that groups tell apart, in order: those of the providers, and some that were asked before."""
     waiting: dict[Kind, int] = {}
     """The number of waiting jobs by kind, ready or delayed."""
 
@@ -126,22 +138,39 @@ class ReadyQueue(msgspec.Struct):
         self.delayed.remove_many([(job.id, job.not_before_ms) for job in due])
         self._add_ready(due)
 
-    def regroup(self, jobs: LiveJobs, *, is_by_caller: bool) -> None:
-        """Group the same jobs anew, where policy has begun or ceased to limit requesters."""
-        if self.is_by_caller == is_by_caller:
+    def regroup(self, jobs: LiveJobs, *, is_by_caller: bool, prices: Set[int]) -> None:
+        """Group the same jobs anew, where policy begins or ceases to limit requesters, or a price is new."""
+        known, is_other_way = set(self.prices), self.is_by_caller != is_by_caller
+        if not is_other_way and prices <= known:
             return
-        groups, by_shape = self.groups, dict[JobShape, list[bytes]]()
-        self.is_by_caller, self.groups = is_by_caller, {}
-        for sort_key in chain.from_iterable(group.by_priority for group in groups.values()):
-            shape = self.shape_of(jobs.terms_of(task_id_of(sort_key)))
-            by_shape.setdefault(shape, []).append(sort_key)
-        self._add_keys(by_shape)
+        self.is_by_caller = is_by_caller
+        if is_other_way or len(known) > 2 * len(prices) + STALE_PRICES_MAX:
+            self.prices = sorted(prices)
+            self._add_anew(jobs, list(self.groups))
+            return
+        self.prices = sorted(known | prices)
+        for shape, group in list(self.groups.items()):
+            pays = self._pays(group.ceiling_min)
+            if pays != self._pays(group.ceiling_max):
+                self._add_anew(jobs, [shape])
+            elif pays != shape.pays:
+                self.groups[shape._replace(pays=pays)] = self.groups.pop(shape)
 
-    def shape_of(self, job: Job | JobTerms) -> JobShape:
+    def _add_anew(self, jobs: LiveJobs, shapes: list[JobShape]) -> None:
+        groups = [self.groups.pop(shape) for shape in shapes]
+        keys = chain.from_iterable(group.by_priority for group in groups)
+        self._add_ready(job for key in keys if (job := jobs.peek(task_id_of(key))) is not None)
+
+    def _pays(self, ceiling: int) -> int:
+        at = bisect_right(self.prices, ceiling)
+        return self.prices[at - 1] if at else -1
+
+    def shape_of(self, job: Job) -> JobShape:
         """Equal to the `JobShape` of its group; a bare tuple, because a named one takes three times as long to make."""
+        pays = self._pays(ceiling_of(job))
         if self.is_by_caller:
-            return (job.kind, job.requirements, job.units, job.caller, job.tier, job.parent)  # type: ignore[return-value]
-        return (job.kind, job.requirements, job.units, _ANY_CALLER, None, job.parent)  # type: ignore[return-value]
+            return (job.kind, job.requirements, job.units, job.caller, job.tier, job.parent, pays)  # type: ignore[return-value]
+        return (job.kind, job.requirements, job.units, _ANY_CALLER, None, job.parent, pays)  # type: ignore[return-value]
 
     def in_order(self) -> Iterator[TaskId]:
         """PRI-003: all ready jobs."""
@@ -161,27 +190,31 @@ class ReadyQueue(msgspec.Struct):
         return oldest
 
     def _add_ready(self, jobs: Iterable[Job]) -> None:
-        self._add_keys(self._by_shape(jobs))
-
-    def _add_keys(self, by_shape: dict[JobShape, list[bytes]]) -> None:
-        for shape, sort_keys in by_shape.items():
+        ceilings: dict[JobShape, list[int]] = {}
+        for shape, sort_keys in self._by_shape(jobs, ceilings).items():
+            low, high = min(ceilings[shape]), max(ceilings[shape])
             group = self.groups.get(shape)
             if group is None:
-                group = self.groups[JobShape(*shape)] = JobGroup()
+                group = self.groups[JobShape(*shape)] = JobGroup(ceiling_min=low, ceiling_max=high)
+            group.ceiling_min, group.ceiling_max = min(group.ceiling_min, low), max(group.ceiling_max, high)
             group.by_age.add_many(sort_keys.copy())
             group.by_priority.add_many(sort_keys)
             self.version += len(sort_keys)
 
-    def _by_shape(self, jobs: Iterable[Job]) -> dict[JobShape, list[bytes]]:
-        """The sort keys of these jobs, in their order, by shape."""
+    def _by_shape(
+        self, jobs: Iterable[Job], ceilings: dict[JobShape, list[int]] | None = None
+    ) -> dict[JobShape, list[bytes]]:
+        """The sort keys of these jobs, in their order, by shape; `ceilings` gets the prices that they pay at most."""
         by_shape: dict[JobShape, list[bytes]] = {}
+        of_shapes = {} if ceilings is None else ceilings
         shape_of, packed = self.shape_of, _pack_key
         for job in jobs:  # a start does this a million times, so `sort_key_of` is written out
             shape = shape_of(job)
             sort_keys = by_shape.get(shape)
             if sort_keys is None:
-                sort_keys = by_shape[shape] = []
+                sort_keys, of_shapes[shape] = by_shape.setdefault(shape, []), []
             sort_keys.append(packed(_PRIORITY_MAX - job.priority, job.enqueue_ms) + job.id)
+            of_shapes[shape].append(ceiling_of(job))
         return by_shape
 
 

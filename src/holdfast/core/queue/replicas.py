@@ -5,7 +5,7 @@ They have no reservation of their own: they are paid from that of their job, in 
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from typing import Final
 
 import msgspec
 
@@ -22,8 +22,6 @@ from holdfast.core.queue.model import HasQueue
 class ReplicaAdmitted(Event, frozen=True, tag=59):
     """A replica waits. Its other fields are those of its job, which an earlier event of the decision admitted."""
 
-    public_name: ClassVar = "replicaAdmitted"
-
     id: TaskId
     parent: TaskId
     index: int
@@ -36,8 +34,6 @@ class ReplicaAdmitted(Event, frozen=True, tag=59):
 
 class ReplicaEnded(Event, frozen=True, tag=60):
     """A replica ended without a result; the events for its job follow."""
-
-    public_name: ClassVar = "replicaEnded"
 
     id: TaskId
     transition: JobTransition
@@ -67,7 +63,7 @@ def replica_admissions(
     return admissions
 
 
-_OF_THE_JOB_ALONE: Final = {"quorum_n": 0, "quorum_m": 0, "requeues": 0, "requeued_ms": 0}
+_OF_THE_JOB_ALONE: Final = {"quorum_m": 0, "requeues": 0, "requeued_ms": 0}
 
 
 def apply_replica_admitted(state: HasQueue, event: ReplicaAdmitted) -> None:

@@ -6,7 +6,7 @@ alone. The new reservation has another id (`reservation_id`), so each is settled
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from typing import Final
 
 import msgspec
 
@@ -22,6 +22,7 @@ from holdfast.core.job.quorum import replica_ids
 from holdfast.core.queue import priority
 from holdfast.core.queue.apply import add_live, replicas_of
 from holdfast.core.queue.decide import check_capacity, expires_height
+from holdfast.core.queue.messages import INVALID_INPUT
 from holdfast.core.queue.model import HasQueue
 from holdfast.core.queue.replicas import replica_admissions
 
@@ -39,8 +40,6 @@ class Requeue(Command, frozen=True):
 
 class JobRequeued(Event, frozen=True, tag=57):
     """A failed job waits again, as if it were new; its attempts go on counting (LEA-001)."""
-
-    public_name: ClassVar = "jobRequeued"
 
     id: TaskId
     number: int
@@ -68,6 +67,8 @@ def requeue(state: HasQueue, command: Requeue, now_ms: int) -> Decided | Refused
         return first
     if why := why_not_transition(JOB_TRANSITIONS, job.state, JobTransition.REQUEUE):
         return Refused("JOB-007", f"job {job.id.hex()}: {why}", "only a job that failed is requeued")
+    if job.reason == INVALID_INPUT and job.requeues:
+        return Refused("JOB-012", f"job {job.id.hex()}: its input was called invalid again", "submit another job")
     event = JobRequeued(job.id, job.requeues + 1, _requeued_job(state, job, now_ms))
     if state.claims.event_of(requeue_key(job.id, event.number)) is not None:
         return Refused("RTY-001", f"job {job.id.hex()} was requeued already", "read its current state")

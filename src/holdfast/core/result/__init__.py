@@ -4,6 +4,6 @@ and is consumed once.
 Read: ids, model, messages, readability, decide, apply, invariants.
 """
 
-from holdfast.core.result.ids import result_digest
+from holdfast.core.result.ids import result_digest, result_hasher
 
-__all__ = ["result_digest"]
+__all__ = ["result_digest", "result_hasher"]

@@ -18,15 +18,15 @@ from holdfast.core.result.model import Consumption, HasResults, LogLeaf, Result,
 from holdfast.core.result.readability import NOT_IN_BLOCK, is_valid_above
 
 UNLINKED, RESOLVED = ResultStatus.UNLINKED, ResultStatus.RESOLVED
-NO_MIME_TYPE, NO_LEAF = "", -1
+NO_LEAF = -1
 
 
 def make_result(number: EventNo, event: ProofAccepted) -> Result:
     """RES-003: the record of a result with an accepted proof; the block that includes the proof resolves it."""
     return Result(  # by position: by name takes several times as long, and every result needs it
-        number, event.task_id, UNLINKED, NOT_IN_BLOCK, event.nullifier, event.digest, event.size, NO_MIME_TYPE,
+        number, event.task_id, UNLINKED, NOT_IN_BLOCK, event.nullifier, event.digest, event.size, event.media_type,
         event.da_commitment, event.expires_at, NO_LEAF, event.provider_id, event.payee, event.charged, event.method,
-        event.reasons, event.caller, event.kind, event.earliest,
+        event.reasons, event.caller, event.kind, event.earliest, int(event.is_public),
     )  # fmt: skip
 
 

@@ -37,7 +37,7 @@ def consume(state: HasResults, command: Consume, _now_ms: int) -> Decided | Refu
         message = f"the caller of result {command.task_id.hex()} is not known any more"
         return Refused("RES-007", message, "its record and its history were deleted", "NotFound")
     if command.caller != facts.caller:
-        message = f"result {command.task_id.hex()} is for {facts.caller}, not for {command.caller}"
+        message = f"result {command.task_id.hex()} is not for {command.caller}"
         return Refused("RES-005", message, name="Forbidden")
     consumed = ResultConsumed(
         task_id=command.task_id,

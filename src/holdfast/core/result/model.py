@@ -23,7 +23,9 @@ class ResultStatus(StrEnum):
     """It has a consumption, which is a separate record."""
     PENDING = "PENDING"
     EXPIRED = "EXPIRED"
-    """Like PENDING a view of a job without a result."""
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+    """Like PENDING, views of a job without a result: each says how the job ended."""
 
 
 class Result(msgspec.Struct, array_like=True, gc=False):
@@ -39,6 +41,7 @@ class Result(msgspec.Struct, array_like=True, gc=False):
     mime_type: str
     da_commitment: Digest | None
     expires_at: Height
+    """Until the chain has reached it, retention keeps this record (RES-003)."""
     leaf_index: int
     provider_id: ProviderId
     payee: AccountId
@@ -50,6 +53,8 @@ class Result(msgspec.Struct, array_like=True, gc=False):
     kind: str = ""
     earliest: Height = Height(0)
     """The height from which the receipt allows reading (RES-002)."""
+    is_public: int = 0
+    """As its job (JOB-010)."""
 
 
 class Consumption(msgspec.Struct, array_like=True, gc=False):

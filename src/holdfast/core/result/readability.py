@@ -9,8 +9,12 @@ from holdfast.core.base.values import Height
 from holdfast.core.job.model import Job, JobState, earliest_read_height
 from holdfast.core.result.model import Consumption, HasResults, Result, ResultStatus
 
-ENDED_WITHOUT_RESULT: Final = frozenset({JobState.EXPIRED, JobState.FAILED, JobState.CANCELLED})
-"""A job in one of these states has no result and never will."""
+ENDED_WITHOUT_RESULT: Final = {
+    JobState.EXPIRED: ("Expired", ResultStatus.EXPIRED),
+    JobState.FAILED: ("Failed", ResultStatus.FAILED),
+    JobState.CANCELLED: ("Cancelled", ResultStatus.CANCELLED),
+}
+"""A job in one of these states has no result and never will: the name of the refusal, and the status that is shown."""
 
 
 def why_not_readable(job: Job | None, result: Result | None, open_height: Height) -> Refused | None:
@@ -28,8 +32,9 @@ def _why_no_result(job: Job | None) -> Refused:
     if job is None:
         return Refused("RES-007", "there is no such job, and no result of it", name="NotFound")
     if job.state in ENDED_WITHOUT_RESULT:
-        hint = "its money was refunded"
-        return Refused("RES-007", f"job {job.id.hex()} ended without a result: {job.reason}", hint, "Expired")
+        name, status = ENDED_WITHOUT_RESULT[job.state]
+        message = f"job {job.id.hex()} ended without a result: {status}, {job.reason}"
+        return Refused("RES-007", message, "its money was refunded", name)
     return Refused("RES-002", f"job {job.id.hex()} is {job.state}", "try again later", "NoResultYet")
 
 

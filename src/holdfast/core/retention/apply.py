@@ -7,9 +7,7 @@ from collections.abc import Iterable
 from holdfast.core.base.values import EventNo
 from holdfast.core.proof.messages import ProofAccepted
 from holdfast.core.retention.messages import AuditEnded, BytesDeleted, HotDropped, Vacuumed, WarmDropped
-from holdfast.core.retention.model import HasRetention, Pass, PassProgress
-
-REQUESTED_MEANWHILE = "these bytes were requested while their deletion was pending"
+from holdfast.core.retention.model import REQUESTED_MEANWHILE, HasRetention, Pass, PassProgress
 
 
 def apply_hot_dropped(state: HasRetention, event: HotDropped) -> None:

@@ -29,7 +29,7 @@ from holdfast.core.retention.messages import (
     WarmCandidate,
     WarmDropped,
 )
-from holdfast.core.retention.model import SKIPPED_MAX, HasRetention, Pass, pass_position
+from holdfast.core.retention.model import REQUESTED_MEANWHILE, SKIPPED_MAX, HasRetention, Pass, pass_position
 
 SUBMITTED_MEANWHILE = "the same bytes were just submitted"
 NO_RESULT = EventNo(0)
@@ -79,11 +79,12 @@ def drop_warm(state: HasRetention, command: DropWarm, _now_ms: int) -> Decided |
     if page.until == pass_position(state, Pass.WARM) and not retried and not orphans:
         return Decided((), repeat_of=state.last_event)
     dropped = (*candidates, *retried)
-    lost = [candidate.size for candidate in dropped if not candidate.is_archived]
+    counted = [each for each in dropped if state.skipped_warm.get(each.event) != REQUESTED_MEANWHILE]
+    lost = [candidate.size for candidate in counted if not candidate.is_archived]
     event = WarmDropped(
         until=page.until,
-        results=len(dropped),
-        bytes=sum(candidate.size for candidate in dropped),
+        results=len(counted),
+        bytes=sum(candidate.size for candidate in counted),
         lost=len(lost),
         lost_bytes=sum(lost),
         skipped=skipped,

@@ -5,31 +5,19 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.core.base.handlers import Commands, Events
-from holdfast.core.retention import apply, decide
-from holdfast.core.retention.messages import (
-    AuditEnded,
-    BytesDeleted,
-    ConfirmDeleted,
-    DropHot,
-    DropWarm,
-    EndAudit,
-    HotDropped,
-    Vacuum,
-    Vacuumed,
-    WarmDropped,
-)
+from holdfast.core.retention import apply, decide, messages
 
 COMMANDS: Final[Commands] = {
-    DropHot: decide.drop_hot,
-    DropWarm: decide.drop_warm,
-    ConfirmDeleted: decide.confirm_deleted,
-    Vacuum: decide.vacuum,
-    EndAudit: decide.end_audit,
+    messages.DropHot: decide.drop_hot,
+    messages.DropWarm: decide.drop_warm,
+    messages.ConfirmDeleted: decide.confirm_deleted,
+    messages.Vacuum: decide.vacuum,
+    messages.EndAudit: decide.end_audit,
 }
 EVENTS: Final[Events] = {
-    HotDropped: apply.apply_hot_dropped,
-    WarmDropped: apply.apply_warm_dropped,
-    BytesDeleted: apply.apply_bytes_deleted,
-    Vacuumed: apply.apply_vacuumed,
-    AuditEnded: apply.apply_audit_ended,
+    messages.HotDropped: apply.apply_hot_dropped,
+    messages.WarmDropped: apply.apply_warm_dropped,
+    messages.BytesDeleted: apply.apply_bytes_deleted,
+    messages.Vacuumed: apply.apply_vacuumed,
+    messages.AuditEnded: apply.apply_audit_ended,
 }

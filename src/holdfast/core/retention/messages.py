@@ -108,8 +108,6 @@ class ConfirmDeleted(Command, frozen=True):
 class BytesDeleted(Event, frozen=True, tag=107):
     """The pending deletions of a tier are done, except for what was spared."""
 
-    public_name: ClassVar = "bytesDeleted"
-
     tier: str
     spared: tuple[Digest, ...] = ()
 
@@ -139,8 +137,6 @@ class EndAudit(Command, frozen=True):
 
 class AuditEnded(Event, frozen=True, tag=109):
     """Tombstones were deleted; the leaves stay."""
-
-    public_name: ClassVar = "auditEnded"
 
     until: EventNo
     events: tuple[EventNo, ...]

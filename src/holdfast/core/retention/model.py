@@ -12,7 +12,10 @@ from holdfast.core.result.model import HasResults
 
 SKIPPED_MAX: Final = 10_000
 """How many results a pass may skip; then it stops until an operator has found the cause."""
-RECENT_DIGESTS_MAX: Final = 65_536
+REQUESTED_MEANWHILE: Final = "these bytes were requested while their deletion was pending"
+"""Why a result that pass 2 has dropped and counted is skipped again."""
+RECENT_DIGESTS_MAX: Final = 16_384
+"""Some seconds of results, at 140 bytes each; a pass that read its rows before the first of them reads again."""
 
 
 class Pass(StrEnum):

@@ -31,7 +31,7 @@ def submit(state: State, commands: Sequence[SubmitCompletion], now_ms: int) -> l
         return [refusal]
     answers = submit_completions(state, commands[:1] if state.warm_deletes_pending else commands, now_ms)
     if late := sum(isinstance(answer, Refused) and answer.name in LATE_REFUSALS for answer in answers):
-        state.metrics.count("ignored", by=late)
+        result_apply.count_outcome(state, "ignored", "", late)
     return answers
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.core.base.handlers import Events
+from holdfast.core.blob.apply import evict_blobs
 from holdfast.core.chain import apply as chain_apply
 from holdfast.core.chain.messages import BlocksFinal, FinalTxsEvicted, SettlementsFinalized
 from holdfast.core.escrow import apply as escrow_apply
@@ -24,6 +25,7 @@ def apply_final_txs_evicted(state: State, event: FinalTxsEvicted) -> None:
     for reservation in escrow_apply.evict_final(state, event.count, event.as_of):
         for job in queue_apply.evict(state, reservation):
             state.attempts.pop(job, None)
+    evict_blobs(state, event.as_of)
     state.evicted_as_of = event.as_of
 
 

@@ -14,6 +14,7 @@ from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Command, Decided, Event
 from holdfast.core.base.handlers import Commands, Decide, Events
 from holdfast.core.base.values import I64_MAX, Height
+from holdfast.core.blob.apply import orphan_blobs
 from holdfast.core.chain import apply as chain_apply
 from holdfast.core.chain import decide as chain_decide
 from holdfast.core.chain.messages import (
@@ -87,10 +88,17 @@ def apply_block_rolled_back(state: State, event: BlockRolledBack) -> None:
     In steps the events after this one undo its effects; its results are not readable any more in either case.
     """
     chain_apply.apply_rolled_back(state, event)
+    orphan_blobs(state, Height(event.height - 1))
     rollback = state.chain.rollback
     assert rollback is not None
     if not rollback.started:
         _unlink(state, I64_MAX)
+
+
+def apply_rollback_started(state: State, event: RollbackStarted) -> None:
+    """CHN-003: the blobs of all blocks above wait for a block at once; the rest is undone in steps."""
+    chain_apply.apply_rollback_started(state, event)
+    orphan_blobs(state, event.height)
 
 
 def apply_unlinked(state: State, event: TransactionsUnlinked) -> None:
@@ -116,7 +124,7 @@ def apply_reincluded(state: State, event: TransactionsReincluded) -> None:
 
 COMMANDS: Final[Commands] = {RollBackBlocks: roll_back, ContinueRollback: continue_rollback}
 EVENTS: Final[Events] = {
-    RollbackStarted: chain_apply.apply_rollback_started,
+    RollbackStarted: apply_rollback_started,
     BlockRolledBack: apply_block_rolled_back,
     TransactionsUnlinked: apply_unlinked,
     TransactionsReincluded: apply_reincluded,

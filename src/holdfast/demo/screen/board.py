@@ -8,16 +8,14 @@ from enum import Enum
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
-from holdfast.demo.event_history import EventHistory
-from holdfast.demo.faults import InjectedFault
+from holdfast.demo.event_history import BlobTrace, EventHistory
+from holdfast.demo.faults import DEFAULT_FAULTS, InjectedFault
 from holdfast.demo.jobs import DemoJob
 from holdfast.demo.receipt_check import check_receipts
 from holdfast.demo.receipts import RequestRecord, RequestStatus
 from holdfast.demo.spools import unacked_count
 
 AGENTS: Final = ("oak", "ash", "fir")
-FAULTS_PLANNED: Final = 2
-"""How many faults the demo injects."""
 
 
 class StateGlyph(Enum):
@@ -96,7 +94,10 @@ class Board:
     agents: dict[str, AgentPanel] = field(default_factory=lambda: {name: AgentPanel(name) for name in AGENTS})
     history: EventHistory = field(default_factory=EventHistory)
     records: list[RequestRecord] = field(default_factory=list)
+    faults_planned: int = len(DEFAULT_FAULTS)
     faults_injected: list[InjectedFault] = field(default_factory=list)
+    bytes_here: tuple[int, int] | None = None
+    """Outputs in the node's store and on its disk, as it measured them last; None where there is no archive."""
     news: list[News] = field(default_factory=list)
     page: TextPage | None = None
     lost: int = 0
@@ -152,12 +153,19 @@ class Board:
         waiting = sum(not job.accepted and job.lease is None for job in seen.jobs.values())
         in_flight = sum(self.unacked(name) for name in self.agents)
         submitted = sum(lease.submitted_ms is not None for lease in seen.live_leases())
+        blobs = seen.blobs.values()
+        archived, failing = sum(bool(blob.archived) for blob in blobs), sum(_is_failing(blob) for blob in blobs)
         return [
             CustodyRow("1 job", "you → queue", waiting, requested - self.submitted, leased),
             CustodyRow("2 work", "queue → provider", 0, len(list(seen.live_leases())), accepted),
             CustodyRow("3 evidence", "spool → node", 0, in_flight, sum(seen.watermarks.values())),
             CustodyRow("4 result", "provider → ledger", 0, submitted + accepted - self.finished, self.finished),
+            CustodyRow("5 blob", "node → archive", len(blobs) - archived - failing, failing, archived),
         ]
+
+
+def _is_failing(blob: BlobTrace) -> bool:
+    return bool(blob.failures) and not blob.archived
 
 
 class Screen(Protocol):
@@ -178,5 +186,5 @@ def figures(board: Board) -> list[tuple[str, str, bool | None]]:
         ("finished", f"{board.finished}", None),
         ("lost", f"{board.lost}", board.lost == 0),
         ("done twice", f"{board.duplicated}", board.duplicated == 0),
-        ("faults survived", f"{board.faults_survived} of {FAULTS_PLANNED}", None),
+        ("faults survived", f"{board.faults_survived} of {board.faults_planned}", None),
     ]

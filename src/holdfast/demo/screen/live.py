@@ -107,7 +107,8 @@ def _custody(board: Board, width: int) -> Panel:
         by_state = [(state, n) for (state, _), n in zip(heads, counts, strict=True)]
         numbers = (Text(f"{n:,}" if n else "", state.colour) for state, n in by_state)
         table.add_row(Text(f"{row.name:<11}").append(row.route, DIM), _bar(by_state, cells), *numbers)
-    return _panel(table, "chain of custody")
+    here = f", {sum(board.bytes_here):,} bytes of outputs on the node" if board.bytes_here is not None else ""
+    return _panel(table, f"chain of custody{here}")
 
 
 def _bar(counts: list[tuple[StateGlyph, int]], cells: int) -> Text:

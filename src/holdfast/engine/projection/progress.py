@@ -16,9 +16,9 @@ from holdfast.core.base.height_bound import AtHeight
 from holdfast.core.base.privileged import PrivilegedCommand
 from holdfast.core.base.values import EventNo
 from holdfast.core.match.messages import Match
-from holdfast.core.policy import EnginePolicy
 from holdfast.core.queue.messages import Enqueue
 from holdfast.core.queue.requeue import Requeue
+from holdfast.core.state import State
 from holdfast.engine.projection.host import ProjectorHost
 
 ADMITTING: Final = frozenset({Enqueue, Requeue})
@@ -29,11 +29,9 @@ ASK_AGAIN_S: Final = 0.2
 class TablesProgress:
     """The checkpoint of the tables as the projector last reported it."""
 
-    def __init__(
-        self, projector: ProjectorHost, policy: EnginePolicy, on_written: Callable[[JournalHead], None]
-    ) -> None:
+    def __init__(self, projector: ProjectorHost, on_written: Callable[[JournalHead], None]) -> None:
         self.checkpoint = JournalHead()
-        self._projector, self._policy, self._on_written = projector, policy, on_written
+        self._projector, self._on_written = projector, on_written
         self._written = asyncio.Event()
         projector.on_written = self._report
 
@@ -55,18 +53,23 @@ class TablesProgress:
             async with asyncio.timeout(ASK_AGAIN_S):
                 await self._written.wait()
 
-    def must_wait(self, command: Command, last_event: EventNo) -> bool:
-        """Whether a command must wait for the tables; `last_event` is the newest in memory."""
-        lag = last_event - self.checkpoint.last
-        if lag <= self._policy.tables_lag_events_soft:
+    def must_wait(self, command: Command, state: State) -> bool:
+        """Whether a command must wait for the tables, because memory is too far ahead of them."""
+        lag, policy = state.last_event - self.checkpoint.last, state.policy.engine
+        if lag <= policy.tables_lag_events_soft:
             return False
         kind = _kind_of(command)
-        return kind in ADMITTING or (kind in LEASING and lag > self._policy.tables_lag_events_max)
+        return kind in ADMITTING or (kind in LEASING and lag > policy.tables_lag_events_max)
 
     def _report(self, checkpoint: JournalHead) -> None:
         self.checkpoint = checkpoint
         self._written.set()
         self._on_written(checkpoint)
+
+
+def is_admitting(command: Command) -> bool:
+    """Whether it lets a job into the queue."""
+    return _kind_of(command) in ADMITTING
 
 
 def _kind_of(command: Command) -> type[Command]:

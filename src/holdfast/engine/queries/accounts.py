@@ -11,7 +11,6 @@ from holdfast.core.base.values import AccountId, EventNo, KeyId, ProviderId, Res
 from holdfast.core.escrow.model import Account, Reservation
 from holdfast.core.key.authenticate import authenticate
 from holdfast.core.key.model import Key
-from holdfast.core.provider.model import Provider
 from holdfast.core.state import State
 from holdfast.engine.queries.query import Query, copy_record
 
@@ -40,12 +39,14 @@ class CountLedger(Query[LedgerCounts], frozen=True):
 
 
 class BalanceSource(msgspec.Struct, frozen=True):
-    """An account with its provider, all as of one event. What does not exist is None."""
+    """An account with its stake, all as of one event. What does not exist is None."""
 
     owner: AccountId | None
     """The provider's account where a provider was named."""
     account: Account | None
-    provider: Provider | None
+    stake: int
+    unstaking: int
+    """Of the provider that was named, else of all providers of the account."""
     as_of: EventNo
 
 
@@ -91,9 +92,13 @@ def _count_ledger(state: State, _: CountLedger) -> LedgerCounts:
 
 def _get_balance(state: State, query: GetBalance) -> BalanceSource:
     provider = state.providers.get(query.provider_id)
-    owner = provider.account if provider is not None else query.owner
+    owner = query.owner if not query.provider_id else None if provider is None else provider.account
     account = state.ledger.accounts.get(owner) if owner is not None else None
-    return BalanceSource(owner, copy_record(account), copy_record(provider), state.last_event)
+    staked = (
+        [provider] if provider is not None else [each for each in state.providers.values() if each.account == owner]
+    )
+    stake, unstaking = sum(each.stake for each in staked), sum(each.unstaking for each in staked)
+    return BalanceSource(owner, copy_record(account), stake, unstaking, state.last_event)
 
 
 def _authenticate_key(state: State, query: AuthenticateKey) -> Key | Refused:

@@ -46,6 +46,12 @@ class GetBlockInMemory(Query[Block | None], frozen=True):
     height: Height
 
 
+class FindBlockInMemory(Query[Block | None], frozen=True):
+    """The block of the active chain with this hash, while memory holds it."""
+
+    hash: bytes
+
+
 class GetLeavesInMemory(Query[dict[int, bytes]], frozen=True):
     """RES-008: those leaves of the log, by their place, whose results memory holds."""
 
@@ -112,6 +118,14 @@ def _get_block_in_memory(state: State, query: GetBlockInMemory) -> Block | None:
     return None
 
 
+def _find_block_in_memory(state: State, query: FindBlockInMemory) -> Block | None:
+    chain = state.chain
+    blocks = [each.block for each in chain.unfinalized.values()] + [each.block for each in state.final_blocks.values()]
+    blocks += [chain.last_final.block] if chain.last_final is not None else []
+    found = next((each for each in blocks if each.hash == query.hash and each.height <= chain.head.height), None)
+    return None if found is None else copy_record(found)
+
+
 def _get_leaves_in_memory(state: State, query: GetLeavesInMemory) -> dict[int, bytes]:
     places = range(query.first, query.first + query.count)
     return {result.leaf_index: leaf_of(result) for result in state.results.values() if result.leaf_index in places}
@@ -142,6 +156,7 @@ def _is_hot_output_dropped(state: State, query: IsHotOutputDropped) -> bool:
 QUERIES: Final = {
     GetChainHead: _get_chain_head,
     GetBlockInMemory: _get_block_in_memory,
+    FindBlockInMemory: _find_block_in_memory,
     GetLeavesInMemory: _get_leaves_in_memory,
     GetUnfinalizedResult: _get_unfinalized_result,
     GetUnfinalizedConsumption: _get_unfinalized_consumption,

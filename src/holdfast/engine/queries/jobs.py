@@ -12,7 +12,7 @@ from holdfast.core.base.values import AccountId, Digest, EventNo, Kind, LeaseId,
 from holdfast.core.job.model import Job, JobState
 from holdfast.core.job.quorum import Vote
 from holdfast.core.lease.decide import lease_held_by
-from holdfast.core.lease.model import Lease
+from holdfast.core.lease.model import Lease, is_live
 from holdfast.core.queue.pauses import Paused
 from holdfast.core.queue.ready_queue import sort_key_of
 from holdfast.core.state import State
@@ -25,7 +25,35 @@ class GetLiveJob(Query[Job | None], frozen=True):
     task_id: TaskId
 
 
-class GetCallerOfJob(Query[AccountId | None], frozen=True):
+class FilterInputsInUse(Query[frozenset[Digest]], frozen=True):
+    """JOB-003: which of these inputs a job in memory names."""
+
+    digests: tuple[Digest, ...]
+
+
+class InputGrant(msgspec.Struct, frozen=True):
+    """Which input the holder of a lease may read, or why none."""
+
+    digest: Digest = Digest(b"")
+    refusal: Refused | None = None
+
+
+class CheckInput(Query[InputGrant], frozen=True):
+    """JOB-010: only the holder of a live lease that it has acknowledged may read the input of its job."""
+
+    lease_id: LeaseId
+    provider_id: ProviderId
+    now_ms: int
+
+
+class JobOwner(msgspec.Struct, frozen=True):
+    """Whose a job is, and whether everybody may read it (JOB-010)."""
+
+    caller: AccountId
+    is_public: bool
+
+
+class GetOwnerOfJob(Query[JobOwner | None], frozen=True):
     """Whose job this is, None where memory does not hold it."""
 
     task_id: TaskId
@@ -55,6 +83,12 @@ class GetLeasesOfJobs(Query[dict[TaskId, Lease]], frozen=True):
     """The live leases of these jobs; a job without one is left out."""
 
     task_ids: tuple[TaskId, ...]
+
+
+class GetLiveLease(Query[Lease | None], frozen=True):
+    """A lease that lives."""
+
+    lease_id: LeaseId
 
 
 class ProviderLeases(msgspec.Struct, frozen=True):
@@ -94,6 +128,8 @@ class ListJobsOfProvider(Query[LeasedJobPage | None], frozen=True):
     state: JobState | None = None
     kind: Kind | None = None
     caller: str | None = None
+    readable_by: AccountId | None = None
+    """Only public jobs and those of this account (JOB-010); None: all."""
 
 
 class CountLiveLeases(Query[int], frozen=True):
@@ -185,9 +221,28 @@ def _get_live_job(state: State, query: GetLiveJob) -> Job | None:
     return copy_record(state.queue.jobs.peek(query.task_id))
 
 
-def _get_caller_of_job(state: State, query: GetCallerOfJob) -> AccountId | None:
+def _filter_inputs_in_use(state: State, query: FilterInputsInUse) -> frozenset[Digest]:
+    return frozenset(digest for digest in query.digests if digest in state.queue.input_uses)
+
+
+def _check_input(state: State, query: CheckInput) -> InputGrant:
+    lease = state.leases.by_id.get(query.lease_id)
+    if lease is None or lease.provider_id != query.provider_id or not is_live(lease, query.now_ms):
+        refusal = Refused("LEA-005", f"no live lease {query.lease_id.hex()} of this provider", name="LeaseLost")
+        return InputGrant(refusal=refusal)
+    if lease.acked_ms is None:
+        hint = "acknowledge the lease first"
+        return InputGrant(refusal=Refused("JOB-010", "the input follows the ACK", hint, "Forbidden"))
+    job = state.queue.jobs.peek(lease.job_id)
+    named = state.queue.jobs.peek(job.parent) if job is not None and job.parent else job
+    if named is None or not named.input_digest:
+        return InputGrant(refusal=Refused("JOB-003", "this job has no input", name="NotFound"))
+    return InputGrant(named.input_digest)
+
+
+def _get_owner_of_job(state: State, query: GetOwnerOfJob) -> JobOwner | None:
     job = state.queue.jobs.peek(query.task_id)
-    return job.caller if job is not None else None
+    return JobOwner(job.caller, bool(job.is_public)) if job is not None else None
 
 
 def _get_quorum_votes(state: State, query: GetQuorumVotes) -> dict[int, Vote]:
@@ -207,6 +262,10 @@ def _get_attempts(state: State, query: GetAttempts) -> AttemptsInMemory:
 def _get_leases_of_jobs(state: State, query: GetLeasesOfJobs) -> dict[TaskId, Lease]:
     leases = state.leases.by_job
     return {id_: msgspec.structs.replace(leases[id_]) for id_ in query.task_ids if id_ in leases}
+
+
+def _get_live_lease(state: State, query: GetLiveLease) -> Lease | None:
+    return copy_record(state.leases.by_id.get(query.lease_id))
 
 
 def _list_leases_of_provider(state: State, query: ListLeasesOfProvider) -> ProviderLeases:
@@ -233,6 +292,7 @@ def _is_match(job: Job, query: ListJobsOfProvider) -> bool:
         (query.state is None or job.state is query.state)
         and (query.kind is None or job.kind is query.kind)
         and (query.caller is None or job.caller == query.caller)
+        and (query.readable_by is None or bool(job.is_public) or job.caller == query.readable_by)
     )
 
 
@@ -278,7 +338,7 @@ def _position(state: State, job: Job, now_ms: int) -> int | None:
     return state.queue.ready_queue.rank(sort_key_of(job))
 
 
-def _get_queue_status(state: State, _: GetQueueStatus) -> QueueStatus:
+def queue_status(state: State) -> QueueStatus:
     leases, ready = state.leases.by_job, state.queue.ready_queue
     return QueueStatus(
         depth=state.queue.depth,
@@ -292,12 +352,19 @@ def _get_queue_status(state: State, _: GetQueueStatus) -> QueueStatus:
     )
 
 
+def _get_queue_status(state: State, _: GetQueueStatus) -> QueueStatus:
+    return queue_status(state)
+
+
 QUERIES: Final = {
     GetLiveJob: _get_live_job,
-    GetCallerOfJob: _get_caller_of_job,
+    GetOwnerOfJob: _get_owner_of_job,
+    FilterInputsInUse: _filter_inputs_in_use,
+    CheckInput: _check_input,
     GetQuorumVotes: _get_quorum_votes,
     GetAttempts: _get_attempts,
     GetLeasesOfJobs: _get_leases_of_jobs,
+    GetLiveLease: _get_live_lease,
     ListLeasesOfProvider: _list_leases_of_provider,
     ListJobsOfProvider: _list_jobs_of_provider,
     CountLiveLeases: _count_live_leases,

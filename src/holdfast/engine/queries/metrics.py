@@ -6,12 +6,16 @@ from typing import Final
 
 import msgspec
 
-from holdfast.core.base.histogram import Histogram
 from holdfast.core.base.values import Kind
-from holdfast.core.index.metrics import QueueMetrics
 from holdfast.core.provider.model import ProviderStatus
 from holdfast.core.state import State
+from holdfast.engine.metrics.event_metrics import metrics_of
+from holdfast.engine.metrics.queue_metrics import QueueMetrics
 from holdfast.engine.queries.query import Query
+from holdfast.system.histogram import Histogram
+
+_IGNORED: Final = ("ignored", "")
+"""Completions that changed nothing: some are recorded as events, late ones are only counted."""
 
 
 class QueueMetricsView(msgspec.Struct, frozen=True):
@@ -53,13 +57,15 @@ def _get_queue_metrics(state: State, _: GetQueueMetrics) -> QueueMetricsView:
         paused=frozenset(state.paused),
         providers=by_status,
         health_ppm=sorted(health),
-        metrics=_copy_metrics(state.metrics),
+        metrics=_copy_metrics(state),
     )
 
 
-def _copy_metrics(metrics: QueueMetrics) -> QueueMetrics:
+def _copy_metrics(state: State) -> QueueMetrics:
+    metrics, late = metrics_of(state), state.result_counts.get(_IGNORED, 0)
+    counts = metrics.counts | {_IGNORED: metrics.counts.get(_IGNORED, 0) + late}
     return QueueMetrics(
-        counts=dict(metrics.counts),
+        counts=counts,
         wait_ms={kind: _copy_histogram(each) for kind, each in metrics.wait_ms.items()},
         work_ms={kind: _copy_histogram(each) for kind, each in metrics.work_ms.items()},
         tick_ns=_copy_histogram(metrics.tick_ns),

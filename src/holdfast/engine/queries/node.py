@@ -8,8 +8,10 @@ import msgspec
 
 from holdfast.core.base.event import OwnershipTaken
 from holdfast.core.base.values import Digest, EventNo
+from holdfast.core.policy import Policy
+from holdfast.core.policy_change.model import adoption_event
 from holdfast.core.state import State
-from holdfast.core.state_snapshot import digest
+from holdfast.core.state_digest import digest
 from holdfast.engine.queries.query import Query
 
 
@@ -19,6 +21,18 @@ class Ping(Query[None], frozen=True):
 
 class GetOwner(Query[OwnershipTaken | None], frozen=True):
     """Who owns the journal, None before the first owner."""
+
+
+class AdoptedPolicy(msgspec.Struct, frozen=True):
+    """The policy that counts, and the event that adopted it; 0 where the journal adopted none."""
+
+    policy: Policy
+    event: EventNo
+    is_adopted: bool
+
+
+class GetPolicy(Query[AdoptedPolicy], frozen=True):
+    """Which policy counts (PRI-003)."""
 
 
 class StateDigest(msgspec.Struct, frozen=True):
@@ -50,6 +64,10 @@ def _get_owner(state: State, _: GetOwner) -> OwnershipTaken | None:
     return state.owner
 
 
+def _get_policy(state: State, _: GetPolicy) -> AdoptedPolicy:
+    return AdoptedPolicy(state.policy, adoption_event(state.policy_bytes), bool(state.policy_bytes))
+
+
 def _get_state_digest(state: State, _: GetStateDigest) -> StateDigest:
     return StateDigest(state.last_event, digest(state))
 
@@ -65,6 +83,7 @@ def _get_evicted_as_of(state: State, _: GetEvictedAsOf) -> EventNo:
 QUERIES: Final = {
     Ping: _ping,
     GetOwner: _get_owner,
+    GetPolicy: _get_policy,
     GetStateDigest: _get_state_digest,
     GetClaimingEvent: _get_claiming_event,
     GetEvictedAsOf: _get_evicted_as_of,

@@ -11,12 +11,12 @@ from holdfast.core.base.errors import Refused
 from holdfast.core.base.values import EventNo, Kind, ProviderId, TaskId
 from holdfast.core.job.model import Job
 from holdfast.core.match.eligibility import why_not_available, why_not_eligible
-from holdfast.core.match.quote import Quote, hypothetical_job, quote
 from holdfast.core.provider.decide import kinds_of
 from holdfast.core.provider.model import Provider, ProviderStatus, provider_id_of_key, stake_min, why_not_key
 from holdfast.core.queue.messages import Enqueue
 from holdfast.core.state import State
 from holdfast.engine.queries.query import Query, copy_record
+from holdfast.engine.queries.quote import Quote, hypothetical_job, quote
 
 PROVIDER_PAGE_BYTES_MAX: Final = 1 << 20
 """Capabilities in one page, as long as there is more than one provider in it."""
@@ -38,6 +38,13 @@ class GetProviderStatus(Query[ProviderStatus | None], frozen=True):
     """The status of a provider."""
 
     provider_id: ProviderId
+
+
+class FindProviders(Query[list[ProviderId]], frozen=True):
+    """Providers that have this name, else those whose id begins so."""
+
+    text: str
+    limit: int
 
 
 class ProviderView(msgspec.Struct, frozen=True):
@@ -72,6 +79,12 @@ class ListProviders(Query[ProviderPage], frozen=True):
     status: ProviderStatus | None = None
     kind: Kind | None = None
     region: str | None = None
+
+
+class HasStake(Query[bool], frozen=True):
+    """Whether a provider has put anything at stake."""
+
+    provider_id: ProviderId
 
 
 class ListListings(Query[dict[str, str]], frozen=True):
@@ -187,6 +200,11 @@ def _list_listings(state: State, _: ListListings) -> dict[str, str]:
     return dict(state.listings)
 
 
+def _has_stake(state: State, query: HasStake) -> bool:
+    provider = state.providers.get(query.provider_id)
+    return provider is not None and provider.at_stake > 0
+
+
 def _explain_match(state: State, query: ExplainMatch) -> Explanation | Refused | None:
     provider, job = state.providers.get(query.provider_id), state.queue.jobs.peek(query.task_id)
     if provider is None:
@@ -214,13 +232,20 @@ def _get_hypothetical_job(state: State, query: GetHypotheticalJob) -> Job:
     return hypothetical_job(state, query.command, query.now_ms)
 
 
+def _find_providers(state: State, query: FindProviders) -> list[ProviderId]:
+    named = [each.id for each in state.providers.values() if each.name == query.text]
+    return (named or [id_ for id_ in state.providers if id_.hex().startswith(query.text)])[: query.limit]
+
+
 QUERIES: Final = {
+    FindProviders: _find_providers,
     GetProvider: _get_provider,
     IsProviderKnown: _is_provider_known,
     GetProviderStatus: _get_provider_status,
     GetProviderView: _get_provider_view,
     ListProviders: _list_providers,
     ListListings: _list_listings,
+    HasStake: _has_stake,
     ExplainMatch: _explain_match,
     ResolveSigner: _resolve_signer,
     StartQuote: _start_quote,

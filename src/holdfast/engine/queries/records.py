@@ -6,7 +6,7 @@ which memory was evicted: a read of a row waits for that, so it is never older t
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -29,18 +29,21 @@ from holdfast.core.base.values import (
 )
 from holdfast.core.chain.model import Block
 from holdfast.core.escrow.messages import Reserve, Reserved, reservation_key
-from holdfast.core.escrow.model import Reservation
+from holdfast.core.escrow.model import Reservation, Transfer, TransferKind
 from holdfast.core.index.unique_ids import Claim
 from holdfast.core.job.model import Job, SpecRow
 from holdfast.core.job.quorum import replica_ids
 from holdfast.core.lease.model import Lease
-from holdfast.core.proof.messages import ProofAccepted
+from holdfast.core.policy_change.messages import PolicyAdopted
+from holdfast.core.proof.messages import ProofAccepted, link_key
 from holdfast.core.queue.messages import JobAdmitted, job_key
+from holdfast.core.result.apply import make_result
 from holdfast.core.result.model import Consumption, LogLeaf, Result, ResultStatus
 from holdfast.core.retention.model import Tombstone
-from holdfast.core.tables import TABLES
+from holdfast.core.tables import TABLES, record_from_row
 from holdfast.engine.queries.accounts import GetOpenReservation
 from holdfast.engine.queries.chain import (
+    FindBlockInMemory,
     GetBlockInMemory,
     GetChainHead,
     GetLeavesInMemory,
@@ -56,6 +59,10 @@ from holdfast.ports import Row
 R = TypeVar("R", bound=msgspec.Struct)
 V = TypeVar("V")
 PAGE_MAX: Final = 1_000
+EVENT_MAX: Final = (1 << 63) - 1
+"""Above every event: where a list begins that shows the newest first."""
+VACUUMED: Final = "vacuumed"
+"""The method of a result of which only the leaf is known: neither record nor history has the rest any more."""
 _RESTORE: Final = "restore it from a backup"
 
 
@@ -65,6 +72,13 @@ async def reservation(source: ReadSource, id_: ReservationId) -> Reservation | N
     return live or await _row_by_claim(
         source, Reservation, "reservation", reservation_key(Reserve(id_, AccountId(""), Amount(0)))
     )
+
+
+async def transfer(source: ReadSource, reference: str, kind: TransferKind) -> Transfer | None:
+    """A deposit, a withdrawal or a return by its reference, as the tables have it once they have caught up."""
+    await source.wait_tables(source.replication_status().tip.last)
+    rows, _ = await source.tables.page("transfer", {"reference": reference, "kind": kind.value}, -1, 1)
+    return _record(Transfer, rows[0]) if rows else None
 
 
 async def job(source: ReadSource, id_: TaskId) -> Job | None:
@@ -78,6 +92,11 @@ async def replicas(source: ReadSource, of: Job) -> list[Job]:
     ids = replica_ids(of.id, of.quorum_m) if of.quorum_m else ()
     jobs = [await job(source, id_) for id_ in ids]
     return [each for each in jobs if each is not None]
+
+
+async def job_row(source: ReadSource, event: EventNo) -> Job | None:
+    """The job's row as the tables have it, by the event that admitted it."""
+    return await _row(source, Job, "job", event)
 
 
 async def job_by_event(source: ReadSource, event: EventNo) -> Job | None:
@@ -101,6 +120,15 @@ async def block(source: ReadSource, height: Height) -> Block | None:
     return _record(Block, rows[0]) if rows else None
 
 
+async def block_by_hash(source: ReadSource, hash_: bytes) -> Block | None:
+    """The block with this hash on the active chain."""
+    live = await source.query_durable(FindBlockInMemory(hash_))
+    if live is not None:
+        return live
+    rows = await _find_rows(source, "block", {"hash": hash_, "status": "SEALED"})
+    return _record(Block, rows[0]) if rows else None
+
+
 async def result(source: ReadSource, id_: TaskId) -> Result | None:
     """A result as it is now, from memory while a reorg can unlink it, else from its row."""
     live = await source.query_durable(GetUnfinalizedResult(id_))
@@ -109,21 +137,27 @@ async def result(source: ReadSource, id_: TaskId) -> Result | None:
 
 async def stored_result(source: ReadSource, id_: TaskId) -> Result | None:
     """A result that left memory: its row, or what is left of it."""
-    rows = await _find_rows(source, "result", {"task_id": id_})
-    return _record(Result, rows[0]) if rows else await _vacuumed_result(source, id_)
-
-
-async def _vacuumed_result(source: ReadSource, id_: TaskId) -> Result | None:
-    """RET-002: what is known of a result whose record was vacuumed: its tombstone, and its leaf in the log."""
-    rows = await _find_rows(source, "tombstone", {"task_id": id_})
-    if not rows:
+    event = await _claiming_event(source, link_key(id_))  # of the accepted proof: the key of both rows
+    if event is None:
         return None
-    tombstone = _record(Tombstone, rows[0])
-    (leaf,) = await leaves(source, tombstone.leaf, 1)
+    return await _row(source, Result, "result", event) or await _vacuumed_result(source, id_, event)
+
+
+async def _vacuumed_result(source: ReadSource, id_: TaskId, event_no: EventNo) -> Result | None:
+    """RET-002, RES-008: what is known of a result whose record was vacuumed: its leaf for ever, and the rest as long as
+    history has the event that accepted its proof."""
+    index, leaf = await _leaf_of(source, id_, event_no)
+    if leaf is None:
+        return None
     fields: Any = decode_canonical(leaf)
     _, nullifier, result_digest, size, commitment, height = fields
-    known = Result(
-        event=tombstone.event,
+    event = await _event(source, event_no)
+    if isinstance(event, ProofAccepted):
+        known = make_result(event_no, event)
+        known.status, known.height_resolved, known.leaf_index = ResultStatus.RESOLVED, height, index
+        return known
+    return Result(
+        event=event_no,
         task_id=id_,
         status=ResultStatus.RESOLVED,
         height_resolved=height,
@@ -133,17 +167,29 @@ async def _vacuumed_result(source: ReadSource, id_: TaskId) -> Result | None:
         mime_type="",
         da_commitment=commitment,
         expires_at=Height(0),
-        leaf_index=tombstone.leaf,
+        leaf_index=index,
         provider_id=ProviderId(b""),
         payee=AccountId(""),
         charged=0,
-        method="",
-        reasons="vacuumed",
+        method=VACUUMED,
+        reasons="",
     )
-    event = await _event(source, tombstone.event)  # names the caller, as long as history has it
-    if isinstance(event, ProofAccepted):
-        known.caller, known.kind, known.earliest = event.caller, event.kind, event.earliest
-    return known
+
+
+async def _leaf_of(source: ReadSource, id_: TaskId, event: EventNo) -> tuple[int, bytes | None]:
+    """The leaf of a final result, by its tombstone, or once that is gone by the block that has the proof's event.
+
+    Each block of the active chain includes the transactions of all events up to its own that no block below it has.
+    """
+    if (tombstone := await _row(source, Tombstone, "tombstone", event)) is not None:
+        return tombstone.leaf, (await leaves(source, tombstone.leaf, 1))[0]
+    for row in await _find_rows(source, "block", {"status": "SEALED"}, 1, event):
+        block = _record(Block, row)
+        first = block.log_size - block.result_count
+        for index, raw in enumerate(await leaves(source, first, block.result_count), first):
+            if decode_canonical(raw)[0] == id_:  # type: ignore[index]
+                return index, raw
+    return -1, None
 
 
 async def consumption(source: ReadSource, of: Result) -> Consumption | None:
@@ -170,10 +216,39 @@ async def attempts(source: ReadSource, id_: TaskId) -> list[Lease]:
     live = await source.query_durable(GetAttempts(id_))
     if live.are_all:
         return live.leases
-    rows = await _find_rows(source, "lease", {"job_id": id_}, PAGE_MAX)
-    leases = {lease.event: lease for lease in (_record(Lease, row) for row in rows)}
+    leases = await _stored_attempts(source, id_)
     leases |= {lease.event: lease for lease in live.leases}
     return [leases[event] for event in sorted(leases)]
+
+
+async def _stored_attempts(source: ReadSource, id_: TaskId) -> dict[EventNo, Lease]:
+    """The leases in the row of a job, and the rows of those that came after an eviction."""
+    event = await _claiming_event(source, job_key(id_))
+    row = None if event is None else await _read_evicted(source, lambda: source.tables.get("job", event))
+    if row is None:
+        return {}
+    packed = _unpacked_leases(row[-1])
+    rows = await _find_rows(source, "lease", {"job_id": id_}, PAGE_MAX) if _record(Job, row).requeues else []
+    return {lease.event: lease for lease in (*packed, *(_record(Lease, row) for row in rows))}
+
+
+def _unpacked_leases(raw: object) -> list[Lease]:
+    try:
+        return msgspec.msgpack.decode(raw, type=list[Lease]) if isinstance(raw, bytes) else []
+    except msgspec.DecodeError as fault:
+        raise Corrupt("ENG-004", f"the leases in a row are damaged: {fault}", "run holdfast db rebuild") from fault
+
+
+async def adoptions(source: ReadSource, newest: EventNo, limit: int) -> list[tuple[EventNo, PolicyAdopted]]:
+    """Adopted policies (PRI-003), the newest first, as far back as the journal or its archive reaches."""
+    adopted: list[tuple[EventNo, PolicyAdopted]] = []
+    while newest and len(adopted) < limit:
+        event = await _event(source, newest)
+        if not isinstance(event, PolicyAdopted):
+            break
+        adopted.append((newest, event))
+        newest = event.before
+    return adopted
 
 
 async def leaves(source: ReadSource, first: int, count: int) -> list[bytes]:
@@ -224,13 +299,36 @@ async def memo(source: ReadSource, of: Reservation) -> bytes:
     return raw
 
 
-async def page(source: ReadSource, table: str, match: Mapping[str, object], after: str | int, limit: int) -> Page:
-    """A list from the tables, as of an event; it lags the newest events by a moment."""
+async def page(
+    source: ReadSource,
+    table: str,
+    match: Mapping[str, object],
+    after: str | int,
+    limit: int,
+    *,
+    is_newest_first: bool = False,
+) -> Page:
+    """A list from the tables, as of an event; it lags the newest events by a moment.
+
+    Newest first, for tables whose key is an event: `after` is the last key of the page before, 0 for the first page.
+    """
     limit = min(limit, PAGE_MAX)
-    rows, as_of = await source.tables.page(table, match, after, limit)
+    beyond = (after or EVENT_MAX) if is_newest_first else after
+    rows, as_of = await source.tables.page(table, match, beyond, limit, is_newest_first=is_newest_first)
     next_after = rows[-1][0] if len(rows) == limit else None
     assert next_after is None or isinstance(next_after, str | int)
     return Page([_record(TABLES[table].record, row) for row in rows], as_of, next_after)
+
+
+def merge_pages(pages: Sequence[Page], limit: int, *, is_newest_first: bool = False) -> Page:
+    """Several lists by event as one: a record that moved from one to the other meanwhile is there once."""
+    if len(pages) == 1:
+        return pages[0]
+    rows = {row.event: row for page in pages for row in page.rows}
+    events = sorted(rows, reverse=is_newest_first)[:limit]
+    is_more = len(events) == limit or any(page.next_after is not None for page in pages)
+    as_of = min(page.as_of for page in pages)
+    return Page([rows[event] for event in events], as_of, events[-1] if is_more and events else None)
 
 
 # ------------------------------------------------------------------------------------------------ rows and events
@@ -297,6 +395,6 @@ async def _event(source: ReadSource, number: EventNo) -> Event | None:
 
 def _record(kind: type[R], row: Row) -> R:
     try:
-        return msgspec.convert(row, kind, builtin_types=(bytes,))
-    except (msgspec.ValidationError, ValueError) as fault:
+        return record_from_row(kind, row)
+    except ValueError as fault:
         raise Corrupt("ENG-004", f"a row of the tables is damaged: {fault}", "run holdfast db rebuild") from fault

@@ -40,6 +40,7 @@ class RetentionView(msgspec.Struct, frozen=True):
     audit_until: EventNo
     skipped_hot: frozenset[EventNo]
     skipped_warm: frozenset[EventNo]
+    head: Height
 
 
 class GetRetentionView(Query[RetentionView], frozen=True):
@@ -78,6 +79,7 @@ def _get_retention_view(state: State, _: GetRetentionView) -> RetentionView:
         audit_until=pass_position(state, Pass.AUDIT),
         skipped_hot=frozenset(state.skipped_hot),
         skipped_warm=frozenset(state.skipped_warm),
+        head=state.chain.head.height,
     )
 
 

@@ -32,12 +32,16 @@ class ReplicationStatus(msgspec.Struct, frozen=True):
 class ReadSource(Protocol):
     """A node that answers queries."""
 
-    policy: Policy
     journal: Journal
     tables: Tables
     event_stream: EventStream
     payloads: PayloadCache
     """Payloads that the tables may not hold yet."""
+
+    @property
+    def policy(self) -> Policy:
+        """The policy that counts now."""
+        ...
 
     async def query_durable(self, query: Query[T]) -> T:
         """The answer, once everything that it may rest on is durable."""

@@ -6,14 +6,39 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from holdfast.core.state import State
-from holdfast.engine.queries import accounts, chain, evidence, jobs, metrics, node, providers, retention
+from holdfast.engine.lookups import catalogue, overview
+from holdfast.engine.queries import (
+    accounts,
+    blobs,
+    chain,
+    evidence,
+    jobs,
+    metrics,
+    node,
+    providers,
+    retention,
+)
+from holdfast.engine.queries.archive import validators
 from holdfast.engine.queries.query import Query
 
 T = TypeVar("T")
 
 QUERIES: Final[dict[type[Query[Any]], Callable[[State, Any], Any]]] = {
     query: handler
-    for topic in (node, accounts, chain, jobs, providers, evidence, retention, metrics)
+    for topic in (
+        node,
+        accounts,
+        blobs,
+        chain,
+        jobs,
+        providers,
+        evidence,
+        retention,
+        metrics,
+        overview,
+        validators,
+        catalogue,
+    )
     for query, handler in topic.QUERIES.items()
 }
 

@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from holdfast import __version__
+from holdfast.__about__ import __version__
 from holdfast.api.http.responses import Response
 from holdfast.core.base.errors import Corrupt, Refused, Unavailable
 from holdfast.gateway.agent_tags import AGENT_VERSION
@@ -19,6 +19,7 @@ from holdfast.gateway.records import is_bucket
 from holdfast.gateway.settings import GatewaySettings
 from holdfast.gateway.tag_query import TagsRequest, item_json, rfc3339, run_query
 from holdfast.gateway.uploads import PROVENANCE_PROTOCOL, Uploads
+from holdfast.system.strict_json import NOT_JSON, decode_json
 from holdfast.wire.ans104 import is_item_id
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -131,8 +132,9 @@ class QueryEndpoints:
         )
 
     async def post(self, request: Request) -> Response:
-        """The agent posts to Arweave here; a gateway of one's own has no account to pay for it."""
-        request.key(self._keys)
+        """The agent posts to Arweave here, for its own keys; a gateway of one's own has no account to pay for it."""
+        if not request.key(self._keys).is_admin:
+            raise HttpFault(error(401, "invalid API key"))
         raise HttpFault(error(501, "this gateway does not post to arweave"))
 
     async def deprecated(self, request: Request) -> Response:
@@ -154,9 +156,9 @@ async def _json(request: Request, kind: type[T]) -> T:
     """A body of this shape; else what axum answers."""
     raw = await request.json_body()
     try:
-        return msgspec.json.decode(raw, type=kind)
+        return decode_json(raw, kind)
     except msgspec.ValidationError as fault:
         message = f"Failed to deserialize the JSON body into the target type: {fault}"
         raise HttpFault(text(422, message)) from None
-    except msgspec.DecodeError as fault:
+    except NOT_JSON as fault:
         raise HttpFault(text(400, f"Failed to parse the request body as JSON: {fault}")) from None

@@ -20,6 +20,7 @@ from holdfast.gateway.settings import GatewaySettings
 from holdfast.gateway.spooled_data import SignedItemReader, SpooledData
 from holdfast.gateway.uploads import Uploaded
 from holdfast.ports import Clock
+from holdfast.system.strict_json import NOT_JSON, decode_json
 from holdfast.wire.ans104 import ItemHeader
 
 _STATUS: Final = {CONFLICT: 409, NOT_FOUND: 404, TOO_LARGE: 413, LIMITED: 429}
@@ -52,8 +53,8 @@ class ResumableEndpoints:
     async def begin(self, request: Request) -> Response:
         key = request.key(self._keys)
         try:
-            asked = msgspec.json.decode(await request.json_body() or b"{}", type=_Begin)
-        except msgspec.DecodeError as fault:
+            asked = decode_json(await request.json_body() or b"{}", _Begin)
+        except NOT_JSON as fault:
             raise HttpFault(error(422, str(fault))) from None
         if asked.signed and asked.tags:
             raise HttpFault(error(400, SIGNED_WITH_TAGS))
@@ -128,11 +129,11 @@ async def _read_item(pieces: AsyncIterator[bytes], data: SpooledData, *, is_sign
         if signed is None:
             await data.add(piece)
         elif (refusal := await signed.add(piece)) is not None:
-            raise HttpFault(error(400, f"failed to store file: {refusal.message}"))
+            raise HttpFault(error(500, f"failed to store file: {refusal.message}"))
     await data.finish()
     header = None if signed is None else signed.finish()
     if isinstance(header, Refused):
-        raise HttpFault(error(400, f"failed to store file: {header.message}"))
+        raise HttpFault(error(500, f"failed to store file: {header.message}"))
     return header
 
 

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import structlog
 
 from holdfast.api.http.responses import CLOSE, Receive, Response, Scope, Send, send_head, send_response
-from holdfast.api.rate_limit import TokenBuckets
+from holdfast.api.limits.rate_limit import TokenBuckets
 from holdfast.core.base.errors import Corrupt, Unavailable
 from holdfast.gateway.http.query_endpoints import QueryEndpoints
 from holdfast.gateway.http.read_endpoints import ReadEndpoints
@@ -113,7 +113,8 @@ class GatewayRoutes:
         self._limit(request)
         if route is None:
             return error(404, "not found")
-        handler = route.methods.get(request.method)
+        method = "GET" if request.method == "HEAD" and "HEAD" not in route.methods else request.method
+        handler = route.methods.get(method)
         if handler is None:
             return error(405, "method not allowed", (b"allow", ", ".join(route.methods).encode()))
         return await handler(request)

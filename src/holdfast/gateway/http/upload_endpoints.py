@@ -19,7 +19,7 @@ from holdfast.gateway.multipart_form import FormReader, boundary_of
 from holdfast.gateway.records import UploadRecord, is_bucket
 from holdfast.gateway.settings import GatewaySettings
 from holdfast.gateway.spooled_data import SpooledData
-from holdfast.gateway.uploads import INVALID_ITEM, QUOTA, Place, Uploaded, Uploads
+from holdfast.gateway.uploads import QUOTA, Place, Uploaded, Uploads
 
 FORM_BYTES: Final = 1 << 20
 """What a form may take besides its file."""
@@ -28,8 +28,8 @@ NAME_HEADERS: Final = ("x-dataitem-name", "dataitem-name", "dataitemname")
 NAME_MAX: Final = 255
 _FOLDER: Final = re.compile(r"(?!\.)[A-Za-z0-9_. -]{1,100}(?:/(?!\.)[A-Za-z0-9_. -]{1,100}){0,7}")
 _NOT_IN_NAMES: Final = re.compile(r'[/\\:*?"<>|()`]')
-_STATUS: Final = {QUOTA: 507, INVALID_ITEM: 400}
-"""Of refusals of an upload; all others are 500, as the agent has it."""
+_STATUS: Final = {QUOTA: 507}
+"""Of refusals of an upload; all others, an invalid item too, are 500, as the agent has it."""
 _log = structlog.get_logger()
 
 

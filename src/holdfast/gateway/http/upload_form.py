@@ -34,7 +34,7 @@ class UploadForm:
         self._signed: SignedItemReader | None = None
         self._fault: Refused | None = None
         self._content_type: str | None = None
-        self._raw_tags: bytes | None = None
+        self._tags: list[CustomTag] = []
         self._part = ""
         self._text = bytearray()
         self._file_bytes = 0
@@ -93,30 +93,30 @@ class UploadForm:
             except UnicodeDecodeError:
                 raise HttpFault(error(400, self._read_fault())) from None
             if self._part == "tags":
-                self._raw_tags = value.encode("utf-8")
+                self._tags = self._parse_tags(value)
             elif self._content_type is None:
                 self._content_type = value
         self._part = ""
 
     async def _finish(self) -> Uploaded:
-        tags = self._parsed_tags()
         if self._data is None:
             raise HttpFault(error(400, "no file data provided"))
-        if self._is_signed and tags:
+        if self._is_signed and self._tags:
             raise HttpFault(error(400, SIGNED_WITH_TAGS))
         await self._data.finish()
         header = None
         if self._signed is not None:
             parsed = self._fault or self._signed.finish()
             if isinstance(parsed, Refused):
-                raise HttpFault(error(400, f"failed to store file: {parsed.message}"))
+                raise HttpFault(error(500, f"failed to store file: {parsed.message}"))
             header = parsed
-        return Uploaded(self._data, header, _clean_type(self._content_type), tags)
+        return Uploaded(self._data, header, _clean_type(self._content_type), self._tags)
 
-    def _parsed_tags(self) -> list[CustomTag]:
-        if self._raw_tags is None or not self._has_tags:
+    def _parse_tags(self, value: str) -> list[CustomTag]:
+        """At the end of the part, as the agent does: a later field does not excuse a bad one."""
+        if not self._has_tags:
             return []
-        tags = parse_tags(self._raw_tags)
+        tags = parse_tags(value.encode("utf-8"))
         if isinstance(tags, Refused):
             raise HttpFault(error(400, tags.message))
         return tags

@@ -12,6 +12,7 @@ import time
 from binascii import hexlify
 from functools import lru_cache
 from io import BytesIO
+from itertools import chain, repeat
 from operator import itemgetter
 from typing import Any, Final
 
@@ -20,8 +21,8 @@ from crc32c import crc32c
 from msgspec import UNSET, UnsetType
 
 from holdfast.core.base.errors import Refused
-from holdfast.core.base.json_depth import is_nested_deeper
 from holdfast.core.base.values import U64_MAX
+from holdfast.system.json_depth import is_nested_deeper
 
 RECORD_BYTES_MAX: Final = 1 << 20
 DEPTH_MAX: Final = 100
@@ -94,12 +95,18 @@ def line_head(channel: str, session: str) -> bytes:
 
 def seal_line(body: bytes) -> bytes:
     """The line of these bytes, with their CRC and a line end."""
-    return b'%b,"crc32c":"%08x"}\n' % (body, crc32c(body))
+    return body + b',"crc32c":"%b"}\n' % hexlify(crc32c(body).to_bytes(4))
 
 
-def add_durable_field(line: bytes, durable: int) -> bytes:
-    """The same record as the first one of a commit."""
-    return seal_line(b'%b,"durable":%d' % (line[: -CRC_FIELD_BYTES - 1], durable))
+def seal_lines(bodies: list[bytes]) -> bytes:
+    """`seal_line` for many, joined, in about half the time."""
+    sums = hexlify(struct.pack(f">{len(bodies)}I", *map(crc32c, bodies)), ",", 4).split(b",")
+    return b"".join(chain.from_iterable(zip(bodies, repeat(_CRC_KEY), sums, repeat(b'"}\n'))))
+
+
+def durable_field(durable: int) -> bytes:
+    """What the first record of a commit has behind its payload."""
+    return b"%b%d" % (_DURABLE_KEY, durable)
 
 
 class Encoder:
@@ -115,11 +122,18 @@ class Encoder:
         self._head, self._uuid = line_head(channel, session).decode(), f',"event_uuid":"{uuid}'
         self._count = int.from_bytes(seed[10:16]) >> 1
         self._uuid_of_256 = f"{self._uuid}{self._count >> 8:010x}"
-        self.types: dict[str, str] = {}
+        self.types: dict[str, bytes] = {}
+        """JSON of the types that were used, for a session has few."""
+        self.line_bytes_max = len(f"{self._head}{U64_MAX}{self._uuid_of_256}00{_middle(0, '')}") + CRC_FIELD_BYTES + 1
+        """Of a line, its type and payload not counted."""
         self._ms, self._kind, self._middle = -1, "", ""
 
     def line(self, sequence: int, now_ms: int, payload_type: str, payload: bytes) -> bytes:
-        """One complete line. `payload_type` and `payload` are JSON already.
+        """One complete line. `payload_type` and `payload` are JSON already."""
+        return seal_line(self.body(sequence, now_ms, payload_type, payload))
+
+    def body(self, sequence: int, now_ms: int, payload_type: str, payload: bytes) -> bytes:
+        """The line without its CRC.
 
         The text is joined and encoded once: formatting bytes takes longer, and so does formatting a number as hex.
         """
@@ -129,25 +143,29 @@ class Encoder:
             self._uuid_of_256 = f"{self._uuid}{count >> 8:010x}"
         if now_ms != self._ms or payload_type != self._kind:
             self._ms, self._kind = now_ms, payload_type
-            when = f"{utc(now_ms // 1_000)}.{now_ms % 1_000:03d}Z"
-            self._middle = f'","emitted_utc":"{when}","payload_type":{payload_type},"payload":'
-        body = f"{self._head}{sequence}{self._uuid_of_256}{_HEX[low]}{self._middle}".encode() + payload
-        return body + b',"crc32c":"%b"}\n' % hexlify(crc32c(body).to_bytes(4))
+            self._middle = _middle(now_ms, payload_type)
+        return f"{self._head}{sequence}{self._uuid_of_256}{_HEX[low]}{self._middle}".encode() + payload
 
-    def encode_type(self, payload_type: str) -> str | Refused:
-        """The type as JSON, cached: a session has few types."""
+    def encode_type(self, payload_type: str) -> bytes | Refused:
+        """The type as JSON, cached."""
         known = self.types.get(payload_type)
         if known is not None:
             return known
         if not isinstance(payload_type, str) or not 1 <= len(payload_type) <= 128:
             return Refused("SEC-001", "payload_type is not a text of 1 to 128 characters", "", "InvalidParams")
         try:
-            text = encode(payload_type).decode()
+            text = encode(payload_type)
         except UnicodeEncodeError:
             return Refused("SEC-001", "payload_type is not Unicode text", "", "InvalidParams")
         if len(self.types) < _TYPES_KEPT:
             self.types[payload_type] = text
         return text
+
+
+def _middle(now_ms: int, payload_type: str) -> str:
+    """Of a line: from the id to the payload."""
+    when = f"{utc(now_ms // 1_000)}.{now_ms % 1_000:03d}Z"
+    return f'","emitted_utc":"{when}","payload_type":{payload_type},"payload":'
 
 
 def why_not_payload(payload: object) -> Refused:

@@ -74,16 +74,21 @@ class SegmentLog:
         self.names_lock = threading.Lock()
         """Held while a name refers to another file than the view says. Readers open files under it."""
 
-    def append(self, data: bytes, last: int, *, sync: bool) -> None:
-        """Append lines and make them durable; readers see them only then (SP-005)."""
+    def write(self, data: bytes) -> None:
+        """Append lines, which do not count before they are committed."""
         active = self.active
         assert active is not None
         check_unchanged(self.disk, active.handle, active.segment.path, active.size)
         self.disk.write(active.handle, active.data_end, data)
-        if sync:
-            self.disk.sync(active.handle)
         active.data_end += len(data)
         active.size = max(active.size, active.data_end)
+
+    def commit(self, last: int, *, sync: bool) -> None:
+        """Make durable what was written; readers see it only then (SP-005)."""
+        active = self.active
+        assert active is not None
+        if sync:
+            self.disk.sync(active.handle)
         with self._lock:
             self.view = ReadView(self.view.segments, last, active.data_end)
 

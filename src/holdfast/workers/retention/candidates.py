@@ -15,6 +15,7 @@ from holdfast.core.base.event import Command
 from holdfast.core.base.values import EventNo, Height
 from holdfast.core.policy.settings import DAY_MS
 from holdfast.core.result.model import Result, ResultStatus
+from holdfast.core.tables import record_from_row
 from holdfast.engine import queries
 from holdfast.engine.loop import Engine
 from holdfast.engine.queries.retention import GetRetentionView, RetentionView
@@ -57,7 +58,7 @@ async def load_candidates(engine: Engine, after: EventNo, highest: Height, rows_
 
 
 def result_of(row: Row) -> Result:
-    return msgspec.convert(row, Result, builtin_types=(bytes,))
+    return record_from_row(Result, row)
 
 
 class BlockAges:

@@ -12,15 +12,16 @@ from typing import Final
 
 import structlog
 
-from holdfast.core.base.histogram import Histogram
 from holdfast.core.base.values import EventNo
 from holdfast.core.policy.settings import HOUR_MS
-from holdfast.core.retention.model import Pass
+from holdfast.core.retention.model import Pass, PassProgress
 from holdfast.engine.loop import Engine
 from holdfast.engine.queries.node import Ping
 from holdfast.engine.queries.retention import RetentionView
 from holdfast.engine.retention_report import RetentionReport
-from holdfast.ports import SCAN_END, Archive, Blobs, Clock
+from holdfast.ports import SCAN_END, Blobs, Clock, Row
+from holdfast.ports.blobs import Archive
+from holdfast.system.histogram import Histogram
 from holdfast.workers.retention.candidates import PAGE, RunLimits, load_view, result_of
 from holdfast.workers.retention.orphan_sweeper import OrphanSweeper
 from holdfast.workers.retention.record_vacuum import RecordVacuum
@@ -51,6 +52,11 @@ class Collector:
         self.durations: dict[str, Histogram] = {}
         """How long runs took, by pass, in milliseconds."""
         self.bytes_hot = self.bytes_warm = 0
+        self._measuring = asyncio.Lock()
+        self._hot_counted: EventNo | None = None
+        """The last result that `_hot_bytes` counts."""
+        self._hot_bytes = 0
+        """Of all hot outputs that ever were, those that pass 1 has dropped included."""
 
     @property
     def interval_ms(self) -> int:
@@ -71,7 +77,7 @@ class Collector:
         """Delete what an earlier owner decided to delete and did not."""
         async with self._lock:
             await self._resume_deletes(RetentionReport("start"))
-        await self._measure()
+        await self.measure()
 
     async def run_passes(self, passes: Iterable[Pass] = PASSES) -> list[RetentionReport]:
         """Everything that can be done now, in bounded runs with pauses between them."""
@@ -83,7 +89,7 @@ class Collector:
                 await self._clock.sleep(max(1, report.ms))
                 report = await self.run_pass(pass_, after=report.until)
             reports.append(report)
-        await self._measure()
+        await self.measure()
         return reports
 
     async def run_pass(self, pass_: Pass, *, is_dry: bool = False, after: int = 0) -> RetentionReport:
@@ -106,7 +112,9 @@ class Collector:
                 await self._run_pages(pass_, EventNo(after), limits, report)
             report.ms = self._clock.monotonic_ms() - started_ms
             self._record_duration(report)
-            return report
+        if report.dropped and not is_dry:
+            await self.measure()  # also where an operator has asked for a single run
+        return report
 
     async def _resume_deletes(self, report: RetentionReport) -> None:
         """Finish deletions that an earlier owner, or an earlier run, decided."""
@@ -186,18 +194,36 @@ class Collector:
                 ms=report.ms,
             )
 
-    async def _measure(self) -> None:
-        """How many bytes are in the store and on the disk; counted again each time, page by page."""
-        view, inline_max = await load_view(self._engine), self._engine.policy.result.max_inline_bytes
-        after: EventNo | None = view.hot_until if inline_max else None  # without hot bytes there is nothing to count
-        bytes_hot = 0
-        while after is not None:
-            rows, _ = await self._engine.tables.page("result", {}, after, PAGE)
-            results = [result_of(row) for row in rows]
-            bytes_hot += sum(result.result_size for result in results if result.result_size <= inline_max)
-            after = results[-1].event if len(results) == PAGE else None
-            await asyncio.sleep(0)
-        self.bytes_hot, self.bytes_warm = bytes_hot, await self._blobs.usage()
+    async def measure(self) -> None:
+        """How many bytes are in the store and on the disk: only results that are new since the last time are read."""
+        async with self._measuring:
+            await self._engine.query_durable(Ping())
+            await self._engine.wait_tables()
+            if self._engine.policy.result.max_inline_bytes:  # without hot bytes there is nothing to count
+                await self._count_hot()
+            self.bytes_warm = await self._blobs.usage()
+
+    async def _count_hot(self) -> None:
+        if self._hot_counted is None:  # once: what pass 1 has skipped, and what it has not come to yet
+            hot, skipped = self._hot_progress(), list(self._engine.undurable_state.skipped_hot)
+            until, dropped = hot.until, hot.bytes
+            rows = [(await self._engine.tables.get("result", event))[0] for event in skipped]
+            self._hot_bytes = dropped + self._hot_size(row for row in rows if row is not None)
+            self._hot_counted = until
+        while True:
+            page, _ = await self._engine.tables.page("result", {}, self._hot_counted, PAGE)
+            self._hot_bytes += self._hot_size(page)
+            self._hot_counted = result_of(page[-1]).event if page else self._hot_counted
+            if len(page) < PAGE:
+                break
+        self.bytes_hot = self._hot_bytes - self._hot_progress().bytes
+
+    def _hot_size(self, rows: Iterable[Row]) -> int:
+        sizes = [result_of(row).result_size for row in rows]
+        return sum(size for size in sizes if size <= self._engine.policy.result.max_inline_bytes)
+
+    def _hot_progress(self) -> PassProgress:
+        return self._engine.undurable_state.retention_progress.get(Pass.HOT) or PassProgress()
 
 
 def _position(view: RetentionView, pass_: Pass) -> EventNo:

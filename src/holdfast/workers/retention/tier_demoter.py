@@ -21,7 +21,8 @@ from holdfast.engine.loop import Engine
 from holdfast.engine.payloads import HotRow, hot_rows
 from holdfast.engine.queries.retention import RetentionView
 from holdfast.engine.retention_report import RetentionReport
-from holdfast.ports import Archive, Blobs
+from holdfast.ports import Blobs
+from holdfast.ports.blobs import Archive
 from holdfast.workers.retention.candidates import BlockAges, count_within, is_accepted, load_candidates, result_of
 
 DELETE_ROWS_MAX: Final = 256
@@ -29,6 +30,7 @@ DELETE_ROWS_MAX: Final = 256
 RETRY_MAX: Final = 256
 """Results that were skipped before and are tried again in one run."""
 NOT_ON_DISK, NOT_ARCHIVED = "the disk does not hold these bytes", "the archive does not hold these bytes yet"
+REQUESTED_LATELY: Final = "these bytes were requested a moment ago"
 NO_ARCHIVE, ONLY_HOT = "no archive is configured", "only the store holds these bytes"
 _log = structlog.get_logger()
 
@@ -195,6 +197,11 @@ class TierDemoter:
             for event in self._next_to_retry(Pass.WARM, view.skipped_warm)
         ]
         results = [result_of(row) for row, _ in rows if row is not None]
+        in_use = await self._blobs.requested_lately([result.result_digest for result in results])
+        waiting = [result for result in results if result.result_digest in in_use]
+        if waiting:  # to drop them would spare them again: two events a round, as long as somebody asks for them
+            report.count_kept(REQUESTED_LATELY, len(waiting))
+            results = [result for result in results if result.result_digest not in in_use]
         candidates, skipped = await self._split_archived(view, results)
         for _, reason in skipped:
             report.count_kept(reason)

@@ -32,7 +32,7 @@ async def enqueued(house: RpcNode, count: int, **told: object) -> list[str]:
 
 async def jobs(house: RpcNode, **asked: object) -> dict[str, Any]:
     await house.engine.wait_tables()
-    found: dict[str, Any] = await house.ask(NOBODY, "aicf.listJobs", **asked)
+    found: dict[str, Any] = await house.ask(AUDITOR, "aicf.listJobs", **asked)
     return found
 
 
@@ -40,12 +40,12 @@ async def jobs(house: RpcNode, **asked: object) -> dict[str, Any]:
 async def test_a_job_is_shown_as_the_queue_sees_it_from_its_place_to_its_leases() -> None:
     async with rpc_node(final_after(0)) as house:
         first, second = await enqueued(house, 2)
-        shown = await house.ask(NOBODY, "aicf.getJob", task_id=second)
+        shown = await house.ask(AUDITOR, "aicf.getJob", task_id=second)
         assert (shown["position"], shown["waiting"], shown["leases"]) == (1, 2, [])
         assert shown["job"].items() >= {"state": "QUEUED", "attempts": 0, "provider_id": None, "parent": None}.items()
         oak = await add_provider(house, 1, ["m"], slots=1)
         await house.access.submit(Match())
-        held = await house.ask(NOBODY, "aicf.getJob", task_id=first)
+        held = await house.ask(AUDITOR, "aicf.getJob", task_id=first)
         now_ms = house.engine.replication_status().tip.time_ms
         (lease,) = held["leases"]
         assert (held["position"], held["waiting"]) == (None, 1)
@@ -64,7 +64,7 @@ async def test_a_job_that_failed_says_what_failed_and_when_it_is_tried_again() -
         lease = house.engine.undurable_state.leases.by_job[TaskId(bytes.fromhex(task))]
         await house.access.submit(FailLease(lease.id, oak))
         await house.engine.wait_tables()
-        shown = await house.ask(NOBODY, "aicf.getJob", task_id=task)
+        shown = await house.ask(AUDITOR, "aicf.getJob", task_id=task)
         told = shown["job"]
         assert (told["state"], told["failures"], told["reason"]) == ("QUEUED", 1, "PROVIDER_FAIL")
         assert (
@@ -91,8 +91,8 @@ async def test_jobs_are_listed_by_state_kind_and_caller_page_by_page() -> None:
                 break
         assert seen == tasks
         assert page["as_of"] == house.engine.replication_status().tables_as_of
-        assert (await house.refusal(NOBODY, "aicf.listJobs", limit=0))[0] == "InvalidParams"
-        assert (await house.refusal(NOBODY, "aicf.listJobs", state="LOST"))[0] == "InvalidParams"
+        assert (await house.refusal(AUDITOR, "aicf.listJobs", limit=0))[0] == "InvalidParams"
+        assert (await house.refusal(AUDITOR, "aicf.listJobs", state="LOST"))[0] == "InvalidParams"
 
 
 async def test_what_a_provider_holds_is_listed_as_it_is_now_page_by_page() -> None:
@@ -101,18 +101,18 @@ async def test_what_a_provider_holds_is_listed_as_it_is_now_page_by_page() -> No
         oak = (await add_provider(house, 1, ["m"], slots=8)).hex()
         idle = (await add_provider(house, 2, ["x"])).hex()
         await house.access.submit(Match())
-        found = await house.ask(NOBODY, "aicf.listJobs", provider_id=oak, limit=2)
+        found = await house.ask(AUDITOR, "aicf.listJobs", provider_id=oak, limit=2)
         assert ([each["task_id"] for each in found["jobs"]], found["jobs"][0]["provider_id"]) == (tasks[:2], oak)
-        rest = await house.ask(NOBODY, "aicf.listJobs", provider_id=oak, limit=2, cursor=found["next_cursor"])
+        rest = await house.ask(AUDITOR, "aicf.listJobs", provider_id=oak, limit=2, cursor=found["next_cursor"])
         assert ([each["task_id"] for each in rest["jobs"]], rest["next_cursor"]) == (tasks[2:], None)
-        assert (await house.ask(NOBODY, "aicf.listJobs", provider_id=oak, kind="QUANTUM"))["jobs"] == []
-        assert (await house.ask(NOBODY, "aicf.listJobs", provider_id=oak, caller="bob"))["jobs"] == []
-        assert (await house.ask(NOBODY, "aicf.listJobs", provider_id=idle))["jobs"] == []
-        assert (await house.refusal(NOBODY, "aicf.listJobs", provider_id="ab" * 32))[0] == "NotFound"
+        assert (await house.ask(AUDITOR, "aicf.listJobs", provider_id=oak, kind="QUANTUM"))["jobs"] == []
+        assert (await house.ask(AUDITOR, "aicf.listJobs", provider_id=oak, caller="bob"))["jobs"] == []
+        assert (await house.ask(AUDITOR, "aicf.listJobs", provider_id=idle))["jobs"] == []
+        assert (await house.refusal(AUDITOR, "aicf.listJobs", provider_id="ab" * 32))[0] == "NotFound"
         lease = house.engine.undurable_state.leases.by_job[TaskId(bytes.fromhex(tasks[0]))]
         await house.access.submit(AckLease(lease.id, lease.provider_id))
         await house.access.submit(FailLease(lease.id, lease.provider_id))
-        left = await house.ask(NOBODY, "aicf.listJobs", provider_id=oak)
+        left = await house.ask(AUDITOR, "aicf.listJobs", provider_id=oak)
         assert [each["task_id"] for each in left["jobs"]] == tasks[1:]
         assert left["as_of"] == house.engine.undurable_state.last_event
 
@@ -124,9 +124,9 @@ async def test_a_job_whose_money_is_final_is_still_shown() -> None:
         await house.access.submit(SEAL)
         await evict_final(house.engine)
         assert house.engine.undurable_state.queue.jobs == {}
-        shown = await house.ask(NOBODY, "aicf.getJob", task_id=task)
+        shown = await house.ask(AUDITOR, "aicf.getJob", task_id=task)
         assert (shown["job"]["state"], shown["position"], shown["job"]["reason"]) == ("CANCELLED", None, "CANCELLED")
-        assert (await house.refusal(NOBODY, "aicf.getJob", task_id="ab" * 32))[0] == "NotFound"
+        assert (await house.refusal(AUDITOR, "aicf.getJob", task_id="ab" * 32))[0] == "NotFound"
 
 
 @pytest.mark.rule("SEC-001", "ESC-001")
@@ -142,7 +142,7 @@ async def test_a_balance_is_for_its_owner_for_operators_and_for_auditors() -> No
         staked = await house.ask(AUDITOR, "aicf.getBalance", provider_id=oak.hex())
         assert (staked["account"], staked["stake"]) == ("oak-1", 10_000)
         own = Principal("c" * 16, Role.PROVIDER, AccountId("oak-1"))
-        assert await house.ask(own, "aicf.getBalance") == staked | {"stake": 0}
+        assert await house.ask(own, "aicf.getBalance") == staked
         for who, asked, name in (
             (NOBODY, {"account": "alice"}, "Unauthorized"),
             (BOB, {"account": "alice"}, "Forbidden"),
@@ -158,14 +158,14 @@ async def test_a_balance_is_for_its_owner_for_operators_and_for_auditors() -> No
 
 async def test_the_queue_shows_what_waits_by_kind_and_since_when() -> None:
     async with rpc_node(final_after(0)) as house:
-        assert (await house.ask(NOBODY, "queue.getStatus"))["waiting"] == {"AI": 0, "QUANTUM": 0}
+        assert (await house.ask(NOBODY, "queue.getStatus"))["waiting"] == {"AI": 0, "QUANTUM": 0, "COMPUTE": 0}
         first_ms = house.world.clock.wall
         await enqueued(house, 2)
         house.world.clock.monotonic += 9_000
         await house.ask(ALICE, "cap.enqueue", **job(nonce=99))
         shown = await house.ask(NOBODY, "queue.getStatus")
         assert (shown["waiting"], shown["oldest_ms"], shown["retrying"]) == (
-            {"AI": 3, "QUANTUM": 0},
+            {"AI": 3, "QUANTUM": 0, "COMPUTE": 0},
             {"AI": first_ms},
             0,
         )

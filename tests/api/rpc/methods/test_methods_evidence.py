@@ -17,11 +17,13 @@ from holdfast.api.node_access import LOCAL, RpcCall
 from holdfast.api.rpc.methods import METHODS, evidence
 from holdfast.core.base.errors import Refused
 from holdfast.core.evidence.messages import PruneEvidence
-from holdfast.core.policy import EvidencePolicy
+from holdfast.core.policy import EvidencePolicy, UnstakedEvidence
 from holdfast.engine import queries
 from holdfast.workers.evidence_pruner import EvidencePruner
 
-KEPT_A_DAY = msgspec.structs.replace(DEVELOPMENT, evidence=EvidencePolicy(retain_days=1, prune_rows_max=2))
+KEPT_A_DAY = msgspec.structs.replace(
+    DEVELOPMENT, evidence=EvidencePolicy(unstaked=UnstakedEvidence.OPEN, retain_days=1, prune_rows_max=2)
+)
 DAY_MS = 86_400_000
 
 

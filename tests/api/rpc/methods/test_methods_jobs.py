@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
+from tests.api.rpc.methods.test_methods_quotes import add_provider
 from tests.api.rpc.rpc_callers import ALICE, AUDITOR, BOB, CALLERS, OPERATOR, PROVIDER, job, rpc_node
 from tests.core.blocks import SEAL, final_after
 from tests.core.commands import DEVELOPMENT
 from tests.simulation.world import evict_final
 
+from holdfast.api.node_access import HOST_CALL, Principal
 from holdfast.core import job as formulas
 from holdfast.core.base.canonical import canonical
 from holdfast.core.base.privileged import PrivilegedActRecorded
 from holdfast.core.base.values import ChainId, Height, Tier
+from holdfast.core.key.model import Role
+from holdfast.core.match.messages import Match
 from holdfast.core.policy import AdmissionPolicy
 from holdfast.core.queue.messages import JobAdmitted, JobCancelled
 from holdfast.core.queue.priority import sort_priority as priority
@@ -52,7 +58,7 @@ async def test_everything_in_a_receipt_can_be_computed_again_from_the_request(pr
             "event": house.engine.undurable_state.last_event,
             "is_repeat": False,
         }
-        shown = await house.ask(CALLERS["nobody"], "cap.getJob", task_id=id_.hex())
+        shown = await house.ask(ALICE, "cap.getJob", task_id=id_.hex())
         assert shown["payload"] == asked["payload"]
         assert shown["job"]["priority"] == priority(25, len(raw), Tier.FREE, now_ms, DEVELOPMENT.priority)
         assert (shown["earliest_read_height"], shown["expires_height"]) == (3, 43_202)
@@ -120,7 +126,7 @@ async def test_an_idempotency_key_has_between_one_and_255_bytes(key: str, is_goo
         ({"max_fee": 1.5}, "InvalidParams", "max_fee"),
         ({"nonce": -1}, "InvalidParams", "nonce"),
         ({"max_fee": 1_001}, "InsufficientFunds", "1000 available"),
-        ({"caller": "bob"}, "Forbidden", "alice's, not bob's"),
+        ({"caller": "bob"}, "Forbidden", "not alice's"),
         ({"tier": "PREMIUM"}, "InvalidParams", "tier: no such field"),
         (job("x" * 600), "TooLarge", "at most 500"),
     ],
@@ -228,7 +234,7 @@ async def test_jobs_are_listed_in_the_order_of_admission_by_caller_status_kind_h
         await house.engine.wait_tables()
 
         async def listed(**told: object) -> list[int]:
-            found = await house.ask(CALLERS["nobody"], "cap.listJobs", **told)
+            found = await house.ask(AUDITOR, "cap.listJobs", **told)
             assert found["as_of"] == house.engine.undurable_state.last_event
             return [ids.index(row["id"]) for row in found["rows"]]
 
@@ -236,6 +242,16 @@ async def test_jobs_are_listed_in_the_order_of_admission_by_caller_status_kind_h
         assert await listed(caller="alice") == [0, 2, 4]
         assert await listed(caller="alice", status="QUEUED") == [0, 4]
         assert await listed(status="CANCELLED") == [2]
+        assert await listed(status="PENDING") == [0, 1, 3, 4, 5]
+        pending = [await house.ask(ALICE, "cap.listJobs", status="PENDING", limit=3)]
+        while (cursor := pending[-1]["next_after"]) is not None:
+            pending.append(await house.ask(ALICE, "cap.listJobs", status="PENDING", limit=3, cursor=cursor))
+        assert [ids.index(row["id"]) for page in pending for row in page["rows"]] == [0, 1, 3, 4, 5]
+        await add_provider(house, 1, ["m"], slots=1)
+        await house.access.submit(Match())
+        await house.engine.wait_tables()
+        assert len(await listed(status="ASSIGNED")) == 1
+        assert await listed(status="PENDING") == [0, 1, 3, 4, 5]
         assert await listed(kind="QUANTUM") == []
         assert await listed(from_height=4) == [3, 4, 5]
         page = await house.ask(ALICE, "cap.listJobs", limit=4)
@@ -243,3 +259,76 @@ async def test_jobs_are_listed_in_the_order_of_admission_by_caller_status_kind_h
         assert (await house.refusal(ALICE, "cap.listJobs", limit=0))[0] == "InvalidParams"
         assert (await house.refusal(ALICE, "cap.listJobs", status="LOST"))[0] == "InvalidParams"
         assert (await house.refusal(ALICE, "cap.getJob", task_id="00" * 32))[:2] == ("NotFound", "JOB-007")
+
+
+@pytest.mark.rule("SEC-002")
+async def test_a_list_from_a_height_reads_no_row_below_it_in_either_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with rpc_node() as house:
+        await house.mint()
+        for n in range(4):
+            await house.ask(ALICE, "cap.enqueue", **job(nonce=n))
+            await house.engine.submit(SEAL)
+        await house.engine.wait_tables()
+        tables, read = house.access.source.tables, list[Any]()
+        rows = tables.page
+
+        async def watched(table: str, match: Any, after: Any, limit: int, **told: Any) -> Any:
+            lowest = match.get("event>=", 0) if told.get("is_newest_first") else after + 1
+            read.extend(key for key in house.world.tables.rows[table] if table == "job" and key >= lowest)
+            return await rows(table, match, after, limit, **told)
+
+        monkeypatch.setattr(tables, "page", watched)
+        for height, count in ((3, 2), (4, 1), (9, 0)):
+            shown = []
+            for newest_first in (False, True):
+                read.clear()
+                asked = {"status": "QUEUED", "from_height": height, "newest_first": newest_first}
+                shown.append([row["event"] for row in (await house.ask(AUDITOR, "cap.listJobs", **asked))["rows"]])
+                assert len(read) == count, asked
+            assert (shown[0], len(shown[0])) == (shown[1][::-1], count)
+
+
+# ------------------------------------------------------------------------------------------------ from contracts
+
+
+CONTRACTS = Principal("f" * 16, Role.OPERATOR, scopes=("cap.enqueue", HOST_CALL))
+
+
+@pytest.mark.rule("JOB-004", "JOB-001", "JOB-002")
+async def test_whoever_executes_contracts_says_in_which_transaction_and_block_a_job_is() -> None:
+    async with rpc_node() as house:
+        await house.mint()
+        await house.engine.submit(SEAL)
+        bound = {"chain_id": 1337, "height": 2, "tx_hash": "ab" * 32, "caller": "alice"}
+        for caller in (CONTRACTS, OPERATOR):
+            receipt = await house.ask(caller, "cap.enqueue", **job("hi"), **bound)
+            payload = job("hi")["payload"]
+            assert (
+                receipt["task_id"]
+                == formulas.task_id(ChainId(1337), Height(2), bytes.fromhex("ab" * 32), b"alice", payload).hex()
+            )
+            assert receipt["is_repeat"] is (caller is OPERATOR)
+
+
+@pytest.mark.rule("JOB-004", "SEC-001")
+@pytest.mark.parametrize(
+    ("caller", "change", "expected"),
+    [
+        (ALICE, {}, "Forbidden"),
+        (Principal("g" * 16, Role.OPERATOR, scopes=("cap.enqueue",)), {}, "Forbidden"),
+        (CONTRACTS, {"chain_id": 1}, "ChainMismatch"),
+        (CONTRACTS, {"height": 3}, "HeightMismatch"),
+        (CONTRACTS, {"height": None}, "InvalidParams"),
+        (CONTRACTS, {"tx_hash": "ab"}, "InvalidParams"),
+        (CONTRACTS, {"nonce": 1}, "InvalidParams"),
+    ],
+)
+async def test_a_transaction_that_may_not_be_named_or_is_not_this_one_is_refused(
+    caller: Principal, change: dict[str, object], expected: str
+) -> None:
+    async with rpc_node() as house:
+        await house.mint()
+        await house.engine.submit(SEAL)
+        bound = {"chain_id": 1337, "height": 2, "tx_hash": "ab" * 32, "caller": "alice"} | change
+        name, _, _ = await house.refusal(caller, "cap.enqueue", **job("hi"), **bound)
+        assert name == expected

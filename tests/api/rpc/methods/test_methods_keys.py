@@ -29,6 +29,7 @@ OPERATORS = frozenset({"operator", "local"})
 REQUESTERS = OPERATORS | {"requester"}
 READERS = OPERATORS | {"auditor"}
 OWNERS = REQUESTERS | READERS
+TREASURERS = frozenset({"treasurer"})
 THEIRS = OPERATORS | {"provider"}
 WHO = {
     "cap.enqueue": REQUESTERS,
@@ -36,15 +37,24 @@ WHO = {
     "cap.raiseFee": REQUESTERS,
     "cap.consumeResult": REQUESTERS,
     **dict.fromkeys(("cap.getQuote", "cap.readResult", "job.listDeadLetters"), OWNERS),
-    "aicf.getBalance": OWNERS | THEIRS,
+    "aicf.getBalance": EVERYBODY - {"nobody"},
     **dict.fromkeys(("queue.pause", "queue.resume", "job.requeue", "gc.run"), OPERATORS),
     "gc.getStatus": READERS,
+    "queue.getActivity": READERS,
+    **dict.fromkeys((f"blob.{each}" for each in ("retry", "prune", "audit", "getAudit")), OPERATORS),
+    **dict.fromkeys(("blob.listArchivable", "archive.getStatus"), READERS),
+    **dict.fromkeys(("blob.getParts", "blob.getKey"), EVERYBODY - {"nobody"}),
+    **dict.fromkeys(("validator.add", "validator.remove"), OPERATORS),
     "account.mint": OPERATORS,
     "account.reserve": OPERATORS,
     "account.charge": OPERATORS,
     "account.refund": OPERATORS,
-    "account.getAccount": OWNERS,
-    "account.listAccounts": READERS,
+    **dict.fromkeys((f"account.{each}" for each in ("deposit", "withdraw", "returnWithdrawal")), TREASURERS),
+    **dict.fromkeys(("account.getAccount", "account.listTransfers"), OWNERS | TREASURERS),
+    "account.listAccounts": READERS | TREASURERS,
+    "policy.getPolicy": READERS,
+    "policy.listHistory": READERS,
+    "policy.apply": OPERATORS,
     "account.getReservation": OWNERS,
     "account.listReservations": OWNERS,
     "chain.rollBack": OPERATORS,
@@ -59,7 +69,7 @@ WHO = {
     **dict.fromkeys((f"evidence.{each}" for each in ("resolveDeadLetter", "sealSession", "setOwner")), OPERATORS),
     **dict.fromkeys((f"provider.{each}" for each in ("stake", "unstake", "drain", "undrain", "retire")), THEIRS),
     **dict.fromkeys((f"provider.{each}" for each in ("jail", "unjail", "suspend", "recover")), OPERATORS),
-    **dict.fromkeys((f"provider.{each}" for each in ("allow", "deny", "unsetRule")), OPERATORS),
+    **dict.fromkeys((f"provider.{each}" for each in ("allow", "deny", "unsetRule", "invite")), OPERATORS),
 }
 """Written down a second time: whoever is not named here may look, and only look."""
 

@@ -12,10 +12,10 @@ from holdfast.core.base.canonical import canonical
 from holdfast.core.base.values import AccountId, Amount, ProviderId
 from holdfast.core.lease.messages import DeclineLease
 from holdfast.core.match.messages import Match
-from holdfast.core.match.quote import NAMED_MAX
 from holdfast.core.provider.messages import Heartbeat, Register, Stake
 from holdfast.core.provider.model import provider_id
-from holdfast.core.state_snapshot import digest
+from holdfast.core.state_digest import digest
+from holdfast.engine.queries.quote import NAMED_MAX
 
 pytestmark = pytest.mark.rule("JOB-008")
 PAYLOAD: dict[str, Any] = {"kind": "AI", "spec": {"model": "m", "prompt": "hi"}, "units": 3}

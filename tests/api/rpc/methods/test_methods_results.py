@@ -16,7 +16,7 @@ from holdfast.api.node_access import ANONYMOUS
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.values import AccountId, Digest, TaskId
 from holdfast.core.escrow.messages import Finalize
-from holdfast.core.job.model import Job
+from holdfast.core.job.model import Job, JobState
 from holdfast.core.policy import ChainPolicy
 from holdfast.engine import queries
 from holdfast.engine.result_view import build_consume
@@ -41,28 +41,30 @@ async def make_final(shop: ResultNode, job: TaskId, *, projected: bool) -> None:
 async def test_a_result_is_shown_with_all_that_the_record_has_and_who_used_it() -> None:
     async with result_node() as here:
         job = await here.readable(b"output")
-        found = await rpc_of(here).ask(ANONYMOUS, "cap.getResult", task_id=job.hex())
+        found = await rpc_of(here).ask(AUDITOR, "cap.getResult", task_id=job.hex())
         assert (found["status"], found["height_resolved"], found["readable_from"]) == ("RESOLVED", 2, 3)
         assert (found["result_size"], found["caller"], found["kind"]) == (6, "alice", "AI")
         assert (found["provider_id"], found["method"], found["reasons"]) == (ID.hex(), "attested", "as the test says")
         assert (found["mime_type"], found["da_commitment"], found["consumed_height"]) == ("", None, None)
         assert found["expires_at"] == 2 + here.engine.policy.result.result_ttl_blocks
         await rpc_of(here).ask(ALICE, "cap.consumeResult", task_id=job.hex())
-        found = await rpc_of(here).ask(ANONYMOUS, "cap.getResult", task_id=job.hex())
+        found = await rpc_of(here).ask(AUDITOR, "cap.getResult", task_id=job.hex())
         assert (found["status"], found["consumed_height"]) == ("CONSUMED", 3)
 
 
 @pytest.mark.rule("RES-002", "RES-003")
-async def test_who_only_looks_may_see_pending_and_expired_where_a_reader_is_refused() -> None:
+async def test_who_only_looks_sees_how_a_job_ended_where_a_reader_is_refused() -> None:
     async with result_node() as here:
         node = rpc_of(here)
         for job, status, name in (
             (await here.pending(), "PENDING", "NoResultYet"),
-            (await here.cancelled(), "EXPIRED", "Expired"),
+            (await here.ended(JobState.EXPIRED), "EXPIRED", "Expired"),
+            (await here.ended(JobState.FAILED), "FAILED", "Failed"),
+            (await here.cancelled(), "CANCELLED", "Cancelled"),
             (await here.resolved(), "PENDING", "NoResultYet"),
         ):
             assert (await node.refusal(ALICE, "cap.getResult", task_id=job.hex()))[0] == name
-            found = await node.ask(ANONYMOUS, "cap.getResult", task_id=job.hex(), even_pending=True)
+            found = await node.ask(AUDITOR, "cap.getResult", task_id=job.hex(), even_pending=True)
             assert (found["status"], found["task_id"], found["caller"]) == (status, job.hex(), "alice")
         assert (await node.refusal(ALICE, "cap.getResult", task_id="00" * 32, even_pending=True))[0] == "NotFound"
 
@@ -92,7 +94,7 @@ async def test_a_result_that_is_only_a_row_is_used_once_and_shown_as_used_for_ev
         again = await node.ask(ALICE, "cap.consumeResult", task_id=job.hex(), nonce=7)
         assert (again["event"], again["is_repeat"]) == (used["event"], True)
         assert (await node.refusal(ALICE, "cap.consumeResult", task_id=job.hex(), nonce=8))[0] == "AlreadyConsumed"
-        found = await node.ask(ANONYMOUS, "cap.getResult", task_id=job.hex())
+        found = await node.ask(AUDITOR, "cap.getResult", task_id=job.hex())
         assert (found["status"], found["consumed_event"]) == ("CONSUMED", used["event"])
 
 
@@ -118,12 +120,12 @@ async def test_a_reorg_undoes_the_consumption_and_the_view_says_so() -> None:
         await node.ask(ALICE, "cap.consumeResult", task_id=job.hex())
         await here.seal()
         await here.roll_back(3)  # the result stays in block 2; the use moves to block 4, which is open
-        found = await node.ask(ANONYMOUS, "cap.getResult", task_id=job.hex())
+        found = await node.ask(AUDITOR, "cap.getResult", task_id=job.hex())
         assert (found["status"], found["consumed_height"]) == ("CONSUMED", 4)
         await here.roll_back(1)  # now both are in block 2
         assert (await node.refusal(ALICE, "cap.readResult", task_id=job.hex()))[0] == "NoResultYet"
         await here.seal()
-        found = await node.ask(ANONYMOUS, "cap.getResult", task_id=job.hex())
+        found = await node.ask(AUDITOR, "cap.getResult", task_id=job.hex())
         assert (found["status"], found["consumed_height"]) == ("RESOLVED", None)
         await node.ask(ALICE, "cap.consumeResult", task_id=job.hex())
 
@@ -162,7 +164,7 @@ async def test_refused_proofs_are_listed_with_their_reasons() -> None:
     async with result_node() as here:
         job = await here.refused()
         await here.engine.wait_tables()
-        found = await rpc_of(here).ask(ANONYMOUS, "cap.listVerdicts", task_id=job.hex())
+        found = await rpc_of(here).ask(AUDITOR, "cap.listVerdicts", task_id=job.hex())
         (row,) = found["rows"]
         assert (row["verdict"], row["method"], row["reasons"]) == ("PROOF_INVALID", "attested", "it is wrong")
 

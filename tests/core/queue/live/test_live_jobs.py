@@ -18,9 +18,9 @@ from tests.counts import counts
 from holdfast.core import state_machine
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Command, Event
-from holdfast.core.base.values import ReservationId, TaskId
+from holdfast.core.base.values import Amount, ReservationId, TaskId
 from holdfast.core.chain import decide as chain_decide
-from holdfast.core.escrow.model import Reservations, ReservationStatus, reservation_for
+from holdfast.core.escrow.model import NO_ROW, Reservation, Reservations, ReservationStatus
 from holdfast.core.invariants import broken_invariants
 from holdfast.core.job.model import Job, JobState
 from holdfast.core.policy import MatchPolicy, PriorityPolicy
@@ -28,7 +28,7 @@ from holdfast.core.policy_change.messages import AdoptPolicy
 from holdfast.core.queue.live.live_jobs import LiveJobs
 from holdfast.core.queue.live.packed_jobs import JobTerms, PackedJob
 from holdfast.core.state import State
-from holdfast.core.state_snapshot import digest
+from holdfast.core.state_digest import digest
 
 UNPACKED: Final = 2**62
 
@@ -36,6 +36,7 @@ UNPACKED: Final = 2**62
 def plain_job(chance: random.Random) -> Job:
     job = random_job(chance)
     job.not_before_ms, job.expires_height = 0, chance.choice((0, 7, 2**40))  # type: ignore[assignment]
+    job.is_public = chance.choice((0, 1))
     return job
 
 
@@ -46,7 +47,9 @@ def jobs_with_reservations(recent_max: int) -> LiveJobs:
 
 
 def admit(jobs: LiveJobs, job: Job) -> None:
-    jobs.reservations[ReservationId(job.id)] = reservation_for(ReservationId(job.id), job.caller, job.max_fee)
+    jobs.reservations[ReservationId(job.id)] = Reservation(
+        NO_ROW, ReservationId(job.id), job.caller, Amount(job.max_fee)
+    )
     jobs[job.id] = job
 
 
@@ -72,6 +75,7 @@ def test_every_field_of_a_job_is_packed_or_its_default_says_all() -> None:
     assert set(left) == {
         "state", "attempts", "failures", "not_before_ms", "relative_expires_ms", "charged", "payee", "settled_height",
         "reason", "ended_ms", "requeues", "requeued_ms", "parent", "parent_event", "quorum_n", "quorum_m",
+        "input_digest", "run_ms_max",
     }  # fmt: skip
     job = plain_job(random.Random(2))
     assert {name: getattr(job, name) for name in left} == left
@@ -97,7 +101,7 @@ def test_a_job_that_is_not_as_it_was_admitted_is_not_packed(change: dict[str, ob
 @pytest.mark.parametrize("change", [{"amount": 10**9}, {"owner": "eve"}, {"status": ReservationStatus.REFUNDED}])
 def test_a_job_whose_reservation_says_something_else_is_not_packed(change: dict[str, object]) -> None:
     jobs, job = jobs_with_reservations(0), plain_job(random.Random(4))
-    usual = reservation_for(ReservationId(job.id), job.caller, job.max_fee)
+    usual = Reservation(NO_ROW, ReservationId(job.id), job.caller, Amount(job.max_fee))
     jobs.reservations[ReservationId(job.id)] = msgspec.structs.replace(usual, **change)
     jobs[job.id] = job
     assert (len(jobs.records), len(jobs.packed.raw)) == (1, 0)
@@ -137,6 +141,16 @@ def test_an_unknown_id_is_a_key_error_in_both_mappings() -> None:
     for read in (lambda: jobs[job], lambda: jobs.reservations[reservation]):
         with pytest.raises(KeyError):
             read()
+
+
+@pytest.mark.rule("ENG-004")
+def test_a_job_that_has_left_memory_leaves_nothing_behind() -> None:
+    jobs, chance = jobs_with_reservations(1_000), random.Random(3)
+    for _ in range(500):
+        job = plain_job(chance)
+        admit(jobs, job)
+        del jobs[job.id], jobs.reservations[ReservationId(job.id)]
+    assert len(jobs._recent) == 1
 
 
 @settings(max_examples=counts(60, 3_000), deadline=None)

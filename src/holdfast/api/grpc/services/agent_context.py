@@ -11,8 +11,10 @@ from typing import Final, TypeVar
 import structlog
 
 from holdfast.api.attestation import BUILT_IN, Attestor, attestation_refused
-from holdfast.api.grpc.rate_interceptor import ActRateLimiter
+from holdfast.api.grpc.rate_interceptor import ActRateLimiter, UnprovenStreams
 from holdfast.api.grpc.services.output_limit import OutputLimit
+from holdfast.api.grpc.settings import GrpcSettings
+from holdfast.api.limits.evidence_budget import EvidenceBudget
 from holdfast.api.node_access import NodeAccess
 from holdfast.api.signatures import why_not_signed, why_not_signed_proof
 from holdfast.core.base.errors import Refused, Unavailable
@@ -20,12 +22,13 @@ from holdfast.core.base.values import ProviderId, VerifySignature
 from holdfast.core.proof.envelope import Envelope
 from holdfast.engine.loop import Engine
 from holdfast.engine.outcome import EngineStatus
-from holdfast.engine.queries.providers import ResolveSigner
+from holdfast.engine.queries.providers import HasStake, ResolveSigner
 from holdfast.ports import Blobs
 from holdfast.wire.group_signatures import GroupVerifier
 from holdfast.wire.signed_messages import Attestation
 
 POOL_THREADS: Final = 2
+WITHOUT_STAKE: Final = "all without a stake"
 ATTEST_S: Final = 30.0
 """How long a plug-in may take to check an attestation."""
 T = TypeVar("T")
@@ -43,9 +46,14 @@ class AgentContext:
         verify: VerifySignature,
         rate_limiter: ActRateLimiter,
         attestors: Mapping[str, Attestor] = BUILT_IN,
+        unproven: UnprovenStreams | None = None,
+        evidence_budget: EvidenceBudget | None = None,
     ) -> None:
         self.node, self.engine, self.blobs, self.verify, self.rate_limiter = node, engine, blobs, verify, rate_limiter
         self.attestors, self.output_limit = attestors, OutputLimit()
+        self.evidence_budget, self.work_logs = evidence_budget, node.work_logs
+        self.unproven = unproven or UnprovenStreams(GrpcSettings().address_unproven_max)
+        self.on_proven: Callable[[str, str], None] = lambda peer, key: None
         self._pool = ThreadPoolExecutor(POOL_THREADS, thread_name_prefix="signatures")
         self._attestor_pool = ThreadPoolExecutor(POOL_THREADS, thread_name_prefix="attestors")
         self._closing: asyncio.Event | None = None
@@ -91,6 +99,10 @@ class AgentContext:
     def provider_of(self, public: bytes) -> ProviderId:
         """The provider that this key belongs to; its id outlives a rotation of the key (PRV-003)."""
         return self.engine.query_undurable(ResolveSigner(public)).provider_id
+
+    def note_proven(self, peer: str, id_: ProviderId) -> None:
+        """SEC-002: this connection is a provider's. Registering is free: those without a stake share a few places."""
+        self.on_proven(peer, id_.hex() if self.engine.query_undurable(HasStake(id_)) else WITHOUT_STAKE)
 
     # ------------------------------------------------------------------------------------ closing
 

@@ -16,7 +16,7 @@ import structlog
 from holdfast.core.base.errors import Refused, Unavailable
 from holdfast.core.base.event import Event
 from holdfast.core.base.values import EventNo, LeaseId, ProviderId
-from holdfast.core.lease.messages import JobAssigned, LeaseClosed
+from holdfast.core.lease.messages import JobAssigned, LeaseAcked, LeaseClosed
 from holdfast.core.lease.model import Lease
 from holdfast.core.proof.messages import ProofAccepted, VoteCast
 from holdfast.engine.event_stream import StoredEvent
@@ -146,6 +146,7 @@ class AgentRouter:
 
 _DISPATCH: Final[dict[type[Event], Callable[[AgentRouter, Any], AgentConnection | None]]] = {
     JobAssigned: lambda router, event: router._on_assigned(event),
+    LeaseAcked: lambda router, event: router._holders.get(event.id),
     LeaseClosed: lambda router, event: router._on_ended(event.id),
     ProofAccepted: lambda router, event: router._on_ended(event.lease_id),
     VoteCast: lambda router, event: router._on_ended(event.lease_id),

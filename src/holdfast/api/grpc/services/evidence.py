@@ -43,11 +43,13 @@ class EvidenceService(evidence_pb2_grpc.EvidenceServiceServicer):
     async def _serve(self, context: Context) -> Refused | None:
         self._agents.check_owner()
         nonce = secrets.token_bytes(NONCE_BYTES)
-        await context.write(pb.StreamResponse(challenge=pb.Challenge(nonce=nonce)))
-        handshake = await self._handshake(context, nonce)
+        with self._agents.unproven.count(context.peer()):
+            await context.write(pb.StreamResponse(challenge=pb.Challenge(nonce=nonce)))
+            handshake = await self._handshake(context, nonce)
         if isinstance(handshake, Refused):
             return handshake
         sender, emitted = handshake
+        self._agents.note_proven(context.peer(), sender.provider_id)
         buffer = EvidenceBuffer(records_size, _why_not_records, self.metrics)
         async with fill_in_background(self._agents, context, buffer):
             with self.metrics.track_stream(sender.channel, sender.session) as progress:

@@ -1,4 +1,7 @@
-"""Limits the outputs that each live lease may upload (TIER-001), so that a lease cannot fill the disk."""
+"""The outputs of each live lease (TIER-001): how many it may upload, and which of them have arrived.
+
+A lease cannot fill the disk, and learns only of bytes that it has sent itself whether the node holds them.
+"""
 
 from __future__ import annotations
 
@@ -18,19 +21,27 @@ class OutputLimit:
     """Digests by lease, in memory only: a restart forgets them. Ended leases are forgotten as well."""
 
     def __init__(self) -> None:
-        self._digests: dict[LeaseId, set[Digest]] = {}
+        self._digests: dict[LeaseId, dict[Digest, bool]] = {}
+        """Whether all bytes of each of them have arrived."""
 
     def __len__(self) -> int:
         return len(self._digests)
 
     def why_not_output(self, lease_id: LeaseId, digest: Digest) -> Refused | None:
         """Count one more output of a live lease; the same output again does not count."""
-        digests = self._digests.setdefault(lease_id, set())
+        digests = self._digests.setdefault(lease_id, {})
         if digest not in digests and len(digests) >= OUTPUTS_MAX:
             message = f"lease {lease_id.hex()} has sent {OUTPUTS_MAX} different outputs"
             return Refused("TIER-001", message, "complete it with one of them, or fail it", "TooLarge")
-        digests.add(digest)
+        digests.setdefault(digest, False)
         return None
+
+    def record_arrival(self, lease_id: LeaseId, digest: Digest) -> None:
+        """The lease has sent every byte of an output."""
+        self._digests.setdefault(lease_id, {})[digest] = True
+
+    def has_arrived(self, lease_id: LeaseId, digest: Digest) -> bool:
+        return self._digests.get(lease_id, {}).get(digest, False)
 
     @property
     def lease_ids(self) -> frozenset[LeaseId]:

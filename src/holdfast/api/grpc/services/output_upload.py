@@ -35,16 +35,25 @@ async def put_output(
     header = first.header
     if (refusal := await _why_not_upload(agents, header)) is not None:
         return refusal
-    digest, size = Digest(header.digest), header.size
+    lease_id, digest, size = LeaseId(header.lease_id), Digest(header.digest), header.size
     if agents.engine.query_undurable(IsWarmDeletePending(digest)):
         return _BEING_DELETED  # the stored copy may be deleted any moment, so no completion could rely on it
-    if await agents.blobs.size(digest) == size:
-        return pb.PutOutputResponse(digest=digest, size=size)  # stored already, by this agent or another
+    if agents.output_limit.has_arrived(lease_id, digest) and await _is_held(agents, digest, size):
+        return pb.PutOutputResponse(digest=digest, size=size)
     incoming = await agents.blobs.receive((digest, size))
     try:
-        return await _receive(requests, incoming, digest, size)
+        answer = await _receive(requests, incoming, digest, size)
     finally:
         await incoming.drop()
+    if not isinstance(answer, Refused):
+        await agents.blobs.mark_sent(lease_id, digest)
+        agents.output_limit.record_arrival(lease_id, digest)
+    return answer
+
+
+async def _is_held(agents: AgentContext, digest: Digest, size: int) -> bool:
+    """Read and hashed before it is said: the agent deletes its own copy because of it."""
+    return await agents.blobs.size(digest) == size and digest in await agents.blobs.verify([digest])
 
 
 async def _why_not_upload(agents: AgentContext, header: pb.OutputHeader) -> Refused | None:
@@ -63,6 +72,7 @@ async def _why_not_upload(agents: AgentContext, header: pb.OutputHeader) -> Refu
         agents.output_limit.forget_ended(live)
     check = await agents.engine.query_durable(CheckUpload(lease_id, holder, digest, agents.engine.now_ms()))
     if check.is_repeat:
+        agents.output_limit.record_arrival(lease_id, digest)  # it was submitted, so it had arrived
         return None
     return check.refusal or agents.output_limit.why_not_output(lease_id, digest)
 

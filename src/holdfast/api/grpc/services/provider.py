@@ -12,6 +12,7 @@ from holdfast.api.completion import build_completion
 from holdfast.api.grpc.call_wrapping import Context
 from holdfast.api.grpc.service import GrpcService
 from holdfast.api.grpc.services.agent_context import AgentContext
+from holdfast.api.grpc.services.input_download import get_input
 from holdfast.api.grpc.services.nonces import Nonces
 from holdfast.api.grpc.services.output_upload import put_output
 from holdfast.api.grpc.services.work import WorkStreams
@@ -21,8 +22,9 @@ from holdfast.core.base.event import Command
 from holdfast.core.base.values import AccountId, Amount, ProviderId
 from holdfast.core.proof.envelope import Envelope
 from holdfast.core.proof.messages import CompletionIgnored
+from holdfast.core.provider.invitations import invitation_digest
 from holdfast.core.provider.messages import ChangeStatus, Drain, Register, RotateSigner, Unstake
-from holdfast.core.provider.model import ProviderTransition
+from holdfast.core.provider.model import ProviderTransition, split_price
 from holdfast.engine.queries.providers import GetProviderStatus, GetProviderView
 from holdfast.wire import signed_messages
 from holdfast.wire.gen.holdfast.provider.v1 import provider_pb2 as pb
@@ -108,12 +110,19 @@ class ProviderService(provider_pb2_grpc.ProviderServiceServicer):
     ) -> pb.PutOutputResponse | Refused:
         return await put_output(self._agents, requests)
 
+    async def GetInput(  # noqa: N802
+        self, request: pb.GetInputRequest, _: Context
+    ) -> AsyncIterator[pb.GetInputResponse | Refused]:
+        async for message in get_input(self._agents, request):
+            yield message
+
     async def Complete(self, request: pb.CompleteRequest, _: Context) -> pb.CompleteResponse | Refused:  # noqa: N802
         self._agents.check_owner()
         proof = Envelope(request.type, request.method, request.body, request.signature)
         if refusal := await self._agents.why_not_signed_proof(request.public, proof):
             return refusal
-        command = await build_completion(self._agents.blobs, self._agents.provider_of(request.public), proof)
+        agents = self._agents
+        command = await build_completion(agents.blobs, agents.engine, agents.provider_of(request.public), proof)
         if isinstance(command, Refused):
             return command
         outcome = await self._agents.engine.submit(command)
@@ -154,17 +163,28 @@ _DECLARATIONS: Final[dict[str, Callable[[signed_messages.Declaration, ProviderId
 }
 
 
+def _invitation(registration: signed_messages.Registration) -> bytes:
+    """SEC-002: the node decides on the hash of a token, which is all that it has stored."""
+    if not registration.invitation:
+        return b""
+    return invitation_digest(registration.invitation, registration.invitation_expires_ms)
+
+
 def _register_command(registration: signed_messages.Registration) -> Register:
     """An attestation names its verifier and versions, and ends no later than it says itself."""
+    price, prices = split_price(registration.price)
     command = Register(
         public=registration.public,
         name=registration.name,
         account=AccountId(registration.account),
         capabilities=canonical(registration.capabilities),
         region=registration.region,
-        price=registration.price,
+        price=price,
         slots=registration.slots,
         attested_until_ms=registration.attested_until_ms,
+        prices=prices,
+        invitation=_invitation(registration),
+        invitation_expires_ms=registration.invitation_expires_ms,
     )
     attestation = registration.attestation
     if attestation is None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final, TypeVar
 
+import msgspec
 from google.protobuf.message import Message
 
 from holdfast.api.grpc.auth_interceptor import caller
 from holdfast.api.grpc.call_wrapping import Context
 from holdfast.api.grpc.service import GrpcService
-from holdfast.api.node_access import NodeAccess, Principal, RpcCall, why_not_allowed
+from holdfast.api.node_access import NodeAccess, Principal, RpcCall, for_keys_only, why_not_allowed
 from holdfast.api.rpc.jsonrpc import call_method
 from holdfast.api.rpc.methods.results import METHODS
 from holdfast.api.rpc.params import read_params
@@ -23,8 +24,9 @@ M = TypeVar("M", bound=Message)
 class ResultService(result_pb2_grpc.ResultServiceServicer):
     """RES-007: three calls, each one RPC method."""
 
-    def __init__(self, node: NodeAccess) -> None:
+    def __init__(self, node: NodeAccess, *, public_reads: bool) -> None:
         self._node = node
+        self._methods = METHODS if public_reads else for_keys_only(METHODS)
 
     async def GetResult(  # noqa: N802 - the name of the method
         self, request: result_pb2.GetResultRequest, _: Context
@@ -44,7 +46,7 @@ class ResultService(result_pb2_grpc.ResultServiceServicer):
         return await self._call("cap.consumeResult", request, result_pb2.ConsumeResultResponse)
 
     async def _call(self, name: str, request: Message, reply: type[M]) -> M | Refused:
-        method, principal = METHODS[name], caller()
+        method, principal = self._methods[name], caller()
         assert isinstance(principal, Principal)
         if refusal := why_not_allowed(principal, name, method.roles):
             return refusal
@@ -56,10 +58,10 @@ class ResultService(result_pb2_grpc.ResultServiceServicer):
 
 
 def _message(kind: type[M], answer: Any) -> M:
-    """The message with the fields of an answer; None is left out."""
+    """The message with the fields of an answer; None is left out, and what others do not see (JOB-010)."""
     fields = kind.DESCRIPTOR.fields_by_name
-    values = answer if isinstance(answer, dict) else {name: getattr(answer, name) for name in fields}
-    return kind(**{name: _value(fields[name], values[name]) for name in fields if values[name] is not None})
+    values = answer if isinstance(answer, dict) else msgspec.structs.asdict(answer)
+    return kind(**{name: _value(fields[name], values[name]) for name in fields if values.get(name) is not None})
 
 
 def _value(field: Any, value: Any) -> Any:
@@ -67,6 +69,7 @@ def _value(field: Any, value: Any) -> Any:
     return bytes.fromhex(value) if field.type == field.TYPE_BYTES and isinstance(value, str) else value
 
 
-def result_service(node: NodeAccess) -> GrpcService:
+def result_service(node: NodeAccess, *, public_reads: bool = True) -> GrpcService:
     """The service, for `GrpcServer`."""
-    return GrpcService(NAME, ResultService(node), result_pb2_grpc.add_ResultServiceServicer_to_server)
+    service = ResultService(node, public_reads=public_reads)
+    return GrpcService(NAME, service, result_pb2_grpc.add_ResultServiceServicer_to_server)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from typing import Final
 
 from holdfast.api.grpc.call_wrapping import Context
 from holdfast.api.grpc.services.act_reader import ActReader
@@ -17,9 +18,12 @@ from holdfast.api.grpc.services.streams import NONCE_BYTES, first_request
 from holdfast.api.grpc.services.work_updates import UpdateBuilder
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.values import ProviderId
-from holdfast.engine.queries.providers import GetProviderStatus, IsProviderKnown
+from holdfast.core.provider.model import Provider
+from holdfast.engine.queries.providers import GetProvider, GetProviderStatus
 from holdfast.wire import signed_messages
 from holdfast.wire.gen.holdfast.provider.v1 import provider_pb2 as pb
+
+INSTANCE_BYTES_MAX: Final = 64
 
 
 class WorkStreams:
@@ -27,15 +31,19 @@ class WorkStreams:
 
     def __init__(self, agents: AgentContext) -> None:
         self._agents, self.router = agents, AgentRouter(agents.engine)
+        self._instances: dict[ProviderId, bytes] = {}
+        """Which folder the agent of each provider works in."""
 
     async def serve(self, context: Context) -> Refused | None:
         """One stream, from its challenge to its end."""
         self._agents.check_owner()
         nonce = secrets.token_bytes(NONCE_BYTES)
-        await context.write(pb.WorkResponse(challenge=pb.Challenge(nonce=nonce)))
-        connection = await self._open(context, nonce)
+        with self._agents.unproven.count(context.peer()):
+            await context.write(pb.WorkResponse(challenge=pb.Challenge(nonce=nonce)))
+            connection = await self._open(context, nonce)
         if isinstance(connection, Refused):
             return connection
+        self._agents.note_proven(context.peer(), connection.provider_id)
         reader = asyncio.create_task(ActReader(self._agents, connection, nonce).run(context), name="act reader")
         try:
             with self._agents.until_closing(lambda: connection.end(StreamEnd(is_draining=True))):
@@ -51,11 +59,26 @@ class WorkStreams:
         if request is None or request.WhichOneof("message") != "open":
             return Refused("PRV-003", "a work stream begins with Open", "answer the challenge", "InvalidRequest")
         connection = AgentConnection(request.open.public, self._agents.provider_of(request.open.public))
-        signed = signed_messages.to_sign_open(nonce, connection.provider_id)
+        instance = request.open.instance
+        if len(instance) > INSTANCE_BYTES_MAX:
+            return Refused("PRV-003", f"instance: at most {INSTANCE_BYTES_MAX} bytes", name="TooLarge")
+        signed = signed_messages.to_sign_open(nonce, connection.provider_id, instance)
         if refusal := await self._agents.why_not_signed(connection.public, signed, request.open.signature):
             return refusal
-        is_known = await self._agents.engine.query_durable(IsProviderKnown(connection.provider_id))
-        return connection if is_known else refuse_unregistered(connection.provider_id)
+        provider = await self._agents.engine.query_durable(GetProvider(connection.provider_id))
+        if provider is None:
+            return refuse_unregistered(connection.provider_id)
+        return self._why_not_instance(provider, instance) or connection
+
+    def _why_not_instance(self, provider: Provider, instance: bytes) -> Refused | None:
+        """RCV-002: two agents of one key would sign different outputs for one lease; the first one keeps its place."""
+        known, engine = self._instances.get(provider.id, b""), self._agents.engine
+        left_ms = provider.heartbeat_ms + engine.policy.provider.heartbeat_stale_ms - engine.now_ms()
+        if instance and known and known != instance and left_ms > 0:
+            message = "an agent of this key works from another folder"
+            return Refused("RCV-002", message, f"run one agent per key, or stop it and wait {left_ms // 1_000 + 1} s")
+        self._instances[provider.id] = instance
+        return None
 
     async def _send_messages(self, connection: AgentConnection, context: Context) -> Refused | None:
         leases = await self.router.connect(connection)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
+from holdfast.core.base.canonical import canonical, decode
 from holdfast.core.base.event import Event
 from holdfast.core.base.values import LeaseId
-from holdfast.core.job.model import Job
-from holdfast.core.lease.messages import JobAssigned, LeaseClosed
+from holdfast.core.job.model import Job, pay_of
+from holdfast.core.lease.messages import JobAssigned, LeaseAcked, LeaseClosed
 from holdfast.core.lease.model import Lease
 from holdfast.core.proof.messages import ProofAccepted, VoteCast
 from holdfast.engine import queries
 from holdfast.engine.loop import Engine
-from holdfast.engine.queries.jobs import GetLiveJob
+from holdfast.engine.queries.jobs import GetLiveJob, GetLiveLease
 from holdfast.wire.gen.holdfast.provider.v1 import provider_pb2 as pb
 
 UPDATE_BYTES_MAX: Final = 1 << 20
@@ -34,6 +35,8 @@ class UpdateBuilder:
         match event:
             case JobAssigned() as assigned:
                 await self._offer(assigned)
+            case LeaseAcked(id=lease_id):
+                await self._offer_payload(lease_id)
             case ProofAccepted(lease_id=lease_id) | VoteCast(lease_id=lease_id):
                 self._verdicts.append(pb.Verdict(lease_id=lease_id, is_accepted=True, reason=event.reasons))
             case LeaseClosed(id=lease_id, reason=reason) if reason == PROOF_INVALID:
@@ -77,18 +80,37 @@ class UpdateBuilder:
             progress = {"is_acked": lease.acked_ms is not None, "is_submitted": lease.submitted is not None}
             await self._add_offer(job, lease.id, lease, **progress, renewals=lease.renewals)
 
+    async def _offer_payload(self, lease_id: LeaseId) -> None:
+        """JOB-010: the payload of a private job follows the ACK. Of a public one the agent has it already."""
+        lease = self._engine.query_undurable(GetLiveLease(lease_id))
+        job = self._engine.query_undurable(GetLiveJob(lease.job_id)) if lease is not None else None
+        if lease is not None and job is not None and not job.is_public:
+            await self.repeat_offer(lease)
+
     async def _add_offer(self, job: Job, lease_id: LeaseId, lease: JobAssigned | Lease, **progress: int) -> None:
+        """PRV-005: pay, deadline and proof are named before the ACK."""
+        is_readable = job.is_public or bool(progress.get("is_acked"))
         self._offers[lease_id] = pb.Offer(
             lease_id=lease_id,
             task_id=job.id,
             kind=job.kind,
             attempt=lease.attempt,
-            payload=await queries.spec(self._engine, job),
+            payload=await queries.spec(self._engine, job) if is_readable else b"",
+            requirements=_requirements(job),
             t_start_ms=lease.t_start_ms,
             t_deadline_ms=lease.t_deadline_ms,
             renew_by_ms=lease.renew_by_ms,
             ack_by_ms=lease.ack_by_ms,
             time_ms=self._engine.now_ms(),
             proof=job.proof,
+            pay=pay_of(job, lease.price),
             **progress,  # type: ignore[arg-type]
         )
+
+
+def _requirements(job: Job) -> bytes:
+    """What the job requires of its provider. Which others may run it is not the provider's to know."""
+    needs: Any = decode(job.requirements)
+    if not needs.keys() & {"allow", "deny"}:
+        return job.requirements
+    return canonical({name: value for name, value in needs.items() if name not in ("allow", "deny")})

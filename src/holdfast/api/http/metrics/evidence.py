@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+import msgspec
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from holdfast.api.evidence.metrics import PERCENTILES
@@ -43,3 +44,16 @@ def evidence_metrics(access: NodeAccess) -> Iterator[Metric]:
     lags.append(("max", max(metrics.lags(), default=0)))
     help_text = "Records that senders have beyond the acknowledged sequence."
     yield gauge_family("holdfast_evidence_lag_records", help_text, "at", lags)
+
+
+def connection_metrics(access: NodeAccess) -> Iterator[Metric]:
+    """SEC-002: of the front process of gRPC; empty where there is none."""
+    if access.grpc_connections is None:
+        return
+    counts = msgspec.structs.asdict(access.grpc_connections())
+    open_ = [(state, counts[state]) for state in ("silent", "forwarded", "proven")]
+    yield gauge_family("holdfast_grpc_connections", "Open connections of gRPC.", "state", open_)
+    refused = CounterMetricFamily("holdfast_grpc_connections_closed", "Closed by a limit.", labels=["reason"])
+    for reason in ("full", "displaced", "late", "foreign", "upstream_failed"):
+        refused.add_metric([reason], counts[reason])
+    yield refused

@@ -7,7 +7,7 @@ from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from holdfast.core.base.histogram import Histogram
+from holdfast.system.histogram import Histogram
 
 MS, US, NS = 1_000, 1_000_000, 1_000_000_000
 """Units of a histogram in one second."""

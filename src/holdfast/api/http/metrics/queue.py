@@ -21,10 +21,10 @@ from holdfast.api.http.metrics.families import (
 )
 from holdfast.api.node_access import NodeAccess
 from holdfast.core.base.values import Kind
-from holdfast.core.event_metrics import DECLINED, ENDED_WITHOUT_RESULT, OTHER
 from holdfast.core.job.model import LIVE_STATES, JobState
 from holdfast.core.provider.sla import Severity
 from holdfast.engine import queries
+from holdfast.engine.metrics.event_metrics import DECLINED, ENDED_WITHOUT_RESULT, OTHER
 from holdfast.engine.queries.metrics import GetQueueMetrics, QueueMetricsView
 
 _KINDS: Final = tuple(kind.value for kind in Kind)

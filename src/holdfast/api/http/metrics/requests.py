@@ -15,7 +15,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from holdfast.api.http.metrics.evidence import evidence_metrics
+from holdfast.api.http.metrics.archive import archive_metrics
+from holdfast.api.http.metrics.evidence import connection_metrics, evidence_metrics
 from holdfast.api.http.metrics.families import (
     LATENCY_BOUNDS_US,
     US,
@@ -23,12 +24,13 @@ from holdfast.api.http.metrics.families import (
     histogram_family,
     labelled_histograms,
 )
+from holdfast.api.http.metrics.ownership import ownership_metrics
 from holdfast.api.http.metrics.queue import dead_letter_metric, queue_metrics
 from holdfast.api.http.metrics.results import LOOKUPS, result_metrics
 from holdfast.api.http.metrics.retention import retention_metrics
 from holdfast.api.node_access import NodeAccess
-from holdfast.core.base.histogram import Histogram
 from holdfast.ports import Clock
+from holdfast.system.histogram import Histogram
 
 CONTENT_TYPE: Final = b"text/plain; version=0.0.4; charset=utf-8"
 
@@ -77,7 +79,10 @@ class HttpMetrics(Collector):
         lookups = [self.latencies_us[name] for name in LOOKUPS if name in self.latencies_us]
         yield from result_metrics(self._access, lookups)
         yield from evidence_metrics(self._access)
+        yield from connection_metrics(self._access)
         yield from retention_metrics(self._access)
+        yield from ownership_metrics(self._access)
+        yield from archive_metrics(self._access)
 
     def _requests(self) -> Iterator[Metric]:
         requests = sorted(self.requests.items())

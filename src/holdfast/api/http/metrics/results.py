@@ -9,9 +9,9 @@ from prometheus_client.core import CounterMetricFamily, Metric
 
 from holdfast.api.http.metrics.families import LATENCY_BOUNDS_US, MS, US, counter_family, histogram_family
 from holdfast.api.node_access import NodeAccess
-from holdfast.core.base.histogram import Histogram
 from holdfast.core.base.values import Kind
 from holdfast.engine.queries.metrics import GetResultCounts
+from holdfast.system.histogram import Histogram
 
 LOOKUPS: Final = ("cap.getResult", "cap.readResult")
 """The methods that look a result up."""

@@ -24,6 +24,7 @@ def retention_metrics(access: NodeAccess) -> Iterator[Metric]:
     warm = passes[Pass.WARM]
     help_text = "Bytes of results that only the archive holds."
     yield GaugeMetricFamily("cap_results_bytes_cold", help_text, value=warm.bytes - warm.lost_bytes)
+    yield from _scrub_metrics(access)
     collector = access.collector
     if collector is None:
         return
@@ -33,3 +34,18 @@ def retention_metrics(access: NodeAccess) -> Iterator[Metric]:
     yield GaugeMetricFamily("cap_results_bytes_warm", help_text, value=collector.bytes_warm)
     help_text = "Duration of one run of a pass."
     yield labelled_histograms("cap_results_gc_seconds", help_text, "pass", collector.durations, scale=MS)
+
+
+def _scrub_metrics(access: NodeAccess) -> Iterator[Metric]:
+    """TIER-001: what the scrubber of the owner has read and found."""
+    scrubber = access.scrubber
+    if scrubber is None:
+        return
+    help_text = "Outputs on the disk that are damaged and could not be repaired."
+    yield GaugeMetricFamily("holdfast_warm_damaged", help_text, value=len(scrubber.progress.damaged))
+    help_text = "Damaged outputs that were written anew from the hot store."
+    yield CounterMetricFamily("holdfast_warm_repaired", help_text, value=scrubber.repaired)
+    help_text = "Bytes of outputs on the disk that were read again."
+    yield CounterMetricFamily("holdfast_warm_scrubbed_bytes", help_text, value=scrubber.bytes_read)
+    help_text = "When all outputs on the disk had last been read again; 0 before that."
+    yield GaugeMetricFamily("holdfast_warm_scrub_passed_seconds", help_text, value=scrubber.progress.passed_ms / MS)

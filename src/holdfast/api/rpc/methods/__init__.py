@@ -8,15 +8,19 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.api.node_access import RpcMethod
+from holdfast.api.rpc import lookup_methods
+from holdfast.api.rpc import validator_methods as validators
 from holdfast.api.rpc.methods import (
     accounts,
     aicf,
     availability,
+    blobs,
     chain,
     evidence,
     jobs,
     keys,
     node,
+    policies,
     providers,
     queue,
     quotes,
@@ -29,13 +33,17 @@ METHODS: Final[dict[str, RpcMethod]] = {
     **aicf.METHODS,
     **queue.METHODS,
     **quotes.METHODS,
+    **lookup_methods.METHODS,
     **results.METHODS,
     **availability.METHODS,
+    **blobs.METHODS,
     **retention.METHODS,
     **providers.METHODS,
     **evidence.METHODS,
     **accounts.METHODS,
     **chain.METHODS,
+    **validators.METHODS,
     **keys.METHODS,
+    **policies.METHODS,
     **node.METHODS,
 }

@@ -1,4 +1,4 @@
-"""Methods about money: accounts and reservations; on development networks minting; settlement by operators."""
+"""Methods about money: accounts, reservations and settlement; deposits and withdrawals by treasurers (ESC-003)."""
 
 from __future__ import annotations
 
@@ -7,14 +7,24 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.api.node_access import OPERATORS, OWNERS, READERS, NodeAccess, Principal, RpcCall, RpcMethod, why_not_own
+from holdfast.api.node_access import (
+    LEDGER_READERS,
+    OPERATORS,
+    OWNERS,
+    TREASURERS,
+    NodeAccess,
+    Principal,
+    RpcCall,
+    RpcMethod,
+    why_not_own,
+)
 from holdfast.api.rpc.paging import filter_of, why_not_limit
-from holdfast.api.rpc.privileged import CommandResult, privileged_handler
+from holdfast.api.rpc.privileged import CommandResult, command_result, privileged_handler, submit_privileged
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Command
 from holdfast.core.base.values import AccountId, Amount, Height, ReservationId
 from holdfast.core.escrow import messages
-from holdfast.core.escrow.model import Account, Reservation
+from holdfast.core.escrow.model import Account, Reservation, TransferKind, TransferStatus
 from holdfast.engine import queries
 from holdfast.engine.queries.accounts import GetAccount
 
@@ -48,6 +58,24 @@ class ListReservationsParams(msgspec.Struct, frozen=True):
     status: str | None = None
     after: int = 0
     limit: int = 100
+
+
+class ListTransfersParams(msgspec.Struct, frozen=True):
+    """A page of transfers, oldest first; of one owner, reference, kind or status, where given."""
+
+    owner: str | None = None
+    reference: str | None = None
+    kind: TransferKind | None = None
+    status: TransferStatus | None = None
+    after: int = 0
+    limit: int = 100
+
+
+class ReturnParams(msgspec.Struct, frozen=True):
+    """Which withdrawal was not paid outside, and why."""
+
+    reference: str
+    reason: str
 
 
 class ChargeParams(msgspec.Struct, frozen=True):
@@ -96,6 +124,25 @@ async def _list_reservations(
     return await queries.page(access.source, "reservation", match, params.after, params.limit)
 
 
+async def _list_transfers(access: NodeAccess, call: RpcCall, params: ListTransfersParams) -> queries.Page | Refused:
+    owner = params.owner if params.owner is not None else call.principal.account
+    if owner is not None and (refusal := why_not_own(call.principal, AccountId(owner))):
+        return refusal
+    if refusal := why_not_limit(params.limit):
+        return refusal
+    match = filter_of(
+        {"owner": owner, "reference": params.reference, "kind": params.kind, "status": params.status},
+    )
+    return await queries.page(access.source, "transfer", match, params.after, params.limit)
+
+
+async def _return_withdrawal(access: NodeAccess, call: RpcCall, params: ReturnParams) -> CommandResult | Refused:
+    """ESC-003: a withdrawal that is payable has left memory; its row names account and amount."""
+    stored = await queries.transfer(access.source, params.reference, TransferKind.WITHDRAWAL)
+    command = messages.ReturnWithdrawal(params.reference, params.reason, stored)
+    return command_result(await submit_privileged(access, call, command))
+
+
 def _charge(params: ChargeParams, _: Principal) -> messages.Charge:
     return messages.Charge(params.id, OPEN_HEIGHT, params.payee, params.amount)
 
@@ -114,14 +161,35 @@ def _operator_method(
     return RpcMethod(summary, params, CommandResult, privileged_handler(build_command), OPERATORS, is_write=True)
 
 
+def _treasurer_method(summary: str, params: type[msgspec.Struct]) -> RpcMethod:
+    return RpcMethod(summary, params, CommandResult, privileged_handler(_unchanged), TREASURERS, is_write=True)
+
+
 METHODS: Final[dict[str, RpcMethod]] = {
     "account.mint": _operator_method("Create money, on development networks.", messages.Mint, _unchanged),
+    "account.deposit": _treasurer_method("Book money that came in from outside.", messages.Deposit),
+    "account.withdraw": _treasurer_method("Book money that goes out; pay it at withdrawalFinal.", messages.Withdraw),
+    "account.returnWithdrawal": RpcMethod(
+        "Give a withdrawal that was not paid outside back to its account.",
+        ReturnParams,
+        CommandResult,
+        _return_withdrawal,
+        TREASURERS,
+        is_write=True,
+    ),
+    "account.listTransfers": RpcMethod(
+        "Deposits, withdrawals and returns, oldest first.",
+        ListTransfersParams,
+        queries.Page,
+        _list_transfers,
+        OWNERS | TREASURERS,
+    ),
     "account.reserve": _operator_method("Reserve money of an account.", messages.Reserve, _unchanged),
     "account.charge": _operator_method("Pay a part of a reservation in the open block.", ChargeParams, _charge),
     "account.refund": _operator_method("Refund a reservation in the open block.", RefundParams, _refund),
-    "account.getAccount": RpcMethod("One account.", AccountParams, Account, _get_account, OWNERS),
+    "account.getAccount": RpcMethod("One account.", AccountParams, Account, _get_account, OWNERS | TREASURERS),
     "account.listAccounts": RpcMethod(
-        "All accounts, by name.", ListAccountsParams, queries.Page, _list_accounts, READERS
+        "All accounts, by name.", ListAccountsParams, queries.Page, _list_accounts, LEDGER_READERS
     ),
     "account.getReservation": RpcMethod("One reservation.", ReservationParams, Reservation, _get_reservation, OWNERS),
     "account.listReservations": RpcMethod(

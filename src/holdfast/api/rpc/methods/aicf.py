@@ -6,9 +6,10 @@ from typing import Final
 
 import msgspec
 
-from holdfast.api.node_access import NodeAccess, RpcCall, RpcMethod, why_not_own
+from holdfast.api.node_access import READERS, NodeAccess, Principal, RpcCall, RpcMethod, why_not_own
 from holdfast.api.rpc.methods.jobs import JobParams
 from holdfast.api.rpc.paging import filter_of, why_not_limit
+from holdfast.api.visibility import View, show_leases, view_of, why_not_list_caller
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.values import AccountId, EventNo, Height, Kind, LeaseId, ProviderId, TaskId, Tier
 from holdfast.core.job.model import Job, JobState, expires_at_ms
@@ -17,6 +18,7 @@ from holdfast.core.lease.model import Lease
 from holdfast.engine import queries
 from holdfast.engine.queries.accounts import GetBalance
 from holdfast.engine.queries.jobs import GetLeasesOfJobs, GetQueuePosition, ListJobsOfProvider
+from holdfast.engine.queries.providers import GetProvider
 
 
 class ListQueuedJobsParams(msgspec.Struct, frozen=True):
@@ -59,29 +61,42 @@ class QueuedJob(msgspec.Struct, frozen=True):
     deadline_ms: int | None
     event: EventNo
     """Of its admission; lists use it as cursor."""
+    is_public: bool
+
+
+class PublicQueuedJob(msgspec.Struct, frozen=True):
+    """What everybody sees of a private job (JOB-010)."""
+
+    task_id: TaskId
+    kind: Kind
+    state: JobState
+    height: Height
+    expires_height: Height
+    is_public: bool = False
 
 
 class QueuedJobs(msgspec.Struct, frozen=True):
     """Some jobs, as of an event, and where the next page begins."""
 
-    jobs: list[QueuedJob]
+    jobs: list[QueuedJob | PublicQueuedJob]
     as_of: EventNo
     next_cursor: int | None
 
 
 class QueuedJobView(msgspec.Struct, frozen=True):
-    """One job as the queue sees it, with all its leases and their times."""
+    """One job as the queue sees it, with all its leases and their times. Others see no more of a private job than
+    `job`, `waiting` and `expires_height`."""
 
-    job: QueuedJob
-    position: int | None
-    """How many jobs are before it; None where it is not ready."""
+    job: QueuedJob | PublicQueuedJob
     waiting: int
     """How many jobs of its kind wait."""
-    leases: list[Lease]
     expires_height: Height
-    quorum: tuple[int, int] | None
-    """N and M, where N of M replicas must return the same output."""
     as_of: EventNo
+    position: int | None = None
+    """How many jobs are before it; None where it is not ready."""
+    leases: list[Lease] = []
+    quorum: tuple[int, int] | None = None
+    """N and M, where N of M replicas must return the same output."""
 
 
 class BalanceParams(msgspec.Struct, frozen=True):
@@ -99,26 +114,33 @@ class Balance(msgspec.Struct, frozen=True):
     held: int
     pending: int
     stake: int
-    """Of the provider, where one was named."""
+    """Of the provider that was named, else of all providers of the account."""
     unstaking: int
     as_of: EventNo
 
 
-async def _list(access: NodeAccess, _: RpcCall, params: ListQueuedJobsParams) -> QueuedJobs | Refused:
-    if refusal := why_not_limit(params.limit):
+async def _list(access: NodeAccess, call: RpcCall, params: ListQueuedJobsParams) -> QueuedJobs | Refused:
+    if refusal := why_not_limit(params.limit) or why_not_list_caller(call.principal, params.caller):
         return refusal
     if params.provider_id:
-        return await _jobs_of_provider(access, params)
+        return await _jobs_of_provider(access, call.principal, params)
     match = filter_of({"state": params.state, "kind": params.kind, "caller": params.caller})
     page = await queries.page(access.source, "job", match, params.cursor, params.limit)
     leases = await access.source.query_durable(GetLeasesOfJobs(tuple(job.id for job in page.rows)))
-    jobs = [_queued_job(job, leases.get(job.id)) for job in page.rows]  # rows lag: memory knows the lease of now
+    # rows lag: memory knows the lease of now
+    jobs = [_queued_job(call.principal, job, leases.get(job.id)) for job in page.rows]
     assert page.next_after is None or isinstance(page.next_after, int)
     return QueuedJobs(jobs, page.as_of, page.next_after)
 
 
-async def _jobs_of_provider(access: NodeAccess, params: ListQueuedJobsParams) -> QueuedJobs | Refused:
-    """From memory, which has all live leases by provider."""
+async def _jobs_of_provider(
+    access: NodeAccess, principal: Principal, params: ListQueuedJobsParams
+) -> QueuedJobs | Refused:
+    """From memory, which has all live leases by provider. Which private jobs a provider holds is not public."""
+    provider = await access.source.query_durable(GetProvider(params.provider_id))
+    if provider is None:
+        return Refused("PRV-001", f"no provider {params.provider_id.hex()}", name="NotFound")
+    sees_all = principal.role in READERS or principal.account == provider.account
     page = await access.source.query_durable(
         ListJobsOfProvider(
             provider_id=params.provider_id,
@@ -127,14 +149,17 @@ async def _jobs_of_provider(access: NodeAccess, params: ListQueuedJobsParams) ->
             state=params.state,
             kind=params.kind,
             caller=params.caller,
+            readable_by=None if sees_all else principal.account or AccountId(""),
         )
     )
-    if page is None:
-        return Refused("PRV-001", f"no provider {params.provider_id.hex()}", name="NotFound")
-    return QueuedJobs([_queued_job(each.job, each.lease) for each in page.jobs], page.as_of, page.next_cursor)
+    assert page is not None
+    jobs = [_queued_job(principal, each.job, each.lease) for each in page.jobs]
+    return QueuedJobs(jobs, page.as_of, page.next_cursor)
 
 
-def _queued_job(job: Job, lease: Lease | None) -> QueuedJob:
+def _queued_job(principal: Principal, job: Job, lease: Lease | None) -> QueuedJob | PublicQueuedJob:
+    if view_of(principal, job) is View.CHAIN:
+        return PublicQueuedJob(job.id, job.kind, job.state, job.height, job.expires_height)
     return QueuedJob(
         task_id=job.id,
         kind=job.kind,
@@ -155,25 +180,30 @@ def _queued_job(job: Job, lease: Lease | None) -> QueuedJob:
         lease_id=None if lease is None else lease.id,
         deadline_ms=None if lease is None else lease.t_deadline_ms,
         event=job.event,
+        is_public=bool(job.is_public),
     )
 
 
-async def _get(access: NodeAccess, _: RpcCall, params: JobParams) -> QueuedJobView | Refused:
+async def _get(access: NodeAccess, call: RpcCall, params: JobParams) -> QueuedJobView | Refused:
     source = access.source
     now_ms, stored = source.replication_status().tip.time_ms, await queries.job(source, params.task_id)
     if stored is None:
         return Refused("JOB-007", f"no job {params.task_id.hex()}", name="NotFound")
-    leases = await queries.attempts(source, stored.id)
     place = await source.query_durable(GetQueuePosition(stored.id, stored.kind, now_ms))
-    job = place.job or stored
-    return QueuedJobView(
-        job=_queued_job(job, place.lease),
-        position=place.position,
+    job, view = place.job or stored, view_of(call.principal, stored)
+    known = QueuedJobView(
+        job=_queued_job(call.principal, job, place.lease),
         waiting=place.waiting,
-        leases=leases,
         expires_height=job.expires_height,
-        quorum=(job.quorum_n, job.quorum_m) if job.quorum_m else None,
         as_of=place.as_of,
+    )
+    if view is View.CHAIN:
+        return known
+    return msgspec.structs.replace(
+        known,
+        position=place.position,
+        leases=show_leases(view, await queries.attempts(source, stored.id)),
+        quorum=(job.quorum_n, job.quorum_m) if job.quorum_m else None,
     )
 
 
@@ -181,10 +211,10 @@ async def _balance(access: NodeAccess, call: RpcCall, params: BalanceParams) -> 
     balance = await access.source.query_durable(
         GetBalance(params.account or call.principal.account, params.provider_id)
     )
-    owner, account, provider = balance.owner, balance.account, balance.provider
-    if params.provider_id and provider is None:
+    owner, account = balance.owner, balance.account
+    if params.provider_id and owner is None:
         return Refused("PRV-001", f"no provider {params.provider_id.hex()}", name="NotFound")
-    if owner is None or (provider is not None and params.account is not None):
+    if owner is None or (params.provider_id and params.account is not None):
         return Refused("ESC-001", "params: account or provider_id: name one of them", name="InvalidParams")
     if refusal := why_not_own(call.principal, owner):
         return refusal
@@ -195,8 +225,8 @@ async def _balance(access: NodeAccess, call: RpcCall, params: BalanceParams) -> 
         available=account.available,
         held=account.held,
         pending=account.pending,
-        stake=provider.stake if provider is not None else 0,
-        unstaking=provider.unstaking if provider is not None else 0,
+        stake=balance.stake,
+        unstaking=balance.unstaking,
         as_of=balance.as_of,
     )
 

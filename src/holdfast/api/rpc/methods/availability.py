@@ -7,14 +7,13 @@ from typing import Final
 import msgspec
 
 from holdfast.api.nmt_cache import CachedTree
-from holdfast.api.node_access import NodeAccess, RpcCall, RpcMethod
+from holdfast.api.node_access import NodeAccess, Principal, RpcCall, RpcMethod
 from holdfast.api.rpc.methods.jobs import JobParams
-from holdfast.api.rpc.methods.results import ResultProof, prove_result, read_output, result_pruned
-from holdfast.core.base.da.commitment import namespace_of
-from holdfast.core.base.da.shares import SHARE_BYTES
+from holdfast.api.rpc.methods.results import ResultProof, prove_result, read_output, readable_output
 from holdfast.core.base.errors import Corrupt, Refused
 from holdfast.core.base.values import Digest, TaskId
-from holdfast.engine.result_view import readable_result
+from holdfast.lightclient.da.commitment import namespace_of
+from holdfast.lightclient.da.shares import SHARE_BYTES
 
 SHARES_MAX: Final = 16
 """A few samples, not the bytes (RPC-002)."""
@@ -57,8 +56,8 @@ class SharesProof(ResultProof, frozen=True):
     da: Shares | None = None
 
 
-async def _get_commitment(access: NodeAccess, _: RpcCall, params: JobParams) -> CommittedResult | Refused:
-    cached = await _cached_tree(access, params.task_id)
+async def _get_commitment(access: NodeAccess, call: RpcCall, params: JobParams) -> CommittedResult | Refused:
+    cached = await _cached_tree(access, call.principal, params.task_id)
     if isinstance(cached, Refused):
         return cached
     commitment = cached.da_commitment
@@ -73,8 +72,8 @@ async def _get_commitment(access: NodeAccess, _: RpcCall, params: JobParams) -> 
     )
 
 
-async def _prove(access: NodeAccess, _: RpcCall, params: SharesParams) -> SharesProof | Refused:
-    cached = await _cached_tree(access, params.task_id)
+async def _prove(access: NodeAccess, call: RpcCall, params: SharesParams) -> SharesProof | Refused:
+    cached = await _cached_tree(access, call.principal, params.task_id)
     if isinstance(cached, Refused):
         return cached
     total = cached.da_commitment.total
@@ -97,9 +96,9 @@ async def _prove(access: NodeAccess, _: RpcCall, params: SharesParams) -> Shares
     return SharesProof(**msgspec.structs.asdict(proof), da=shares)
 
 
-async def _cached_tree(access: NodeAccess, id_: TaskId) -> CachedTree | Refused:
-    """The bytes of a result with a commitment, and the tree over them."""
-    result = await readable_result(access.source, id_)
+async def _cached_tree(access: NodeAccess, principal: Principal, id_: TaskId) -> CachedTree | Refused:
+    """The bytes of a result with a commitment, and the tree over them. Shares are the bytes (JOB-010)."""
+    result = await readable_output(access, principal, id_)
     if isinstance(result, Refused):
         return result
     if result.da_commitment is None:
@@ -107,9 +106,9 @@ async def _cached_tree(access: NodeAccess, id_: TaskId) -> CachedTree | Refused:
         return Refused("DA-001", message, "only those above policy.result.max_inline_bytes have one", "NotFound")
     if (cached := access.nmt_cache.find(result.da_commitment)) is not None:
         return cached
-    raw = await read_output(access, result)
-    if raw is None:
-        return result_pruned(result)
+    raw = await read_output(access, principal, result)
+    if isinstance(raw, Refused):
+        return raw
     cached = await access.nmt_cache.put(namespace_of(result.caller.encode()), raw)
     if cached.da_commitment.digest != result.da_commitment:
         raise Corrupt("DA-001", f"the bytes of {id_.hex()} do not give the commitment of its record")

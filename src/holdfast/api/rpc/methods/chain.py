@@ -41,6 +41,8 @@ class ListBlocksParams(msgspec.Struct, frozen=True):
     height: int | None = None
     after: int = 0
     limit: int = 100
+    newest_first: bool = False
+    """From the newest one down; `after` is then the last key of the page before."""
 
 
 class AdmissionProof(msgspec.Struct, frozen=True):
@@ -114,7 +116,9 @@ async def _list_blocks(access: NodeAccess, _: RpcCall, params: ListBlocksParams)
     if refusal := why_not_limit(params.limit):
         return refusal
     match = filter_of({"height": params.height})
-    return await queries.page(access.source, "block", match, params.after, params.limit)
+    return await queries.page(
+        access.source, "block", match, params.after, params.limit, is_newest_first=params.newest_first
+    )
 
 
 async def _prove(access: NodeAccess, _: RpcCall, params: JobParams) -> AdmissionProof | Refused:

@@ -8,6 +8,7 @@ import msgspec
 
 from holdfast.api.node_access import (
     EVERYBODY,
+    LOCAL,
     OPERATORS,
     READERS,
     SCOPES_BESIDE_METHODS,
@@ -19,12 +20,12 @@ from holdfast.api.node_access import (
 )
 from holdfast.api.rpc.params import NoParams
 from holdfast.api.rpc.privileged import CommandResult, privileged_handler
-from holdfast.core.base.did_you_mean import did_you_mean
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.values import KeyId, Tier
 from holdfast.core.key import messages
 from holdfast.core.key.model import Key, Role
 from holdfast.engine.queries.accounts import GetKey, ListKeys
+from holdfast.system.did_you_mean import did_you_mean
 
 
 class KeyView(msgspec.Struct, frozen=True):
@@ -41,6 +42,8 @@ class KeyView(msgspec.Struct, frozen=True):
     revoked_ms: int | None
     rotated_until_ms: int | None
     """Until when the previous secret is valid, too."""
+    daily_cap: int = 0
+    """How much its jobs may reserve in a day of UTC; 0: no limit (SEC-002)."""
 
 
 class KeyList(msgspec.Struct, frozen=True):
@@ -61,17 +64,32 @@ def key_view(key: Key) -> KeyView:
         expires_ms=key.expires_ms,
         revoked_ms=key.revoked_ms,
         rotated_until_ms=key.old_until_ms if key.old_secret is not None else None,
+        daily_cap=key.daily_cap,
     )
 
 
 async def _why_not_create(_: NodeAccess, principal: Principal, params: messages.CreateKey) -> Refused | None:
-    return _why_not_scopes(params.scopes) or _why_not_wider(principal, params.scopes)
+    return (
+        _why_not_role(principal, params.role)
+        or _why_not_scopes(params.scopes)
+        or _why_not_wider(principal, params.scopes)
+    )
 
 
 async def _why_not_rotate(access: NodeAccess, principal: Principal, params: messages.RotateKey) -> Refused | None:
     """A new secret is as good as a new key, so it needs the same rights."""
     key = await access.source.query_durable(GetKey(params.id))
-    return None if key is None else _why_not_wider(principal, tuple(key.scopes.split()))
+    if key is None:
+        return None
+    return _why_not_role(principal, key.role) or _why_not_wider(principal, tuple(key.scopes.split()))
+
+
+def _why_not_role(principal: Principal, role: Role) -> Refused | None:
+    """ESC-003: who moves money is decided at the machine, not by whoever has an operator's key."""
+    if role is not Role.TREASURER or principal == LOCAL:
+        return None
+    hint = "on the node's machine, without --url"
+    return Refused("ESC-003", "a treasurer's key is created and rotated locally", hint, "Forbidden")
 
 
 def _why_not_scopes(scopes: tuple[str, ...]) -> Refused | None:

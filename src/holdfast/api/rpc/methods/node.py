@@ -6,7 +6,8 @@ from typing import Final
 
 import msgspec
 
-from holdfast import __version__
+from holdfast.__about__ import __version__
+from holdfast.api.dashboard.summary import NodeSummary, node_summary
 from holdfast.api.node_access import READERS, NodeAccess, RpcCall, RpcMethod
 from holdfast.api.rpc.params import NoParams
 from holdfast.core.base.values import Network
@@ -62,7 +63,17 @@ async def _get_state_digest(access: NodeAccess, _: RpcCall, __: NoParams) -> Sta
     return await access.source.query_durable(GetStateDigest())
 
 
+async def _get_overview(access: NodeAccess, _: RpcCall, __: NoParams) -> NodeSummary:
+    return await node_summary(access)
+
+
 METHODS: Final[dict[str, RpcMethod]] = {
+    "node.getOverview": RpcMethod(
+        "The node at a glance: verdict, alerts, queue, providers, chain, evidence, archive.",
+        NoParams,
+        NodeSummary,
+        _get_overview,
+    ),
     "node.getStatus": RpcMethod("The status of the node.", NoParams, NodeStatus, _get_status),
     "node.getStateDigest": RpcMethod(
         "The digest of the whole state; slow on a large one.", NoParams, StateDigest, _get_state_digest, READERS

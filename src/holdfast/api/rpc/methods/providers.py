@@ -10,6 +10,7 @@ from holdfast.api.node_access import OPERATORS, READERS, NodeAccess, Principal, 
 from holdfast.api.rpc.paging import why_not_limit
 from holdfast.api.rpc.params import NoParams
 from holdfast.api.rpc.privileged import BuildCommand, CommandResult, privileged_handler
+from holdfast.api.visibility import why_not_read
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.values import Amount, Kind, ProviderId, TaskId
 from holdfast.core.key.model import Role
@@ -49,6 +50,13 @@ class ListProvidersParams(msgspec.Struct, frozen=True):
     region: str | None = None
     limit: int = 100
     cursor: bytes = b""
+
+
+class InviteParams(msgspec.Struct, frozen=True):
+    """The hash of the invitation, which covers when it ends: at most seven days from now."""
+
+    invitation: bytes
+    expires_ms: int
 
 
 class StakeParams(msgspec.Struct, frozen=True):
@@ -140,15 +148,15 @@ async def _list_rules(access: NodeAccess, _: RpcCall, __: NoParams) -> ListingRu
     )
 
 
-async def _explain(access: NodeAccess, _: RpcCall, params: ExplainParams) -> Explanation | Refused:
-    now_ms = access.source.replication_status().tip.time_ms
-    explanation = await access.source.query_durable(ExplainMatch(params.provider_id, params.task_id, now_ms))
-    if explanation is not None:
-        return explanation
+async def _explain(access: NodeAccess, call: RpcCall, params: ExplainParams) -> Explanation | Refused:
     job = await queries.job(access.source, params.task_id)
     if job is None:
         return Refused("JOB-007", f"no job {params.task_id.hex()}", name="NotFound")
-    return Explanation(f"the job is {job.state}")
+    if refusal := why_not_read(call.principal, job, "what is required"):
+        return refusal
+    now_ms = access.source.replication_status().tip.time_ms
+    explanation = await access.source.query_durable(ExplainMatch(params.provider_id, params.task_id, now_ms))
+    return explanation or Explanation(f"the job is {job.state}")
 
 
 # ------------------------------------------------------------------------------------------------ changing
@@ -197,6 +205,10 @@ def _set_listing(verdict: str) -> BuildCommand:
     return build
 
 
+def _invite(params: InviteParams, principal: Principal) -> messages.InviteProvider:
+    return messages.InviteProvider(params.invitation, params.expires_ms, principal.name)
+
+
 def _stake(params: StakeParams, _: Principal) -> messages.Stake:
     return messages.Stake(params.provider_id, params.amount, params.request)
 
@@ -214,6 +226,7 @@ METHODS: Final[dict[str, RpcMethod]] = {
     "provider.listRules": RpcMethod(
         "Which providers and regions are allowed and denied.", NoParams, ListingRules, _list_rules, READERS
     ),
+    "provider.invite": _privileged_method("Invite a provider: a token for one use.", InviteParams, _invite),
     "provider.stake": _owner_method("Add money of a provider's account to its stake.", StakeParams, _stake),
     "provider.unstake": _owner_method("Withdraw money from a stake, once its lock is over.", UnstakeParams, _unstake),
     "provider.drain": _owner_method("Give a provider no new work.", ReasonParams, _drain(True)),

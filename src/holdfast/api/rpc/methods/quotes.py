@@ -7,13 +7,13 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.api.node_access import OWNERS, NodeAccess, Principal, RpcCall, RpcMethod, why_not_own
+from holdfast.api.rpc.admission import checked_enqueue
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.values import AccountId, TaskId
 from holdfast.core.job.model import Job, JobState
-from holdfast.core.match.quote import Quote
-from holdfast.core.queue.decide import build_enqueue
 from holdfast.engine.queries.jobs import GetLiveJob
 from holdfast.engine.queries.providers import ContinueQuote, GetHypotheticalJob, StartQuote
+from holdfast.engine.queries.quote import Quote
 
 PROVIDERS_PER_TURN: Final = 500
 """How many providers are matched before other tasks get a turn."""
@@ -63,7 +63,8 @@ async def _hypothetical_job(
     caller = params.caller or principal.account or ANYBODY
     if refusal := why_not_own(principal, caller):
         return refusal
-    command = build_enqueue(access.source.policy, caller, principal.tier, params.payload, params.max_fee, 0)
+    terms = (caller, principal.tier, params.payload, params.max_fee, 0)
+    command = await checked_enqueue(access.input_checker, access.source.policy, *terms)
     if isinstance(command, Refused):
         return command
     return await access.source.query_durable(GetHypotheticalJob(command, now_ms))

@@ -1,4 +1,4 @@
-"""Methods about results: the record from the next block on, proofs for light clients, bytes on development networks."""
+"""Methods about results: the record from the next block on, and proofs for light clients. Bytes are at /v1/outputs."""
 
 from __future__ import annotations
 
@@ -7,10 +7,26 @@ from typing import Final
 
 import msgspec
 
-from holdfast.api.node_access import OWNERS, REQUESTERS, NodeAccess, RpcCall, RpcMethod, why_not_own
-from holdfast.api.rpc.methods.jobs import JobParams
+from holdfast.api.node_access import (
+    OWNERS,
+    REQUESTERS,
+    NodeAccess,
+    Principal,
+    RpcCall,
+    RpcMethod,
+    why_not_own,
+)
+from holdfast.api.rpc.methods.jobs import NONCE_END, JobParams
 from holdfast.api.rpc.paging import why_not_limit
 from holdfast.api.rpc.privileged import submit_for
+from holdfast.api.visibility import (
+    UNKNOWN_OWNER,
+    PublicResult,
+    show_result,
+    show_verdicts,
+    why_not_list_caller,
+    why_not_read,
+)
 from holdfast.core.base.errors import Corrupt, Refused
 from holdfast.core.base.event import Command
 from holdfast.core.base.height_bound import AtHeight
@@ -18,12 +34,13 @@ from holdfast.core.base.merkle import prove_inclusion, root
 from holdfast.core.base.values import AccountId, ChainId, Digest, EventNo, Height, TaskId
 from holdfast.core.chain.model import Block
 from holdfast.core.job.ids import tx_hash
+from holdfast.core.key.model import Role
 from holdfast.core.result.model import Result
 from holdfast.engine import queries
+from holdfast.engine.queries.archive.blob_records import find_locators
+from holdfast.engine.queries.result_lists import HeightRange, results_by_height, results_of_caller
 from holdfast.engine.result_view import ResultView, build_consume, readable_result, view_result, why_not_chain
-
-RPC_BYTES_MAX: Final = 1 << 20
-"""RPC-002: only small results are sent."""
+from holdfast.ports import OutputReader
 
 
 class ResultParams(msgspec.Struct, frozen=True):
@@ -72,6 +89,17 @@ class ListVerdictsParams(msgspec.Struct, frozen=True):
     cursor: int = 0
 
 
+class ListResultsParams(msgspec.Struct, frozen=True):
+    """A page of results of sealed blocks, from one height to another; `cursor` is the last page's `next_after`."""
+
+    caller: AccountId | None = None
+    """Only this account's, with their records; without it, what the log of all results has of each."""
+    from_height: Height = Height(1)
+    until_height: Height | None = None
+    limit: int = 100
+    cursor: int = 0
+
+
 class ResultProof(msgspec.Struct, frozen=True):
     """RES-008: proves that a block resolved a result: leaf, path to the header's `result_root`, signed header."""
 
@@ -81,27 +109,24 @@ class ResultProof(msgspec.Struct, frozen=True):
     index: int
     size: int
     path: list[Digest]
+    locators: list[str] = []
+    """Where an archive has the bytes, in their order. Not proved: whoever fetches them checks their digest."""
 
 
-class ResultBytes(msgspec.Struct, frozen=True):
-    """The bytes of a result, for a development network."""
-
-    task_id: TaskId
-    result_digest: Digest
-    bytes: bytes
-
-
-async def _get(access: NodeAccess, _: RpcCall, params: ResultParams) -> ResultView | Refused:
+async def _get(access: NodeAccess, call: RpcCall, params: ResultParams) -> ResultView | PublicResult | Refused:
     source = access.source
     if refusal := why_not_chain(source.policy.chain_id, params.chain_id):
         return refusal
-    return await (view_result if params.even_pending else readable_result)(source, params.task_id)
+    result = await (view_result if params.even_pending else readable_result)(source, params.task_id)
+    return result if isinstance(result, Refused) else show_result(call.principal, result)
 
 
-async def _read(access: NodeAccess, _: RpcCall, params: ReadResultParams) -> ResultView | Refused:
+async def _read(access: NodeAccess, call: RpcCall, params: ReadResultParams) -> ResultView | PublicResult | Refused:
     """JOB-004: what a contract calls `read_result`, over RPC with a key."""
-    refusal = why_not_chain(access.source.policy.chain_id, params.chain_id)
-    return refusal or await readable_result(access.source, params.task_id, params.height)
+    if refusal := why_not_chain(access.source.policy.chain_id, params.chain_id):
+        return refusal
+    result = await readable_result(access.source, params.task_id, params.height)
+    return result if isinstance(result, Refused) else show_result(call.principal, result)
 
 
 async def _consume(access: NodeAccess, call: RpcCall, params: ConsumeResultParams) -> ConsumeResultReply | Refused:
@@ -115,7 +140,7 @@ async def _consume(access: NodeAccess, call: RpcCall, params: ConsumeResultParam
         or _why_not_nonce(params)
     ):
         return refusal
-    nonce = params.nonce if params.nonce is not None else secrets.randbits(63)
+    nonce = params.nonce if params.nonce is not None else secrets.randbelow(NONCE_END)
     tx = tx_hash(ChainId(policy.chain_id), caller.encode(), nonce, {"consume": params.task_id})
     command: Command = await build_consume(access.source, params.task_id, caller, tx)
     if params.height is not None:
@@ -132,12 +157,26 @@ def _why_not_nonce(params: ConsumeResultParams) -> Refused | None:
     return Refused("RPC-001", f"params: nonce: {params.nonce} is not in 0 … 2⁶³ − 1", name="InvalidParams")
 
 
-async def _list_verdicts(access: NodeAccess, _: RpcCall, params: ListVerdictsParams) -> queries.Page | Refused:
+async def _list_verdicts(access: NodeAccess, call: RpcCall, params: ListVerdictsParams) -> queries.Page | Refused:
     """PRF-002: a refusing verdict is kept with its reasons; an accepting one is in the result's record."""
     if refusal := why_not_limit(params.limit):
         return refusal
-    match = {"task_id": params.task_id}
-    return await queries.page(access.source, "verdict", match, params.cursor, params.limit)
+    id_, source = params.task_id, access.source
+    record = await queries.job(source, id_) or await queries.result(source, id_)
+    if refusal := why_not_read(call.principal, record or UNKNOWN_OWNER, "verdicts"):
+        return refusal
+    page = await queries.page(source, "verdict", {"task_id": id_}, params.cursor, params.limit)
+    return msgspec.structs.replace(page, rows=show_verdicts(call.principal, record or UNKNOWN_OWNER, page.rows))
+
+
+async def _list(access: NodeAccess, call: RpcCall, params: ListResultsParams) -> queries.Page | Refused:
+    """RES-009: the log is public like the chain; whose results they are is not (JOB-010)."""
+    if refusal := why_not_limit(params.limit) or why_not_list_caller(call.principal, params.caller):
+        return refusal
+    heights = HeightRange(params.from_height, params.until_height)
+    if params.caller is None:
+        return await results_by_height(access.source, heights, params.cursor, params.limit)
+    return await results_of_caller(access.source, params.caller, heights, params.cursor, params.limit)
 
 
 async def _prove(access: NodeAccess, _: RpcCall, params: JobParams) -> ResultProof | Refused:
@@ -158,7 +197,9 @@ async def prove_result(access: NodeAccess, id_: TaskId) -> ResultProof | Refused
         if await _is_unchanged(access, result, block):
             raise
         return _REORGED
-    return proof if await _is_unchanged(access, result, block) else _REORGED
+    if not await _is_unchanged(access, result, block):
+        return _REORGED
+    return msgspec.structs.replace(proof, locators=await find_locators(access.source, id_))
 
 
 _REORGED: Final = Refused("RES-008", "a reorg is rolling back the block of this result", "try again", "NoResultYet")
@@ -187,41 +228,58 @@ async def _is_unchanged(access: NodeAccess, result: ResultView, block: Block) ->
     return now is not None and (now.height_resolved, now.leaf_index) == place and head == block
 
 
-def result_pruned(result: Result) -> Refused:
-    """RES-007, RET-004: the bytes are deleted here; the details say by which digests they are known elsewhere."""
+LOCATORS_MAX: Final = 64
+"""In a refusal; `blob.getParts` has all of them."""
+
+
+async def result_pruned(access: NodeAccess, result: Result) -> Refused:
+    """RES-007, RET-004: the bytes are deleted here; the details say where and by which digests they are elsewhere."""
     details = [("result_digest", result.result_digest.hex()), ("height_resolved", str(result.height_resolved))]
     if result.da_commitment is not None:
         details.insert(0, ("da_commitment", result.da_commitment.hex()))
     hint = ", ".join(f"{name} {value}" for name, value in details)
+    if locators := await find_locators(access.source, result.task_id):
+        details.append(("locators", " ".join(locators[:LOCATORS_MAX])))
+        hint += f", in the archive: `holdfast blob fetch {result.task_id.hex()}`"
     return Refused("RES-007", "this node has deleted the bytes", hint, "ResultPruned", tuple(details))
 
 
-async def _get_bytes(access: NodeAccess, _: RpcCall, params: JobParams) -> ResultBytes | Refused:
-    """RPC-002: a node sends result bytes only where its policy says so, on a development network."""
-    if not access.source.policy.result.serve_bytes:
-        hint = "set policy.result.serve_bytes = true on a development network"
-        return Refused("RPC-002", "this node serves no result bytes", hint, "Forbidden")
-    result = await readable_result(access.source, params.task_id)
-    if isinstance(result, Refused):
+async def open_archived(access: NodeAccess, principal: Principal, result: Result) -> OutputReader | Refused:
+    """RES-009: the bytes from the archive. A fetch costs: it needs a key; without one the locators must do."""
+    opened = None
+    if access.archive is not None and principal.role is not None:
+        opened = await access.archive.open_output(result)
+    return opened if opened is not None else await result_pruned(access, result)
+
+
+async def readable_output(access: NodeAccess, principal: Principal, id_: TaskId) -> ResultView | Refused:
+    """JOB-010: the result whose bytes, or parts of them, this principal may read; a provider reads its own."""
+    result = await readable_result(access.source, id_)
+    if isinstance(result, Refused) or (principal.role is Role.PROVIDER and principal.account == result.payee):
         return result
-    if result.result_size > RPC_BYTES_MAX:
-        message = f"the result has {result.result_size} bytes, at most {RPC_BYTES_MAX} are sent"
-        return Refused("RPC-002", message, name="TooLarge")
-    raw = await read_output(access, result)
-    return result_pruned(result) if raw is None else ResultBytes(params.task_id, result.result_digest, raw)
+    return why_not_read(principal, result, "the output") or result
 
 
-async def read_output(access: NodeAccess, result: Result) -> bytes | None:
-    """A result's bytes, from the hot or the warm store."""
+async def read_output(access: NodeAccess, principal: Principal, result: Result) -> bytes | Refused:
+    """A result's bytes, from the hot or the warm store, else from the archive."""
     raw = await queries.hot_output(access.source, result)
     if raw is None and access.blobs is not None:
         raw = await access.blobs.read(result.result_digest)
-    return raw
+    if raw is not None:
+        return raw
+    opened = await open_archived(access, principal, result)
+    if isinstance(opened, Refused):
+        return opened
+    try:
+        return await opened.read(0, opened.size)
+    finally:
+        await opened.close()
 
 
+SHOWN: Final = ResultView | PublicResult
 METHODS: Final[dict[str, RpcMethod]] = {
-    "cap.getResult": RpcMethod("A result, readable from the block after its own.", ResultParams, ResultView, _get),
-    "cap.readResult": RpcMethod("A result as a contract reads it.", ReadResultParams, ResultView, _read, OWNERS),
+    "cap.getResult": RpcMethod("A result, readable from the block after its own.", ResultParams, SHOWN, _get),
+    "cap.readResult": RpcMethod("A result as a contract reads it.", ReadResultParams, SHOWN, _read, OWNERS),
     "cap.consumeResult": RpcMethod(
         "Consume a result, once; for its job's caller.",
         ConsumeResultParams,
@@ -231,10 +289,10 @@ METHODS: Final[dict[str, RpcMethod]] = {
         is_write=True,
     ),
     "cap.proveResult": RpcMethod("Prove that a block resolved a result.", JobParams, ResultProof, _prove),
+    "cap.listResults": RpcMethod(
+        "Results by resolved height, or of one caller.", ListResultsParams, queries.Page, _list
+    ),
     "cap.listVerdicts": RpcMethod(
         "Why submissions for a job were refused.", ListVerdictsParams, queries.Page, _list_verdicts
-    ),
-    "cap.getResultBytes": RpcMethod(
-        "A small result's bytes, on development networks.", JobParams, ResultBytes, _get_bytes
     ),
 }

@@ -60,6 +60,8 @@ async def _run(access: NodeAccess, _: RpcCall, params: RunPassParams) -> Retenti
 async def _get_status(access: NodeAccess, _: RpcCall, __: NoParams) -> RetentionStatus:
     progress = await access.source.query_durable(GetRetentionProgress())
     collector = access.collector
+    if collector is not None:
+        await collector.measure()
     return RetentionStatus(
         progress.watermark,
         _pass_status(progress),

@@ -32,11 +32,7 @@ class JobTerms(NamedTuple):
     units: int
     requirements: bytes
     proof: str
-
-    @property
-    def parent(self) -> TaskId:
-        """A replica is never packed."""
-        return TaskId(b"")
+    is_public: int = 0
 
 
 class PackedJob(NamedTuple):
@@ -61,6 +57,10 @@ _BEFORE_EXPIRES_HEIGHT: Final = tuple(
     field.default for field in takewhile(lambda field: field.name != "expires_height", _OPTIONAL)
 )
 """The defaults of a job's fields between those that every job has and the height at which it expires."""
+
+
+_UNTIL_IS_PUBLIC: Final = Job.__struct_fields__.index("is_public") + 1
+"""What is behind it, a packed job does not have."""
 
 
 def terms_number(raw: bytes) -> int:
@@ -88,6 +88,8 @@ def is_plain(job: Job) -> bool:
         and not job.quorum_m
         and not job.parent
         and not job.not_before_ms
+        and not job.input_digest
+        and not job.run_ms_max
     )
 
 
@@ -107,7 +109,7 @@ class PackedJobs:
         """Pack plain jobs."""
         raw, number_of, uses, pack = self.raw, self._number_of, self._uses, _packed
         for job in jobs:
-            terms = (job.kind, job.caller, job.tier, job.units, job.requirements, job.proof)
+            terms = (job.kind, job.caller, job.tier, job.units, job.requirements, job.proof, job.is_public)
             number = number_of.get(terms)
             if number is None:
                 number = self.add_terms(JobTerms(*terms))
@@ -149,7 +151,9 @@ class PackedJobs:
     def fields_of(self, id_: TaskId) -> tuple[Any, ...]:
         """The fields of the job's record, without trailing ones that hold their default (CAN-005)."""
         own = read_own(raw := self.raw[id_])
-        kind, caller, tier, units, requirements, proof = self.terms[terms_number(raw)]
+        kind, caller, tier, units, requirements, proof, is_public = self.terms[terms_number(raw)]
+        if is_public:
+            return msgspec.structs.astuple(self._job(id_, raw))[:_UNTIL_IS_PUBLIC]
         head = (own.event, id_, kind, caller, tier, *own[1:8], units, *own[8:11], requirements, proof)
         return (*head, *_BEFORE_EXPIRES_HEIGHT, own.expires_height) if own.expires_height else head
 
@@ -157,9 +161,6 @@ class PackedJobs:
         """Of whom the job's fee is reserved, and how much."""
         raw = self.raw[id_]
         return self.terms[terms_number(raw)].caller, read_own(raw).max_fee
-
-    def terms_of(self, id_: TaskId) -> JobTerms:
-        return self.terms[terms_number(self.raw[id_])]
 
     def values(self) -> Iterator[Job]:
         """New records of all packed jobs; changing one changes nothing here."""
@@ -169,44 +170,17 @@ class PackedJobs:
     def _job(self, id_: TaskId, raw: bytes) -> Job:
         """Written out, since every job that waited long comes by here."""
         number, event, height, tx, nonce, request, size, spec, fee, rank, from_ms, until_ms, until_height = _unpack(raw)
-        kind, caller, tier, units, needs, proof = self.terms[number]
+        kind, caller, tier, units, needs, proof, is_public = self.terms[number]
         job = Job(
-            event,
-            id_,
-            kind,
-            caller,
-            tier,
-            height,
-            tx,
-            nonce,
-            request,
-            size,
-            spec,
-            fee,
-            units,
-            rank,
-            from_ms,
-            until_ms,
-            needs,
-            proof,
-        )
-        job.expires_height = until_height
+            event, id_, kind, caller, tier, height, tx, nonce, request, size, spec, fee, units, rank, from_ms, until_ms,
+            needs, proof,
+        )  # fmt: skip
+        job.expires_height, job.is_public = until_height, is_public
         return job
 
 
 def _packed(number: int, job: Job) -> bytes:
     return _pack(
-        number,
-        job.event,
-        job.height,
-        job.tx_hash,
-        job.nonce,
-        job.request_hash,
-        job.size_bytes,
-        job.spec_digest,
-        job.max_fee,
-        job.priority,
-        job.enqueue_ms,
-        job.expires_ms,
-        job.expires_height,
-    )
+        number, job.event, job.height, job.tx_hash, job.nonce, job.request_hash, job.size_bytes, job.spec_digest,
+        job.max_fee, job.priority, job.enqueue_ms, job.expires_ms, job.expires_height,
+    )  # fmt: skip

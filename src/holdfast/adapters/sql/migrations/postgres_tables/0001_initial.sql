@@ -12,22 +12,21 @@ CREATE TABLE checkpoint (
     hash       bytea NOT NULL
 );
 
--- Ids that are used once, each as 16 bytes of a hash: 8 are the key, 8 stand beside the event that used it. Where the
--- id does not cover what it was used for there is a checksum of that. Random ids in one tree would touch every page at every flush;
--- a sorted run is written front to back, and a few runs of about one size are merged into a larger one.
-CREATE TABLE claim (
-    run      bigint NOT NULL,
-    key      bigint NOT NULL,
-    rest     bigint NOT NULL,
-    event    bigint NOT NULL,
-    checksum bigint NOT NULL,
-    until_ms bigint NOT NULL,
-    PRIMARY KEY (run, key, event)
+-- Ids that are used once, each as 16 bytes of a hash with the event that used it, in sorted runs. Random ids in one tree
+-- would touch every page at every flush; a sorted run is written front to back, about a page of records in a row, and a
+-- few runs of about one size are merged into a larger one. Runs with `until_ms` hold claims that count until then at the latest.
+CREATE TABLE claim_page (
+    run     bigint NOT NULL,
+    first   bytea NOT NULL,
+    records bytea NOT NULL
 );
+CREATE INDEX claim_page_by_first ON claim_page (run, first);
+ALTER TABLE claim_page ALTER COLUMN records SET STORAGE PLAIN;
 
 CREATE TABLE sorted_run (
-    number bigint PRIMARY KEY,
-    size   bigint NOT NULL
+    number   bigint PRIMARY KEY,
+    size     bigint NOT NULL,
+    until_ms bigint NOT NULL
 );
 
 -- Escrow: balances and the amounts reserved from them.
@@ -52,6 +51,19 @@ CREATE TABLE reservation (
     settled     bigint
 ) WITH (fillfactor = 80);
 CREATE INDEX reservation_by_owner ON reservation (owner, event);
+
+CREATE TABLE transfer (
+    event     bigint PRIMARY KEY,
+    reference text COLLATE "C" NOT NULL,
+    kind      text COLLATE "C" NOT NULL,
+    owner     text COLLATE "C" NOT NULL,
+    amount    bigint NOT NULL,
+    reason    text COLLATE "C" NOT NULL,
+    status    text COLLATE "C" NOT NULL,
+    height    bigint NOT NULL
+);
+CREATE INDEX transfer_by_reference ON transfer (reference);
+CREATE INDEX transfer_by_owner ON transfer (owner, event);
 
 -- API keys.
 CREATE TABLE key (
@@ -94,7 +106,7 @@ CREATE TABLE block (
 );
 CREATE INDEX block_by_height ON block (height, event);
 
--- The queue: jobs, their payloads, and failed jobs until they are requeued or purged.
+-- The queue: jobs with their leases packed, their payloads, and failed jobs until they are requeued or purged.
 CREATE TABLE job (
     event               bigint PRIMARY KEY,
     id                  bytea NOT NULL,
@@ -130,9 +142,13 @@ CREATE TABLE job (
     parent              bytea NOT NULL,
     parent_event        bigint NOT NULL,
     quorum_n            bigint NOT NULL,
-    quorum_m            bigint NOT NULL
+    quorum_m            bigint NOT NULL,
+    is_public           bigint NOT NULL,
+    leases              bytea
 );
 CREATE INDEX job_by_caller ON job (caller, event);
+CREATE INDEX job_by_state ON job (state, event);
+CREATE INDEX job_by_kind ON job (kind, event);
 
 CREATE TABLE spec (
     event bigint PRIMARY KEY,
@@ -150,8 +166,9 @@ CREATE TABLE failed_job (
     reason    text COLLATE "C" NOT NULL,
     failed_ms bigint NOT NULL
 );
+CREATE INDEX failed_job_by_caller ON failed_job (caller, event);
 
--- Providers, their leases and their quota of the current epoch.
+-- Providers and their quota of the current epoch. A lease has a row only if its job was evicted and requeued before it.
 CREATE TABLE provider (
     id                bytea PRIMARY KEY,
     event             bigint NOT NULL,
@@ -188,7 +205,8 @@ CREATE TABLE provider (
     denied_by_list    text COLLATE "C" NOT NULL,
     load              bigint NOT NULL,
     attestor          text COLLATE "C" NOT NULL,
-    versions          text COLLATE "C" NOT NULL
+    versions          text COLLATE "C" NOT NULL,
+    prices            bytea NOT NULL
 );
 
 CREATE TABLE lease (
@@ -214,7 +232,8 @@ CREATE TABLE lease (
     reason         text COLLATE "C" NOT NULL,
     ended_ms       bigint,
     units          bigint NOT NULL,
-    epoch          bigint NOT NULL
+    epoch          bigint NOT NULL,
+    detail         text COLLATE "C" NOT NULL
 );
 CREATE INDEX lease_by_job ON lease (job_id, event);
 
@@ -248,10 +267,11 @@ CREATE TABLE result (
     reasons         text COLLATE "C" NOT NULL,
     caller          text COLLATE "C" NOT NULL,
     kind            text COLLATE "C" NOT NULL,
-    earliest        bigint NOT NULL
+    earliest        bigint NOT NULL,
+    is_public       bigint NOT NULL
 );
-CREATE INDEX result_by_task ON result (task_id);
 CREATE INDEX result_by_digest ON result (result_digest);
+CREATE INDEX result_by_caller ON result (caller, event);
 
 CREATE TABLE leaf (
     place  bigint PRIMARY KEY,
@@ -289,7 +309,47 @@ CREATE TABLE tombstone (
     height  bigint NOT NULL,
     leaf    bigint NOT NULL
 );
-CREATE INDEX tombstone_by_task ON tombstone (task_id);
+
+-- Blobs (BLB-002): one row for each blob of each block, never deleted; and the results that are in them.
+CREATE TABLE blob (
+    event          bigint PRIMARY KEY,
+    height         bigint NOT NULL,
+    number         bigint NOT NULL,
+    block_hash     bytea NOT NULL,
+    proposer       bytea NOT NULL,
+    status         text COLLATE "C" NOT NULL,
+    versioned_hash bytea NOT NULL,
+    commitment     bytea NOT NULL,
+    proof          bytea NOT NULL,
+    keccak         bytea NOT NULL,
+    item_id        text COLLATE "C" NOT NULL,
+    provider_id    text COLLATE "C" NOT NULL,
+    locator        text COLLATE "C" NOT NULL,
+    archived_by    bytea NOT NULL,
+    archived_at    bigint NOT NULL,
+    assurance      text COLLATE "C" NOT NULL,
+    signature      bytea NOT NULL,
+    alternates     text COLLATE "C" NOT NULL,
+    attempts       bigint NOT NULL,
+    retry_ms       bigint NOT NULL,
+    reason         text COLLATE "C" NOT NULL,
+    is_pruned      bigint NOT NULL
+);
+CREATE INDEX blob_by_height ON blob (height, event);
+CREATE INDEX blob_by_status ON blob (status, event);
+CREATE INDEX blob_by_hash ON blob (versioned_hash);
+
+CREATE TABLE blob_part (
+    place         bigint PRIMARY KEY,
+    blob          bigint NOT NULL,
+    task_id       bytea NOT NULL,
+    result_digest bytea NOT NULL,
+    start        bigint NOT NULL,
+    length        bigint NOT NULL
+);
+CREATE INDEX blob_part_by_blob ON blob_part (blob, place);
+CREATE INDEX blob_part_by_task ON blob_part (task_id, place);
+CREATE INDEX blob_part_by_digest ON blob_part (result_digest, place);
 
 -- Evidence: one watermark a session, the records, and records that were rejected.
 CREATE TABLE watermark (

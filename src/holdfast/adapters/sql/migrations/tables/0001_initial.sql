@@ -11,22 +11,20 @@ CREATE TABLE checkpoint (
     hash       BLOB    NOT NULL
 ) STRICT;
 
--- Ids that are used once, each as 16 bytes of a hash: 8 are the key, 8 stand beside the event that used it. Where the
--- id does not cover what it was used for there is a checksum of that. Random ids in one tree would touch every page at every flush;
--- a sorted run is written front to back, and a few runs of about one size are merged into a larger one.
-CREATE TABLE claim (
-    run      INTEGER NOT NULL,
-    key      INTEGER NOT NULL,
-    rest     INTEGER NOT NULL,
-    event    INTEGER NOT NULL,
-    checksum INTEGER NOT NULL,
-    until_ms INTEGER NOT NULL,
-    PRIMARY KEY (run, key, event)
-) STRICT, WITHOUT ROWID;
+-- Ids that are used once, each as 16 bytes of a hash with the event that used it, in sorted runs. Random ids in one tree
+-- would touch every page at every flush; a sorted run is written front to back, about a page of records in a row, and a
+-- few runs of about one size are merged into a larger one. Runs with `until_ms` hold claims that count until then at the latest.
+CREATE TABLE claim_page (
+    run     INTEGER NOT NULL,
+    first   BLOB    NOT NULL,
+    records BLOB    NOT NULL
+) STRICT;
+CREATE INDEX claim_page_by_first ON claim_page (run, first);
 
 CREATE TABLE sorted_run (
-    number INTEGER PRIMARY KEY,
-    size   INTEGER NOT NULL
+    number   INTEGER PRIMARY KEY,
+    size     INTEGER NOT NULL,
+    until_ms INTEGER NOT NULL
 ) STRICT;
 
 -- Escrow: balances and the amounts reserved from them.
@@ -51,6 +49,19 @@ CREATE TABLE reservation (
     settled     INTEGER
 ) STRICT;
 CREATE INDEX reservation_by_owner ON reservation (owner, event);
+
+CREATE TABLE transfer (
+    event     INTEGER PRIMARY KEY,
+    reference TEXT    NOT NULL,
+    kind      TEXT    NOT NULL,
+    owner     TEXT    NOT NULL,
+    amount    INTEGER NOT NULL,
+    reason    TEXT    NOT NULL,
+    status    TEXT    NOT NULL,
+    height    INTEGER NOT NULL
+) STRICT;
+CREATE INDEX transfer_by_reference ON transfer (reference);
+CREATE INDEX transfer_by_owner ON transfer (owner, event);
 
 -- API keys.
 CREATE TABLE key (
@@ -93,7 +104,7 @@ CREATE TABLE block (
 ) STRICT;
 CREATE INDEX block_by_height ON block (height, event);
 
--- The queue: jobs, their payloads, and failed jobs until they are requeued or purged.
+-- The queue: jobs with their leases packed, their payloads, and failed jobs until they are requeued or purged.
 CREATE TABLE job (
     event               INTEGER PRIMARY KEY,
     id                  BLOB    NOT NULL,
@@ -129,9 +140,13 @@ CREATE TABLE job (
     parent              BLOB    NOT NULL,
     parent_event        INTEGER NOT NULL,
     quorum_n            INTEGER NOT NULL,
-    quorum_m            INTEGER NOT NULL
+    quorum_m            INTEGER NOT NULL,
+    is_public           INTEGER NOT NULL,
+    leases              BLOB
 ) STRICT;
 CREATE INDEX job_by_caller ON job (caller, event);
+CREATE INDEX job_by_state ON job (state, event);
+CREATE INDEX job_by_kind ON job (kind, event);
 
 CREATE TABLE spec (
     event INTEGER PRIMARY KEY,
@@ -149,8 +164,9 @@ CREATE TABLE failed_job (
     reason    TEXT    NOT NULL,
     failed_ms INTEGER NOT NULL
 ) STRICT;
+CREATE INDEX failed_job_by_caller ON failed_job (caller, event);
 
--- Providers, their leases and their quota of the current epoch.
+-- Providers and their quota of the current epoch. A lease has a row only if its job was evicted and requeued before it.
 CREATE TABLE provider (
     id                BLOB PRIMARY KEY,
     event             INTEGER NOT NULL,
@@ -187,7 +203,8 @@ CREATE TABLE provider (
     denied_by_list    TEXT    NOT NULL,
     load              INTEGER NOT NULL,
     attestor          TEXT    NOT NULL,
-    versions          TEXT    NOT NULL
+    versions          TEXT    NOT NULL,
+    prices            BLOB    NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE lease (
@@ -213,7 +230,8 @@ CREATE TABLE lease (
     reason         TEXT    NOT NULL,
     ended_ms       INTEGER,
     units          INTEGER NOT NULL,
-    epoch          INTEGER NOT NULL
+    epoch          INTEGER NOT NULL,
+    detail         TEXT    NOT NULL
 ) STRICT;
 CREATE INDEX lease_by_job ON lease (job_id, event);
 
@@ -247,10 +265,11 @@ CREATE TABLE result (
     reasons         TEXT    NOT NULL,
     caller          TEXT    NOT NULL,
     kind            TEXT    NOT NULL,
-    earliest        INTEGER NOT NULL
+    earliest        INTEGER NOT NULL,
+    is_public       INTEGER NOT NULL
 ) STRICT;
-CREATE INDEX result_by_task ON result (task_id);
 CREATE INDEX result_by_digest ON result (result_digest);
+CREATE INDEX result_by_caller ON result (caller, event);
 
 CREATE TABLE leaf (
     place  INTEGER PRIMARY KEY,
@@ -288,7 +307,47 @@ CREATE TABLE tombstone (
     height  INTEGER NOT NULL,
     leaf    INTEGER NOT NULL
 ) STRICT;
-CREATE INDEX tombstone_by_task ON tombstone (task_id);
+
+-- Blobs (BLB-002): one row for each blob of each block, never deleted; and the results that are in them.
+CREATE TABLE blob (
+    event          INTEGER PRIMARY KEY,
+    height         INTEGER NOT NULL,
+    number         INTEGER NOT NULL,
+    block_hash     BLOB NOT NULL,
+    proposer       BLOB NOT NULL,
+    status         TEXT NOT NULL,
+    versioned_hash BLOB NOT NULL,
+    commitment     BLOB NOT NULL,
+    proof          BLOB NOT NULL,
+    keccak         BLOB NOT NULL,
+    item_id        TEXT NOT NULL,
+    provider_id    TEXT NOT NULL,
+    locator        TEXT NOT NULL,
+    archived_by    BLOB NOT NULL,
+    archived_at    INTEGER NOT NULL,
+    assurance      TEXT NOT NULL,
+    signature      BLOB NOT NULL,
+    alternates     TEXT NOT NULL,
+    attempts       INTEGER NOT NULL,
+    retry_ms       INTEGER NOT NULL,
+    reason         TEXT NOT NULL,
+    is_pruned      INTEGER NOT NULL
+) STRICT;
+CREATE INDEX blob_by_height ON blob (height, event);
+CREATE INDEX blob_by_status ON blob (status, event);
+CREATE INDEX blob_by_hash ON blob (versioned_hash);
+
+CREATE TABLE blob_part (
+    place         INTEGER PRIMARY KEY,
+    blob          INTEGER NOT NULL,
+    task_id       BLOB NOT NULL,
+    result_digest BLOB NOT NULL,
+    start        INTEGER NOT NULL,
+    length        INTEGER NOT NULL
+) STRICT;
+CREATE INDEX blob_part_by_blob ON blob_part (blob, place);
+CREATE INDEX blob_part_by_task ON blob_part (task_id, place);
+CREATE INDEX blob_part_by_digest ON blob_part (result_digest, place);
 
 -- Evidence: one watermark a session, the records, and records that were rejected.
 CREATE TABLE watermark (

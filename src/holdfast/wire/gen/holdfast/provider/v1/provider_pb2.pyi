@@ -51,12 +51,14 @@ class WorkRequest(_message.Message):
     def __init__(self, open: _Optional[_Union[Open, _Mapping]] = ..., acts: _Optional[_Union[SignedActs, _Mapping]] = ...) -> None: ...
 
 class Open(_message.Message):
-    __slots__ = ("public", "signature")
+    __slots__ = ("public", "signature", "instance")
     PUBLIC_FIELD_NUMBER: _ClassVar[int]
     SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
     public: bytes
     signature: bytes
-    def __init__(self, public: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
+    instance: bytes
+    def __init__(self, public: _Optional[bytes] = ..., signature: _Optional[bytes] = ..., instance: _Optional[bytes] = ...) -> None: ...
 
 class SignedActs(_message.Message):
     __slots__ = ("body", "signature")
@@ -109,7 +111,7 @@ class Welcome(_message.Message):
     def __init__(self, provider_id: _Optional[bytes] = ..., status: _Optional[str] = ..., time_ms: _Optional[int] = ..., heartbeat_ms: _Optional[int] = ...) -> None: ...
 
 class Offer(_message.Message):
-    __slots__ = ("lease_id", "task_id", "kind", "attempt", "payload", "t_start_ms", "t_deadline_ms", "renew_by_ms", "ack_by_ms", "time_ms", "proof", "is_acked", "is_submitted", "renewals")
+    __slots__ = ("lease_id", "task_id", "kind", "attempt", "payload", "t_start_ms", "t_deadline_ms", "renew_by_ms", "ack_by_ms", "time_ms", "proof", "is_acked", "is_submitted", "renewals", "pay", "requirements")
     LEASE_ID_FIELD_NUMBER: _ClassVar[int]
     TASK_ID_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
@@ -124,6 +126,8 @@ class Offer(_message.Message):
     IS_ACKED_FIELD_NUMBER: _ClassVar[int]
     IS_SUBMITTED_FIELD_NUMBER: _ClassVar[int]
     RENEWALS_FIELD_NUMBER: _ClassVar[int]
+    PAY_FIELD_NUMBER: _ClassVar[int]
+    REQUIREMENTS_FIELD_NUMBER: _ClassVar[int]
     lease_id: bytes
     task_id: bytes
     kind: str
@@ -138,7 +142,9 @@ class Offer(_message.Message):
     is_acked: bool
     is_submitted: bool
     renewals: int
-    def __init__(self, lease_id: _Optional[bytes] = ..., task_id: _Optional[bytes] = ..., kind: _Optional[str] = ..., attempt: _Optional[int] = ..., payload: _Optional[bytes] = ..., t_start_ms: _Optional[int] = ..., t_deadline_ms: _Optional[int] = ..., renew_by_ms: _Optional[int] = ..., ack_by_ms: _Optional[int] = ..., time_ms: _Optional[int] = ..., proof: _Optional[str] = ..., is_acked: _Optional[bool] = ..., is_submitted: _Optional[bool] = ..., renewals: _Optional[int] = ...) -> None: ...
+    pay: int
+    requirements: bytes
+    def __init__(self, lease_id: _Optional[bytes] = ..., task_id: _Optional[bytes] = ..., kind: _Optional[str] = ..., attempt: _Optional[int] = ..., payload: _Optional[bytes] = ..., t_start_ms: _Optional[int] = ..., t_deadline_ms: _Optional[int] = ..., renew_by_ms: _Optional[int] = ..., ack_by_ms: _Optional[int] = ..., time_ms: _Optional[int] = ..., proof: _Optional[str] = ..., is_acked: _Optional[bool] = ..., is_submitted: _Optional[bool] = ..., renewals: _Optional[int] = ..., pay: _Optional[int] = ..., requirements: _Optional[bytes] = ...) -> None: ...
 
 class Lost(_message.Message):
     __slots__ = ("lease_id", "reason")
@@ -217,6 +223,24 @@ class PutOutputResponse(_message.Message):
     digest: bytes
     size: int
     def __init__(self, digest: _Optional[bytes] = ..., size: _Optional[int] = ...) -> None: ...
+
+class GetInputRequest(_message.Message):
+    __slots__ = ("lease_id", "public", "offset", "signature")
+    LEASE_ID_FIELD_NUMBER: _ClassVar[int]
+    PUBLIC_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    lease_id: bytes
+    public: bytes
+    offset: int
+    signature: bytes
+    def __init__(self, lease_id: _Optional[bytes] = ..., public: _Optional[bytes] = ..., offset: _Optional[int] = ..., signature: _Optional[bytes] = ...) -> None: ...
+
+class GetInputResponse(_message.Message):
+    __slots__ = ("part",)
+    PART_FIELD_NUMBER: _ClassVar[int]
+    part: bytes
+    def __init__(self, part: _Optional[bytes] = ...) -> None: ...
 
 class CompleteRequest(_message.Message):
     __slots__ = ("public", "type", "method", "body", "signature")

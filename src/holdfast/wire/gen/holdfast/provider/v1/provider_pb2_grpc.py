@@ -54,6 +54,11 @@ class ProviderServiceStub:
                 request_serializer=holdfast_dot_provider_dot_v1_dot_provider__pb2.PutOutputRequest.SerializeToString,
                 response_deserializer=holdfast_dot_provider_dot_v1_dot_provider__pb2.PutOutputResponse.FromString,
                 _registered_method=True)
+        self.GetInput = channel.unary_stream(
+                '/holdfast.provider.v1.ProviderService/GetInput',
+                request_serializer=holdfast_dot_provider_dot_v1_dot_provider__pb2.GetInputRequest.SerializeToString,
+                response_deserializer=holdfast_dot_provider_dot_v1_dot_provider__pb2.GetInputResponse.FromString,
+                _registered_method=True)
         self.Complete = channel.unary_unary(
                 '/holdfast.provider.v1.ProviderService/Complete',
                 request_serializer=holdfast_dot_provider_dot_v1_dot_provider__pb2.CompleteRequest.SerializeToString,
@@ -97,6 +102,13 @@ class ProviderServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetInput(self, request, context):
+        """The bytes of the input of a leased job, from an offset on (JOB-003): for the holder of the lease, after its ACK.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Complete(self, request, context):
         """Submit a result directly; the same command as by its evidence.
         """
@@ -133,6 +145,11 @@ def add_ProviderServiceServicer_to_server(servicer, server):
                     servicer.PutOutput,
                     request_deserializer=holdfast_dot_provider_dot_v1_dot_provider__pb2.PutOutputRequest.FromString,
                     response_serializer=holdfast_dot_provider_dot_v1_dot_provider__pb2.PutOutputResponse.SerializeToString,
+            ),
+            'GetInput': grpc.unary_stream_rpc_method_handler(
+                    servicer.GetInput,
+                    request_deserializer=holdfast_dot_provider_dot_v1_dot_provider__pb2.GetInputRequest.FromString,
+                    response_serializer=holdfast_dot_provider_dot_v1_dot_provider__pb2.GetInputResponse.SerializeToString,
             ),
             'Complete': grpc.unary_unary_rpc_method_handler(
                     servicer.Complete,
@@ -253,6 +270,33 @@ class ProviderService:
             '/holdfast.provider.v1.ProviderService/PutOutput',
             holdfast_dot_provider_dot_v1_dot_provider__pb2.PutOutputRequest.SerializeToString,
             holdfast_dot_provider_dot_v1_dot_provider__pb2.PutOutputResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetInput(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/holdfast.provider.v1.ProviderService/GetInput',
+            holdfast_dot_provider_dot_v1_dot_provider__pb2.GetInputRequest.SerializeToString,
+            holdfast_dot_provider_dot_v1_dot_provider__pb2.GetInputResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,0 +1,1 @@
+"""The archive: blobs, uploads, notices, and how long others wait meanwhile."""

@@ -1,0 +1,1 @@
+"""The bytes of blobs on the disk of a node."""

@@ -1,0 +1,1 @@
+"""Inputs of jobs on this node (JOB-003)."""

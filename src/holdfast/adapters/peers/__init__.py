@@ -1,0 +1,1 @@
+"""Ways to reach the other nodes of a network."""

@@ -1,0 +1,4 @@
+-- What a key may spend in a day, and what it has spent (SEC-002).
+ALTER TABLE key ADD COLUMN daily_cap INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE key ADD COLUMN spent_day INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE key ADD COLUMN spent INTEGER NOT NULL DEFAULT 0;

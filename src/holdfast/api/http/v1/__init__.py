@@ -1,0 +1,1 @@
+"""Routes under `/v1`: bytes in and out, and many jobs in one request."""

@@ -1,0 +1,1 @@
+"""Limits of clients that every server shares: rates, addresses, places for connections."""

@@ -1,0 +1,86 @@
+"""`holdfast blob audit | retry | prune`: what an operator does with archived blobs."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any, Final
+
+import typer
+
+from holdfast.cli.terminal.node_client import NodeAddress, NodeSession, call_node, run_on_node
+from holdfast.cli.terminal.options import Ca, Data, Json, TokenFile, Url
+from holdfast.cli.terminal.progress import ProgressLine
+from holdfast.cli.terminal.tables import pluralize, print_json
+
+POLL_S: Final = 0.2
+
+
+def audit(
+    sample: Annotated[int, typer.Option(min=0, help="About this many blobs; 0 is all of them.")] = 0,
+    data: Data = None,
+    url: Url = None,
+    token_file: TokenFile = None,
+    ca: Ca = None,
+    as_json: Json = False,
+) -> None:
+    """Read archived blobs back and check them against their commitments.
+
+    What the archive has lost or changed is archived again while this node has the bytes, packed or as outputs. Exit
+    code 1: something is wrong that this node cannot repair.
+    """
+    report = run_on_node(NodeAddress(data, url, token_file, ca), lambda node: _audit(node, sample))
+    if as_json:
+        print_json(report)
+    else:
+        for fault in report["faults"]:
+            end = "; this node has its bytes and uploads it again" if fault["is_repaired"] else ""
+            print(f"block {fault['height']}, blob {fault['number']}: {fault['reason']} ({fault['locator']}){end}")
+        repaired = sum(fault["is_repaired"] for fault in report["faults"])
+        notes = [f"{repaired} of them repaired"] if repaired else []
+        notes += (
+            [f"{pluralize(report['upgraded'], 'record')} verified for the first time"] if report["upgraded"] else []
+        )
+        print(", ".join([f"{pluralize(report['checked'], 'blob')} read back, {len(report['faults'])} bad", *notes]))
+    if any(not fault["is_repaired"] for fault in report["faults"]):
+        raise typer.Exit(1)
+
+
+async def _audit(node: NodeSession, sample: int) -> dict[str, Any]:
+    report: dict[str, Any] = await node.call("blob.audit", sample=sample)
+    progress = ProgressLine("reading back")
+    while not report["is_done"]:
+        await asyncio.sleep(POLL_S)
+        report = await node.call("blob.getAudit")
+        progress.show_count(report["checked"], report["total"], "blobs")
+    progress.end()
+    return report
+
+
+def retry(
+    height: Annotated[int, typer.Argument(metavar="[HEIGHT]", min=0, help="Only this height. [default: all]")] = 0,
+    data: Data = None,
+    url: Url = None,
+    token_file: TokenFile = None,
+    ca: Ca = None,
+) -> None:
+    """Try uploads that failed or stalled again now."""
+    result = call_node(NodeAddress(data, url, token_file, ca), "blob.retry", height=height)
+    print("no upload has failed" if result["is_repeat"] else "failed uploads are tried again now")
+
+
+def prune(
+    before: Annotated[int, typer.Option("--before", metavar="HEIGHT", min=0, help="Only heights below this one.")],
+    data: Data = None,
+    url: Url = None,
+    token_file: TokenFile = None,
+    ca: Ca = None,
+    as_json: Json = False,
+) -> None:
+    """Delete this node's bytes of heights that are archived as a whole; say why the others stay."""
+    report = call_node(NodeAddress(data, url, token_file, ca), "blob.prune", height=before)
+    if as_json:
+        print_json(report)
+        return
+    print(f"{pluralize(len(report['pruned']), 'height')} pruned, {len(report['kept'])} kept")
+    for height, reason in report["kept"].items():
+        print(f"block {height}: {reason}")

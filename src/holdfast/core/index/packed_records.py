@@ -1,0 +1,101 @@
+"""Records by key, of which some are kept as bytes: they become records when they are read for a change."""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, Iterator, Mapping, MutableMapping, ValuesView
+from typing import Protocol, TypeVar
+
+K = TypeVar("K")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Packed(Protocol[K, R_co]):
+    """The records that are kept as bytes."""
+
+    @property
+    def raw(self) -> Mapping[K, bytes]: ...
+    def read(self, key: K) -> R_co:
+        """A new record; the packed one stays."""
+        ...
+
+    def fields_of(self, key: K) -> tuple[object, ...]:
+        """The fields of the record, without trailing ones that hold their default (CAN-005)."""
+        ...
+
+    def take(self, key: K) -> R_co:
+        """The record, which is packed no more."""
+        ...
+
+
+class PackedRecords(MutableMapping[K, R]):
+    """`[]` and `get` give the record itself. What only looks uses `peek`, `values`, `items`: copies of packed ones."""
+
+    __slots__ = ("packed", "records")
+
+    def __init__(self) -> None:
+        self.records: dict[K, R] = {}
+        self.packed: Packed[K, R] | None = None
+
+    def __getitem__(self, key: K) -> R:
+        try:
+            return self.records[key]
+        except KeyError:
+            if not self._is_packed(key):
+                raise
+            assert self.packed is not None
+            record = self.records[key] = self.packed.take(key)
+            return record
+
+    def __setitem__(self, key: K, record: R) -> None:
+        self.records[key] = record
+
+    def __delitem__(self, key: K) -> None:
+        if key not in self.records:
+            self[key]  # a packed one first becomes a record
+        del self.records[key]
+
+    def _is_packed(self, key: object) -> bool:
+        return self.packed is not None and key in self.packed.raw
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.records or self._is_packed(key)
+
+    def __len__(self) -> int:
+        return len(self.records) + (len(self.packed.raw) if self.packed is not None else 0)
+
+    def __iter__(self) -> Iterator[K]:
+        yield from self.packed.raw if self.packed is not None else ()
+        yield from self.records
+
+    def peek(self, key: K) -> R | None:
+        """The record to look at; None where there is none."""
+        if self.packed is not None and key in self.packed.raw:
+            return self.packed.read(key)
+        return self.records.get(key)
+
+    def fields_of(self, key: K) -> R | tuple[object, ...]:
+        """The record; of a packed one its fields."""
+        return self.packed.fields_of(key) if self.packed is not None and key in self.packed.raw else self.records[key]
+
+    def values(self) -> ValuesView[R]:
+        return _Values(self)
+
+    def items(self) -> ItemsView[K, R]:
+        return _Items(self)
+
+
+class _Values(ValuesView[R]):
+    _mapping: PackedRecords[object, R]
+
+    def __iter__(self) -> Iterator[R]:
+        packed = self._mapping.packed
+        yield from map(packed.read, packed.raw) if packed is not None else ()
+        yield from self._mapping.records.values()
+
+
+class _Items(ItemsView[K, R]):
+    _mapping: PackedRecords[K, R]
+
+    def __iter__(self) -> Iterator[tuple[K, R]]:
+        return zip(self._mapping, self._mapping.values(), strict=True)

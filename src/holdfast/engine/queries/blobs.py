@@ -1,0 +1,86 @@
+"""Queries about blobs and their archive: what memory has of a height, and how far the archive is (BLB-002, ARC-001)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from holdfast.core.archive.decide import is_stalled, is_unarchived, pending_under_old_keys, why_not_prune
+from holdfast.core.base.values import Height
+from holdfast.core.blob.model import ARCHIVED, ARCHIVED_HEIGHT, PRUNED, Blob, all_blobs
+from holdfast.core.chain.model import final_height
+from holdfast.core.state import State
+from holdfast.engine.queries.query import Query
+
+
+class GetLiveBlobs(Query[list[Blob]], frozen=True):
+    """The blobs of a height whose bytes this node has, or had a moment ago."""
+
+    height: Height
+
+
+class ArchiveProgress(msgspec.Struct, frozen=True):
+    """How far the archive is."""
+
+    archived: int
+    pruned: int
+    pending: int
+    """Blobs in blocks that no archive has yet …"""
+    stalled: int
+    """… of these, those whose uploads failed too often."""
+    waiting_again: int
+    """Blobs of orphaned blocks."""
+    lag_blocks: int
+    """Blocks from the last archived height to the last final one, where something waits."""
+    backlog_height: int
+    """The lowest height with a blob that no archive has; 0 where there is none."""
+    pruner_backlog_height: int
+    """The lowest height whose bytes are here."""
+    old_key_heights: int = 0
+    """Heights that only a key could archive that is no validator any more (NTC-005)."""
+
+
+class GetArchiveProgress(Query[ArchiveProgress], frozen=True):
+    """How far the archive is."""
+
+
+class ListPrunable(Query[list[Height]], frozen=True):
+    """PRU-001: the heights whose bytes may be deleted now."""
+
+
+def _get_live_blobs(state: State, query: GetLiveBlobs) -> list[Blob]:
+    return [msgspec.structs.replace(live.blob) for live in state.blob_heights.get(query.height, ())]
+
+
+def archive_progress(state: State) -> ArchiveProgress:
+    waiting = [live.blob for live in all_blobs(state) if is_unarchived(live.blob)]
+    kept = [live.blob.height for live in all_blobs(state) if not live.blob.is_pruned]
+    progress, final = state.blob_progress, final_height(state)
+    return ArchiveProgress(
+        archived=progress.get(ARCHIVED, 0),
+        pruned=progress.get(PRUNED, 0),
+        pending=len(waiting),
+        stalled=sum(is_stalled(state.policy.archive, blob) for blob in waiting),
+        waiting_again=len(state.blob_pool),
+        lag_blocks=max(0, final - progress.get(ARCHIVED_HEIGHT, 0)) if waiting else 0,
+        backlog_height=min((blob.height for blob in waiting), default=0),
+        pruner_backlog_height=min(kept, default=0),
+        old_key_heights=sum(map(len, pending_under_old_keys(state).values())),
+    )
+
+
+def _list_prunable(state: State, _: ListPrunable) -> list[Height]:
+    heights = [height for height, lives in state.blob_heights.items() if not lives[0].blob.is_pruned]
+    return [height for height in heights if why_not_prune(state, height) is None]
+
+
+def _get_archive_progress(state: State, _: GetArchiveProgress) -> ArchiveProgress:
+    return archive_progress(state)
+
+
+QUERIES: Final = {
+    GetLiveBlobs: _get_live_blobs,
+    GetArchiveProgress: _get_archive_progress,
+    ListPrunable: _list_prunable,
+}

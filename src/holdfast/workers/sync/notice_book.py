@@ -1,0 +1,139 @@
+"""Notices as a follower takes them (NTC-002, NTC-003): checked in order, early ones kept, conflicts told, confirmed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import structlog
+
+from holdfast.core.archive.check_notice import CONFLICTS, NOT_DECIDED, why_not_notice
+from holdfast.core.archive.confirm import ack_root
+from holdfast.core.archive.messages import SIGNED
+from holdfast.core.archive.notice import ArchiveNotice, notice_root
+from holdfast.core.base.errors import Refused, Unavailable
+from holdfast.core.base.values import Height, VerifySignature
+from holdfast.core.policy import ArchivePolicy
+from holdfast.core.sync.followed import FollowedBlob, FollowedChain, with_notice
+from holdfast.core.validator.model import AddressOf, ValidatorSet
+from holdfast.ports import Signer
+from holdfast.ports.sync import Peers
+from holdfast.wire.notices import decode_notice, encode_notice
+from holdfast.wire.peer_messages import NoticeConfirmation, decode_message, encode_message
+from holdfast.workers.sync.follower_chain import FollowerChain
+from holdfast.workers.sync.sync_metrics import SyncMetrics
+
+ASKED_MAX: Final = 64
+"""Heights without a record that peers are asked about in one run."""
+_log = structlog.get_logger()
+
+
+class FollowedGround(NamedTuple):
+    """One height of a follower, as notices are checked against it."""
+
+    chain: FollowedChain
+    chain_id: int
+    blobs: Sequence[FollowedBlob]
+
+    @property
+    def validators(self) -> ValidatorSet:
+        return self.chain.validators
+
+    @property
+    def final_height(self) -> Height:
+        """A follower only has final blocks."""
+        return self.chain.head.header.height
+
+    def blob_at(self, _: Height, number: int) -> FollowedBlob | None:
+        return self.blobs[number] if number < len(self.blobs) else None
+
+
+class NoticeBook:
+    """Stores what counts, keeps what is early, and tells who has signed it that it arrived."""
+
+    def __init__(
+        self,
+        chain: FollowerChain,
+        peers: Peers,
+        policy: ArchivePolicy,
+        signer: Signer | None,
+        verify: VerifySignature,
+        address_of: AddressOf,
+        metrics: SyncMetrics,
+    ) -> None:
+        self._chain, self._peers, self._policy, self._signer = chain, peers, policy, signer
+        self._verify, self._address_of, self._metrics = verify, address_of, metrics
+        self._asked = Height(0)
+        self.early: dict[bytes, ArchiveNotice] = {}
+        """Notices of heights that are not here yet, by their roots."""
+
+    async def receive(self, message: bytes) -> None:
+        """NTC-002: whatever is wrong is counted by its name."""
+        decoded = decode_message(message)
+        if isinstance(decoded, Refused):
+            self._refuse(decoded)
+        elif isinstance(decoded, ArchiveNotice):
+            await self.take(decoded)
+
+    async def take_early(self) -> None:
+        """Look again at the notices that were too early."""
+        known = await self._chain.get()
+        due = [root for root, notice in self.early.items() if notice.height <= known.head.header.height]
+        for root in due:
+            await self.take(self.early.pop(root))
+
+    async def ask_peers(self) -> None:
+        """NTC-004: heights whose bytes are here without a record, asked for one after the other, some in a run."""
+        heights = await self._chain.store.heights_here(self._asked, ASKED_MAX)
+        self._asked = heights[-1] if len(heights) == ASKED_MAX else Height(0)
+        for height in heights:
+            if all(blob.notice for blob in await self._chain.store.blobs(height)):
+                continue
+            for peer in self._peers.names():
+                try:
+                    raws = await self._peers.notices(peer, height)
+                except Unavailable:
+                    continue
+                for raw in raws:
+                    notice = decode_notice(raw)
+                    await self.take(notice) if isinstance(notice, ArchiveNotice) else self._refuse(notice)
+
+    async def take(self, notice: ArchiveNotice) -> Refused | None:
+        known, root = await self._chain.get(), notice_root(notice)
+        blobs = await self._chain.store.blobs(notice.height)
+        ground = FollowedGround(known, self._chain.chain_id, blobs)
+        outcome = why_not_notice(ground, notice, self._verify, self._address_of)
+        if isinstance(outcome, Refused):
+            return self._keep(root, notice) if outcome.name == NOT_DECIDED else self._refuse(outcome, notice)
+        record = with_notice(blobs[notice.blob_index], notice, encode_notice(notice), SIGNED)
+        if record is not None:
+            await self._chain.store.update([record])
+            self._metrics.notices += 1
+        await self._confirm(known, notice, root)
+        return None
+
+    def _keep(self, root: bytes, notice: ArchiveNotice) -> Refused | None:
+        """NTC-003: its signature is good, its block is not here yet. What does not fit is sent again one day."""
+        if root not in self.early and len(self.early) >= self._policy.notices_waiting_max:
+            return self._refuse(Refused("NTC-003", f"{len(self.early)} early notices wait already", name="BufferFull"))
+        self.early[root] = notice
+        return None
+
+    async def _confirm(self, known: FollowedChain, notice: ArchiveNotice, root: bytes) -> None:
+        """NTC-004: every time, since the last confirmation may be lost."""
+        signer = self._signer
+        if signer is None or not known.validators.is_member(signer.public, known.head.header.height):
+            return
+        signature = signer.sign(ack_root(root))
+        confirmation = NoticeConfirmation(notice.height, notice.blob_index, root, signer.public, signature)
+        await self._peers.broadcast(encode_message(confirmation))
+
+    def _refuse(self, refusal: Refused, notice: ArchiveNotice | None = None) -> Refused:
+        self._metrics.failures[refusal.name] += 1
+        log = _log.warning
+        if refusal.name in CONFLICTS:
+            self._metrics.conflicts += 1
+            log = _log.error
+        height = None if notice is None else notice.height
+        log("notice_conflict" if refusal.name in CONFLICTS else "notice_refused", height=height, reason=str(refusal))
+        return refusal

@@ -1,0 +1,174 @@
+"""Own work with real processes: a shell program, a Python function, a server; killed in the middle, and its logs."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import stat
+from collections.abc import AsyncIterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tests.loopback_ports import free_port
+from tests.storage.stores import Place
+from tests.stories.agent_process import AgentProcess
+from tests.stories.cli_runner import CliNode, holdfast, running_cli_node
+from tests.stories.node_process import on_postgres
+
+from holdfast.client.node_socket import NodeSocket
+from holdfast.core.job.input_ref import input_digest
+
+WITHIN_S = 60.0
+QUICK_RETRIES = {"HOLDFAST_GRPC__ENABLED": "true", "HOLDFAST_POLICY__RETRY__BASE_AI_MS": "20"}
+PROGRAM = """#!/bin/sh
+echo progress 10 begun >&2
+case "$1" in
+  once) mkdir "$MARKS/once" 2> /dev/null && kill -9 $$ ;;
+  wait) touch "$MARKS/waiting"; while ! [ -e "$MARKS/go" ]; do sleep 0.05; done ;;
+  fork) setsid sleep 600 & ;;
+  bad) echo "no such thing" >&2; exit 65 ;;
+esac
+tr a-z A-Z
+"""
+
+
+class OwnAgent(AgentProcess):
+    """An agent with work of its own, described in its settings file."""
+
+    def describe(self, marks: Path, server: str) -> None:
+        program = self.data.parent / "shout.sh"
+        program.write_text(PROGRAM)
+        program.chmod(stat.S_IRWXU)
+        self.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.environ["MARKS"] = str(marks)
+        (self.data / "agent.toml").write_text(
+            f'[[executors]]\nsource = "exec"\nname = "shout"\ntarget = "{program}"\nenv = ["MARKS"]\n'
+            '[[executors]]\nsource = "python"\nname = "double"\ntarget = "tests.agent.programs.own_functions:double"\n'
+            f'[[executors]]\nsource = "http"\nkind = "AI"\nname = "chat"\ntarget = "{server}"\n'
+        )
+
+
+async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """A server in the shape of OpenAI's."""
+    with closing(writer), suppress(ConnectionError, asyncio.IncompleteReadError):
+        head = (await reader.readuntil(b"\r\n\r\n")).lower()
+        length = next(int(line.split(b":")[1]) for line in head.splitlines() if line.startswith(b"content-length"))
+        body = await reader.readexactly(length)
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n")
+        writer.write(b"data: " + body + b"\n\n")
+        await writer.drain()
+
+
+class Story:
+    """A node, an agent, and what a requester does."""
+
+    def __init__(self, node: CliNode, agent: OwnAgent, socket: NodeSocket, marks: Path) -> None:
+        self.node, self.agent, self.socket, self.marks = node, agent, socket, marks
+
+    async def enqueue(self, raw: bytes, **payload: Any) -> str:
+        params = {"payload": payload, "max_fee": 100, "caller": "alice"}
+        encoded = base64.b64encode(raw).decode()
+        return str((await self.socket.call("cap.enqueue", **params, input=encoded))["task_id"])
+
+    async def shout(self, word: str) -> str:
+        return await self.enqueue(b"hello", kind="COMPUTE", spec={"runtime": "shout", "args": [word]})
+
+    async def ended(self, task_id: str) -> dict[str, Any]:
+        async with asyncio.timeout(WITHIN_S):
+            while True:
+                found: dict[str, Any] = await self.socket.call("cap.getJob", task_id=task_id)
+                if found["job"]["state"] not in ("QUEUED", "ASSIGNED"):
+                    return found
+                await asyncio.sleep(0.05)
+
+    async def output(self, task_id: str) -> bytes:
+        assert (await self.ended(task_id))["job"]["state"] == "COMPLETED"
+        async with self.http() as client, asyncio.timeout(WITHIN_S):
+            while (found := await client.get(f"/v1/outputs/{task_id}")).status_code != 200:
+                await asyncio.sleep(0.05)
+        return found.content
+
+    def http(self) -> httpx.AsyncClient:
+        transport = httpx.AsyncHTTPTransport(uds=str(self.node.node.data / "http.sock"))
+        return httpx.AsyncClient(transport=transport, base_url="http://node", timeout=WITHIN_S)
+
+
+@pytest.fixture
+async def story(place: Place, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Story]:
+    monkeypatch.setenv("MARKS", "")
+    marks, grpc = tmp_path / "marks", free_port()
+    marks.mkdir()
+    environ = on_postgres(place.address) if store == "postgres" else {}
+    settings = {**environ, **QUICK_RETRIES, "HOLDFAST_GRPC__PORT": str(grpc)}
+    agent, server_port = OwnAgent(tmp_path / "oak", "oak", grpc), free_port()
+    agent.describe(marks, f"http://127.0.0.1:{server_port}/v1/chat/completions")
+    server = await asyncio.start_server(answer, "127.0.0.1", server_port)
+    async with server, running_cli_node(tmp_path, settings) as node, NodeSocket(node.node.data, WITHIN_S) as socket:
+        agent.up()
+        try:
+            async with asyncio.timeout(WITHIN_S):
+                while not (found := (await socket.call("aicf.listProviders"))["providers"]):
+                    await asyncio.sleep(0.05)
+            id_ = found[0]["provider"]["id"]
+            assert (await node.run("provider", "stake", id_, 60_000, "--mint")).code == 0
+            assert (await node.run("account", "mint", "alice", 100_000)).code == 0
+            yield Story(node, agent, socket, marks)
+        finally:
+            agent.end()
+
+
+@pytest.mark.rule("JOB-003", "JOB-012", "EVD-005", "EVD-006")
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+async def test_own_work_ends_once_with_its_output_or_its_reason(story: Story) -> None:
+    """Each kind of executor; a program that kills itself once, one that forks, one that calls its input invalid."""
+    large = os.urandom(300_000)
+    async with story.http() as client:
+        put = await client.put(f"/v1/inputs/{input_digest(large).hex()}?caller=alice", content=large)
+        assert put.status_code == 201
+    ref = {"digest": input_digest(large).hex(), "size": len(large), "media_type": "application/octet-stream"}
+    params = {"payload": {"kind": "COMPUTE", "spec": {"runtime": "double"}, "input": ref}, "max_fee": 100}
+    doubled = str((await story.socket.call("cap.enqueue", **params, caller="alice"))["task_id"])
+    plain, once, fork = [await story.shout(word) for word in ("plain", "once", "fork")]
+    chat = await story.enqueue(b'{"messages": [0.5]}', kind="AI", spec={"model": "chat"})
+    for task, expected in ((plain, b"HELLO"), (once, b"HELLO"), (fork, b"HELLO"), (doubled, large * 2)):
+        assert await story.output(task) == expected
+    assert await story.output(chat) == b'data: {"messages": [0.5]}\n\n'
+    assert [lease["reason"] for lease in (await story.ended(once))["attempts"]][:1] == ["PROVIDER_FAIL"]
+    assert len((await story.ended(plain))["attempts"]) == 1
+    bad = await story.shout("bad")
+    async with asyncio.timeout(WITHIN_S):
+        while not (await story.socket.call("cap.getJob", task_id=bad))["attempts"][-1:]:
+            await asyncio.sleep(0.05)
+    await story.node.run("job", "cancel", bad)
+
+
+@pytest.mark.rule("EVD-005", "EVD-006", "JOB-010")
+@pytest.mark.parametrize("store", ["sqlite", pytest.param("postgres", marks=pytest.mark.full)])
+async def test_work_of_a_killed_agent_is_done_again_and_its_progress_is_read_live(story: Story) -> None:
+    task = await story.shout("wait")
+    async with asyncio.timeout(WITHIN_S):
+        while not (story.marks / "waiting").exists():
+            await asyncio.sleep(0.05)
+    assert (await asyncio.to_thread(holdfast, "agent", "status", "--data", story.agent.data)).code == 0
+    said: list[str] = []
+    async with story.http() as client, client.stream("GET", f"/v1/jobs/{task}/logs") as logs, asyncio.timeout(WITHIN_S):
+        async for line in logs.aiter_lines():
+            said.append(line)
+            if "begun" in line and not (story.marks / "go").exists():
+                story.agent.kill()
+                (story.marks / "go").touch()
+                story.agent.up()
+    assert "id: 0:0" in said
+    assert 'data: {"attempt":0,"sequence":0,"text":"begun","percent":10}' in said
+    assert "event: end" in said
+    assert await story.output(task) == b"HELLO"
+    assert len((await story.ended(task))["attempts"]) == 1
+    async with httpx.AsyncClient(base_url=story.node.url, timeout=WITHIN_S) as stranger:
+        assert (await stranger.get(f"/v1/jobs/{task}/logs")).status_code == 401
+    drained = await asyncio.to_thread(holdfast, "agent", "drain", "--data", story.agent.data)
+    assert drained.code == 0, drained.err
+    assert await story.agent.ended() == 0
