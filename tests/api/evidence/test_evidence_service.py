@@ -290,7 +290,6 @@ async def test_an_evidence_stream_whose_challenge_is_not_answered_is_closed(
 
 
 @pytest.mark.rule("EVD-002")
-@pytest.mark.full
 async def test_under_load_the_next_group_is_validated_while_the_last_one_becomes_durable(
     node: AgentNode, oak: AgentDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:

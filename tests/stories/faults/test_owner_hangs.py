@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.postgres.server import running
+from tests.postgres.server import Server, running
 from tests.storage.stores import Place
 from tests.stories.faults.test_node_killed import PATIENCE_S
 from tests.stories.gated_sync import GatedSync, needs_gcc
@@ -144,7 +144,7 @@ async def test_while_the_sync_of_postgresql_hangs_its_owner_stays_and_is_replace
                 await standby.mint(bytes(32), "alice", 100)
                 gate.shut()
                 hanging = asyncio.create_task(caller.mint(b"1" * 32, "alice", 10))
-                await logged(two, "owner_hangs")
+                await waits_for_the_end_of_a_backend(server)
                 assert (await standby.status())["role"] == "follower", "its backend has not ended"
                 gate.open()
                 await owner_of_term(standby, 2)
@@ -157,9 +157,11 @@ async def test_while_the_sync_of_postgresql_hangs_its_owner_stays_and_is_replace
                 node.end()
 
 
-async def logged(node: NodeProcess, event: str) -> None:
+async def waits_for_the_end_of_a_backend(server: Server) -> None:
+    """The standby has told the owner's backend to end: opened before that, the gate would let the owner go on."""
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'BackendTermination'"
     async with asyncio.timeout(PATIENCE_S):
-        while event not in node.log():
+        while (await asyncio.to_thread(server.psql, waiting)).strip() != "1":
             await asyncio.sleep(0.02)
 
 

@@ -30,7 +30,7 @@ class EvidenceBuffer:
         self._size_of, self._why_not, self._metrics = size_of, why_not, metrics
         self._waiting: deque[tuple[Any, int]] = deque()
         self._bytes = 0
-        self._has_news, self._has_room = asyncio.Event(), asyncio.Event()
+        self._has_news, self._has_room, self._may_be_full = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._is_over = False
         self._fault: Refused | Exception | None = None
 
@@ -56,6 +56,8 @@ class EvidenceBuffer:
         self._waiting.append((message, size))
         self._bytes += size + MESSAGE_BYTES
         self._has_news.set()
+        if self._is_full:
+            self._may_be_full.set()
 
     def close(self) -> None:
         """The server closes: the sender repeats on its next stream what is not being stored yet."""
@@ -68,9 +70,24 @@ class EvidenceBuffer:
             self._has_news.set()
 
     @property
-    def has_full_group(self) -> bool:
+    def _is_full(self) -> bool:
         """So much waits that the next group does not grow by waiting longer."""
         return self._bytes >= GROUP_BYTES_MAX
+
+    async def wait_full_group(self, end: asyncio.Future[Any]) -> bool:
+        """Whether a full group waits; False when `end` is done first."""
+        self._may_be_full.clear()
+        end.add_done_callback(self._wake_full)
+        try:
+            while not self._is_full and not end.done():
+                await self._may_be_full.wait()
+                self._may_be_full.clear()
+        finally:
+            end.remove_done_callback(self._wake_full)
+        return self._is_full
+
+    def _wake_full(self, _: asyncio.Future[Any]) -> None:
+        self._may_be_full.set()
 
     async def next_group(self) -> list[Any] | Refused | None:
         """The messages that wait, within bounds. At the end of the stream: its refusal, or None; a fault is raised."""

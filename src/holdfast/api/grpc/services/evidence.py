@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncIterator
-from typing import Final
+from typing import Any, Final
 
 from holdfast.api.evidence.buffer import CREDIT_BYTES, EvidenceBuffer, LineRun, join_consecutive
 from holdfast.api.evidence.ingest import EvidenceIngest
@@ -101,16 +101,15 @@ class EvidenceSession:
                 runs = _runs_of(group)
             storing = asyncio.ensure_future(self._store(runs))
             try:
-                ahead = await self._read_ahead(buffer)
+                ahead = await self._read_ahead(buffer, storing)
                 refusal = await storing or await self._ack()
             finally:
                 storing.cancel()
         return refusal
 
-    async def _read_ahead(self, buffer: EvidenceBuffer) -> list[LineRun] | None:
-        """The next group, where a whole one waits: a smaller one would grow while this one is stored."""
-        await asyncio.sleep(0)
-        if not buffer.has_full_group:
+    async def _read_ahead(self, buffer: EvidenceBuffer, storing: asyncio.Future[Any]) -> list[LineRun] | None:
+        """The next group, if it is full before this one is stored: a smaller one would grow meanwhile."""
+        if not await buffer.wait_full_group(storing):
             return None
         group = await buffer.next_group()
         if not isinstance(group, list):
