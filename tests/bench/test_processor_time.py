@@ -70,7 +70,8 @@ def test_memory_is_that_of_the_process_alone() -> None:
     program = "print('ready', flush=True); input(); held = b'x' * (64 << 20); print('held', flush=True); input()"
     command = [sys.executable, "-c", program]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdin is not None and child.stdout is not None
+        assert child.stdin is not None
+        assert child.stdout is not None
         assert child.stdout.readline() == "ready\n"
         before = memory_bytes(child.pid)
         child.stdin.write("\n")
