@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.simulation.journal import Fault
 from tests.workers.archive.archive_node import ArchiveNode, archive_policy
 
+from holdfast.core.base.errors import Unavailable
 from holdfast.core.base.values import Digest, Height
 from holdfast.core.blob.framing import PAYLOAD_BYTES
 from holdfast.core.blob.model import cursor_of
 from holdfast.core.chain.messages import RollBackBlocks
+from holdfast.engine.outcome import EngineStatus
 
 LARGE = bytes(range(256)) * 1_500
 """Four blobs."""
@@ -128,4 +132,32 @@ async def test_a_blob_that_is_just_full_does_not_wait(tmp_path: Path) -> None:
     await node.resolve_public(bytes(PAYLOAD_BYTES - 78), seals=1)
     await node.pack()
     assert len(node.lives) == 1
+    await node.kill()
+
+
+@pytest.mark.rule("BLB-002", "ENG-002")
+async def test_blobs_of_a_block_whose_seal_was_lost_are_in_the_block_that_follows_it(tmp_path: Path) -> None:
+    node = ArchiveNode(archive_policy(depth=0), tmp_path)
+    await node.open_with_provider()
+    task = await node.resolve(LARGE, seals=1)
+    await node.packer.run_once()
+    node.world.disk.faults = [Fault.HANG_THEN_FAIL]
+    node.world.disk.release.clear()
+    before = node.engine.undurable_state.chain.head
+    sealing = asyncio.create_task(node.seal())
+    while node.engine.undurable_state.chain.head is before:
+        await asyncio.sleep(0)
+    packing = asyncio.create_task(node.packer.run_once())
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert node.packs == [], "the block is final in memory alone"
+    node.world.disk.release.set()
+    for task_ in (sealing, packing):
+        with pytest.raises(Unavailable):
+            await task_
+    while node.engine.status is not EngineStatus.RUNNING:
+        await asyncio.sleep(0)
+    await node.seal(2)
+    await node.packer.run_once()
+    assert await node.unpacked() == {task: (True, LARGE)}
     await node.kill()

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.simulation.journal import Fault
 from tests.workers.archive.archive_node import ArchiveNode, archive_policy
 
 from holdfast.core.base.errors import Corrupt, Refused, Unavailable
 from holdfast.core.base.values import TaskId
 from holdfast.core.result import result_digest
 from holdfast.core.retention.model import Pass
-from holdfast.ports.blobs import ItemUpload
+from holdfast.ports.blobs import ItemUpload, PackName
 
 LARGE = bytes(range(256)) * 1_500
 
@@ -101,6 +103,30 @@ async def test_bytes_are_kept_for_as_many_blocks_as_policy_says(tmp_path: Path) 
     await node.pruner.run_once()
     assert node.packs == []
     await node.kill()
+
+
+@pytest.mark.rule("PRU-001")
+async def test_bytes_stay_until_the_flag_is_durable_whoever_has_set_it(node: ArchiveNode) -> None:
+    await archived(node)
+    height, deleted, delete = node.lives[0].blob.height, list[object](), node.files.delete_pack
+
+    async def note(pack: PackName) -> bool:
+        deleted.append(pack)
+        return await delete(pack)
+
+    node.files.delete_pack = note  # type: ignore[method-assign]
+    node.world.disk.faults = [Fault.HANG]
+    node.world.disk.release.clear()
+    asked = [asyncio.create_task(node.pruner.prune(height))]
+    while not node.lives[0].blob.is_pruned:
+        await asyncio.sleep(0)
+    asked.append(asyncio.create_task(node.pruner.prune(height)))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert deleted == [], "the flag is in memory alone"
+    node.world.disk.release.set()
+    assert await asyncio.gather(*asked) == [None, None]
+    assert node.packs == []
 
 
 @pytest.mark.rule("PRU-001")

@@ -19,10 +19,10 @@ from holdfast.core.blob.framing import HEADER_BYTES, PAYLOAD_BYTES, Piece, make_
 from holdfast.core.blob.framing import versioned_hash as versioned_hash_of
 from holdfast.core.blob.messages import BLOCK_FULL, AddBlob, ReaddBlobs
 from holdfast.core.blob.model import BlobContent, BlobCursor, BlobPart, all_blobs, cursor_of
-from holdfast.core.chain.model import final_height
 from holdfast.core.result.model import Result
 from holdfast.engine.loop import Engine
 from holdfast.engine.outcome import Outcome
+from holdfast.engine.queries.chain import GetChainHead
 from holdfast.ports import Blobs
 from holdfast.ports.blobs import ArchiveCipher, BlobFiles, Kzg, KzgWork, PackName
 from holdfast.workers.retention.candidates import load_candidates
@@ -99,9 +99,12 @@ class BlobPacker:
             _log.info("loose_blobs_deleted", count=deleted)
 
     async def write_packs(self) -> None:
-        """A block that is final is never rolled back: its blobs become one file. Heights become final in order."""
+        """A block that is final is never rolled back: its blobs become one file. Heights become final in order.
+
+        The seal is durable first: one that was lost is made anew with another hash, and its loose files are needed.
+        """
+        final, new = (await self._engine.query_durable(GetChainHead())).finalized, list[Height]()
         state = self._engine.undurable_state
-        final, new = final_height(state), list[Height]()
         for height in reversed(state.blob_heights):
             if height <= self._packed_until:
                 break

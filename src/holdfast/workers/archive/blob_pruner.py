@@ -75,12 +75,13 @@ class BlobPruner:
                 return refusal
             if not await self._are_ours(pack, blobs):
                 return Refused("PRU-001", f"the bytes of height {height} are not what was stored", "blob audit")
-            outcome = await self._engine.submit(PruneBlobs(height))
-            if isinstance(outcome, Refused):
-                return outcome
-        if pack not in self._deleted:
-            self._count(await self._files.delete_pack(pack), height, len(blobs))
-            self._deleted.add(pack)
+        if pack in self._deleted:
+            return None
+        outcome = await self._engine.submit(PruneBlobs(height))  # a flag that another call has set may not be durable
+        if isinstance(outcome, Refused):
+            return outcome
+        self._count(await self._files.delete_pack(pack), height, len(blobs))
+        self._deleted.add(pack)
         return None
 
     def _why_not_key(self) -> Refused | None:
