@@ -260,10 +260,10 @@ async def test_prometheus_sees_what_was_deleted_what_is_stored_where_and_how_lon
     assert f"cap_results_bytes_warm {float(len(LARGE) + 8)}" in text
     assert "cap_results_bytes_cold 0.0" in text
     api.access.scrubber = scrubber = WarmScrubber(home.engine, home.blobs, SimulatedFiles(), home.clock, 7)
-    home.blobs.held[result_digest(LARGE)] = b"rotten"
+    home.blobs.held |= {result_digest(LARGE): b"rotten", result_digest(b"hot"): b"bad"}
     await scrubber.run_once()
     text = tally.text().decode()
-    for line in ("damaged 1.0", f"scrubbed_bytes_total {float(8 + len(b'rotten'))}", "repaired_total 0.0"):
+    for line in ("damaged 1.0", f"scrubbed_bytes_total {float(8 + len(b'rotten'))}", "repaired_total 1.0"):
         assert f"holdfast_warm_{line}" in text
     assert f"holdfast_warm_scrub_passed_seconds {home.clock.wall_ms() / 1_000}" in text
     home.blobs.held[result_digest(LARGE)] = LARGE
