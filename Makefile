@@ -74,7 +74,7 @@ wheel: page      ## build dist/*.whl with the page in it
 browser:         ## install Debian's Chromium, with which the tests look at the page (as root)
 	apt-get update -qq && apt-get install -y -qq chromium
 
-charts: setup    ## draw docs/state_charts.md from the transition tables
+charts: setup    ## draw docs/reference/state_charts.md from the transition tables
 	$(BIN)/python -m tools.draw_state_charts
 
 client: setup    ## make the blocking client from the asynchronous one

@@ -69,7 +69,7 @@ def test_a_fault_of_the_glossary_is_seen(row: str, fault: str) -> None:
 
 
 def test_the_data_flow_names_one_module_a_stage_and_each_exists() -> None:
-    page = (ROOT / "docs" / "data_flow.md").read_text("utf-8")
+    page = (ROOT / "docs" / "explanation" / "data_flow.md").read_text("utf-8")
     stages = re.findall(r"^\| \d\. \w+ \| `([\w/]+)` \|", page, flags=re.MULTILINE)
     assert len(stages) == 8
     named = {*stages, *re.findall(r"`((?:api|core|engine)/[\w/]+)`", page)}
@@ -145,3 +145,55 @@ def test_another_table_is_another_page() -> None:
     drawn = draw_state_charts.page((chart,))
     assert "[*] --> OFF\n    OFF --> ON: press\n    ON --> [*]\n" in drawn
     assert drawn != draw_state_charts.page()
+
+
+LINK = re.compile(r"\]\((?P<page>[^)#\s]*)(?:#(?P<anchor>[^)\s]+))?\)")
+NAMED_PAGE = re.compile(r"\bdocs/[\w/-]+\.md\b")
+"""A page that code, a message or a unit tells people to read."""
+
+
+def anchors(page: str) -> set[str]:
+    """The names that a page's headings get where it is shown, as GitHub makes them."""
+    text = re.sub(r"^```.*?^```$", "", page, flags=re.DOTALL | re.MULTILINE)
+    titles = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def broken_links(page: Path) -> list[str]:
+    """Relative links of a page that lead nowhere, and anchors that no heading has."""
+    faults = []
+    text = re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text("utf-8"), flags=re.DOTALL)
+    for link in LINK.finditer(text):
+        if "://" in link["page"]:
+            continue
+        target = (page.parent / link["page"]).resolve() if link["page"] else page
+        if not target.exists():
+            faults.append(f"no such page: {link['page']}")
+        elif link["anchor"] and link["anchor"] not in anchors(target.read_text("utf-8")):
+            faults.append(f"no such heading: {link['page']}#{link['anchor']}")
+    return faults
+
+
+@pytest.mark.parametrize(
+    "name", ["README.md", "CONTRIBUTING.md", "SECURITY.md", "bench/README.md", "deploy/README.md", *PAGES]
+)
+def test_every_link_of_a_page_leads_somewhere(name: str) -> None:
+    assert broken_links(ROOT / name) == []
+
+
+def test_a_link_that_leads_nowhere_is_seen(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# Some title\n[a](other.md) [b](page.md#some-title) [c](#none) `[d](gone.md)` [e](https://x.org/#y)\n"
+    )
+    assert broken_links(page) == ["no such page: other.md", "no such heading: #none"]
+
+
+def test_every_page_that_the_code_names_exists() -> None:
+    folders = (ROOT / name for name in ("src", "tests", "tools", "bench", "deploy", "examples", ".github"))
+    files = [
+        path for folder in folders for path in folder.rglob("*") if path.suffix in {".py", ".yml", ".md", ".service"}
+    ]
+    named = {name for path in [*files, ROOT / "Makefile"] for name in NAMED_PAGE.findall(path.read_text("utf-8"))}
+    invented = {"docs/plan.md", "docs/log.md", "docs/spec/page.md"}  # by tests, as examples
+    assert {name for name in named - invented if not (ROOT / name).is_file()} == set()

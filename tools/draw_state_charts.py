@@ -1,4 +1,4 @@
-"""Draws docs/state_charts.md from the transition tables of core: `python -m tools.draw_state_charts` (make charts)."""
+"""Draws docs/reference/state_charts.md from the transition tables of core: make charts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.core.job.model import JOB_TRANSITIONS, JobState
 from holdfast.core.lease.model import LEASE_TRANSITIONS, LeaseStatus
 from holdfast.core.provider.model import PROVIDER_TRANSITIONS, ProviderStatus
 
-PAGE: Final = Path(__file__).parent.parent / "docs" / "state_charts.md"
+PAGE: Final = Path(__file__).parent.parent / "docs" / "reference" / "state_charts.md"
 INTRODUCTION: Final = """# State charts
 
 Drawn from the transition tables by `make charts`; a test compares this page with them. Every arrow is an event of the

@@ -24,7 +24,7 @@ from holdfast.shipping.sender_metrics import SenderMetrics
 from holdfast.spool.prometheus import SpoolCollector
 
 pytestmark = pytest.mark.rule("OBS-001")
-OPERATE = ROOT / "docs" / "operate.md"
+OPERATE = ROOT / "docs" / "how-to" / "operator.md"
 ADDED_BY_PROMETHEUS = {"job", "instance", "le"}
 SUFFIXES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}
 Labels = Mapping[str, Mapping[str, set[str]]]
@@ -46,7 +46,7 @@ def labels_of(families: Iterable[Metric]) -> dict[str, dict[str, set[str]]]:
 
 
 def documented_labels() -> dict[str, list[str]]:
-    """By metric, as docs/operate.md has them; tests/stories/lives/test_node_metrics.py compares them with a node."""
+    """By metric, as documented; tests/stories/lives/test_node_metrics.py compares them with a node."""
     rows = re.findall(r"^\| `(\w+)` \| (\w+) \| ([^|]+) \|", OPERATE.read_text("utf-8"), flags=re.MULTILINE)
     return {
         name + ("_bucket" if kind == "histogram" else ""): re.findall(r"`(\w+)`", labels) for name, kind, labels in rows
@@ -124,11 +124,11 @@ def test_a_fault_in_an_expression_is_seen() -> None:
 
 
 def test_every_alert_has_its_runbook_and_every_runbook_its_alert() -> None:
-    page = (ROOT / "docs" / "runbooks.md").read_text("utf-8")
+    page = (ROOT / "docs" / "how-to" / "runbooks.md").read_text("utf-8")
     titles = re.findall(r"^### (\w+)$", page, flags=re.MULTILINE)
     rules = alert_rules()
     assert titles == [rule.name for rule in rules]
-    assert {rule.runbook for rule in rules} == {f"docs/runbooks.md#{title.lower()}" for title in titles}
+    assert {rule.runbook for rule in rules} == {f"docs/how-to/runbooks.md#{title.lower()}" for title in titles}
     assert len(set(titles)) == len(titles)
 
 

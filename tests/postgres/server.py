@@ -236,7 +236,7 @@ def replica_of(primary: Server, programs_: Path) -> Iterator[Server]:
 
 
 def set_up(server: Server) -> None:
-    """What an operator does once: see docs/operate.md."""
+    """What an operator does once: see docs/how-to/operator.md."""
     server.psql(f"CREATE ROLE {ROLE} LOGIN PASSWORD '{PASSWORD}'", database="postgres")
     server.psql(f"CREATE DATABASE {DATABASE}", database="postgres")
     server.psql(f"GRANT CREATE ON DATABASE {DATABASE} TO {ROLE}")

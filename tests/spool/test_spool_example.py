@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "outbox.py"
-PAGE = Path(__file__).parents[2] / "docs" / "spool.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "spool.md"
 
 
 @pytest.mark.rule("SP-002", "SP-CRASH-001")

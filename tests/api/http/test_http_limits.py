@@ -238,7 +238,7 @@ def test_the_documented_limits_are_the_defaults() -> None:
         f"digest, size and first {BRIEF_BYTES} bytes are kept",
         f"`policy.evidence.dead_letters_per_channel_max` ({grouped(evidence.dead_letters_per_channel_max)})",
     ]
-    page = " ".join((Path(__file__).parents[3] / "docs/operate.md").read_text().split())
+    page = " ".join((Path(__file__).parents[3] / "docs/how-to/operator.md").read_text().split())
     assert [each for each in told if each not in page] == []
 
 

@@ -22,7 +22,7 @@ from holdfast.client.node_socket import NodeSocket
 from holdfast.wire.signed_messages import AgentAct
 
 pytestmark = pytest.mark.rule("OBS-001")
-OPERATE = Path(__file__).parents[3] / "docs" / "operate.md"
+OPERATE = Path(__file__).parents[3] / "docs" / "how-to" / "operator.md"
 QUICK = {"HOLDFAST_POLICY__RETRY__BASE_AI_MS": "100", "HOLDFAST_POLICY__LEASE__DECLINE_COOLDOWN_MS": "1"}
 LATE = {"HOLDFAST_POLICY__LEASE__ACK_TIMEOUT_MS": "60000"}
 Counts = dict[tuple[str, ...], float]

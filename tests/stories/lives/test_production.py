@@ -1,4 +1,4 @@
-"""With docs/production.md alone: a production network from an empty folder to a paid job and its proof."""
+"""With docs/how-to/production.md alone: a production network from an empty folder to a paid job and its proof."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.rules import ROOT
 from tests.stories.lives.test_readme import run_commands
 
-PAGE = ROOT / "docs/production.md"
+PAGE = ROOT / "docs/how-to/production.md"
 
 
 @pytest.mark.timeout(180)

@@ -1,4 +1,4 @@
-"""docs/upgrade.md: a node goes on with the data of an earlier version, and refuses by name what it cannot read."""
+"""docs/how-to/upgrade.md: a node goes on with data of an earlier version, and refuses by name what it cannot read."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ HINTS: Final = {
     "28000": "check user, password and pg_hba.conf",
     "28P01": "check the user and the password in the DSN",
     "3D000": "create the database first",
-    "42501": "the role needs CREATE on the database, or a schema of its own: see docs/operate.md",
+    "42501": "the role needs CREATE on the database, or a schema of its own: see docs/how-to/operator.md",
     "42704": "use PostgreSQL 14 or newer, without a pooler in between",
     "53100": "the server's disk is full",
     "53300": "raise max_connections, or end other clients",

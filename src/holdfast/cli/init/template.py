@@ -245,7 +245,7 @@ SECTIONS: Final = (
     ),
     Section(
         "gateway",
-        ("The gateway, as the archive of this node or alone (`holdfast gateway`). docs/gateway.md has all settings.",),
+        ("The gateway, as the archive of this node or alone (`holdfast gateway`): docs/how-to/gateway.md.",),
         (
             SettingLine("port", "on 127.0.0.1"),
             SettingLine("objects", "where items are stored: empty is a folder, else s3://bucket/folder"),
@@ -286,7 +286,7 @@ SECTIONS: Final = (
 
 HEADER: Final = """\
 # Settings of a Holdfast node. The environment overrides this file (HOLDFAST_HTTP__PORT=8451), options override both.
-# A line that begins with # and a name is a default: remove the # to change it. docs/operate.md explains
+# A line that begins with # and a name is a default: remove the # to change it. docs/how-to/operator.md explains
 # more. Every fault in here is reported at the start, with the name of the setting.
 # The [policy] tables, network and chain_id are used by the first start alone, which journals them. Later changes of the
 # policy are adopted by `holdfast policy apply FILE`, without a restart; network and chain_id never change.
