@@ -2,7 +2,10 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+# What a node needs, and what working on it needs besides: two stamps in one environment, made in any order.
+NODE   := $(VENV)/.node
 STAMP  := $(VENV)/.ready
+PIP    := PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Peers of the measurements: optional, in an environment of their own, so that ours is measured as users have it.
 PEERS  := .venv-peers
 # Stories wait as much as they compute: three at a time keep two cores busy. Full counts are switched on by make test-all.
@@ -12,21 +15,27 @@ COVERED := $(filter-out tests/stories/ tests/mutants/,$(wildcard tests/*/))
 # The stories start a thousand processes: compiling all modules in each of them would take as long as the tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-one test-all tests coverage attack check format lint types contracts page wheel browser charts client stubs peers bench clean
+.PHONY: help install setup demo test test-one test-all tests coverage attack check format lint types contracts page wheel browser charts client stubs peers bench clean
 
 help:            ## what can be made
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
 
-$(STAMP): pyproject.toml constraints.txt
+$(NODE): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("Holdfast needs Python 3.11 or newer, this is %s" % sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
-	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --group dev --editable .
+	$(PIP) --editable '.[gateway,blobs]'
 	@touch $@
 
-setup: $(STAMP)  ## build .venv with .venv/bin/holdfast, nothing else
+$(STAMP): $(NODE)
+	$(PIP) --upgrade pip
+	$(PIP) --group dev
+	@touch $@
 
-demo: setup      ## about a minute: an agent and the node are killed, the archive refuses, and every job has one result
+install: $(NODE)  ## build .venv with .venv/bin/holdfast and what a node needs
+
+setup: $(STAMP)  ## the same, with what working on it needs
+
+demo: install    ## about a minute: an agent and the node are killed, the archive refuses, and every job has one result
 	$(BIN)/holdfast demo
 
 test: lint types contracts tests  ## format check, lint, types, import contracts, then the tests with reduced counts
@@ -64,8 +73,9 @@ contracts: setup
 attack: setup    ## all abuse cases together, both stores, kills in between: an hour, or ATTACK_S seconds a store
 	HOLDFAST_FULL=1 ATTACK_S=$(or $(ATTACK_S),1800) $(PYTEST) -s tests/stories/faults/test_attack.py --timeout 7200
 
-page: setup      ## build the page at / of a node; Node and npm packages come by themselves
-	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --group page
+page: install    ## build the page at / of a node; Node and npm packages come by themselves
+	$(PIP) --upgrade pip
+	$(PIP) --group page
 	$(BIN)/python -m tools.build_page
 
 wheel: page      ## build dist/*.whl with the page in it
