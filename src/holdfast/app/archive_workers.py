@@ -68,7 +68,9 @@ class ArchiveWorkers:
             engine, self._archiver, self._pruner, self.recorded, outputs, repair.recall, repacker
         )
         self.control.count_lost = lambda: repair.bytes_lost
-        self.service = OwnerService(engine, files, verify, address_of, engine.submit, self.control.sync_metrics)
+        self.service = OwnerService(
+            engine, files, verify, address_of, engine.submit_many, self.control.sync_metrics, self._kzg
+        )
         self._sender = NoticeSender(engine, self.service, peers)
 
     def start(self) -> None:

@@ -59,6 +59,7 @@ class FollowerProcess:
             signer=None,
             verify=verify,
             address_of=address_of,
+            signatures=self._kzg,
         )
         policy = config.policy
         trust = FollowerTrust(ChainId(policy.chain_id), policy.network, keys)

@@ -112,4 +112,4 @@ class OwnerWorkers:
 def _package_service(config: Config, engine: Engine) -> OwnerService:
     """Without an archive blocks are served, too; new ones have no blobs."""
     files = BlobFolder(config.data / "blobs")
-    return OwnerService(engine, files, verify, address_of, engine.submit, SyncMetrics())
+    return OwnerService(engine, files, verify, address_of, engine.submit_many, SyncMetrics())

@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from holdfast.core.base.values import Height
 from holdfast.core.chain.header import SignedHeader
 from holdfast.core.sync.followed import FollowedBlob, FollowedChain
 from holdfast.core.sync.package import BlockPayload
 from holdfast.core.validator.model import ValidatorSet
+
+
+class SignedBytes(NamedTuple):
+    """Bytes, the signature over them, and the public key that it should be of."""
+
+    key: bytes
+    message: bytes
+    signature: bytes
+
+
+class Signatures(Protocol):
+    """Ed25519 signatures that come in numbers, verified outside of the event loop and its process (NTC-002)."""
+
+    async def verify_signatures(self, signed: Sequence[SignedBytes]) -> list[bool]:
+        """Of each, whether it is good; Unavailable where the processes failed."""
+        ...
 
 
 class PeerService(Protocol):
@@ -29,8 +45,8 @@ class PeerService(Protocol):
         """The notices that this node has about a height."""
         ...
 
-    async def receive(self, message: bytes) -> None:
-        """A notice or a confirmation; whatever is wrong with it is counted, never raised."""
+    async def receive(self, messages: Sequence[bytes]) -> None:
+        """Notices and confirmations in the order of their sender; what is wrong with one is counted, never raised."""
         ...
 
 

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.adapters.keys.signing import SigningKey
 from holdfast.adapters.kzg.pool import KzgPool
 from holdfast.adapters.kzg.trusted_setup import check_setup
 from holdfast.core.base.errors import Unavailable
 from holdfast.core.base.values import Digest
 from holdfast.core.blob.framing import pack_payload, versioned_hash
 from holdfast.ports.blobs import KzgWork
+from holdfast.ports.sync import SignedBytes
 
 ZERO_COMMITMENT = b"\xc0" + bytes(47)
 """The point at infinity: the commitment of a blob of zeros."""
@@ -40,6 +42,23 @@ async def test_commitments_are_those_of_eip_4844_and_lies_are_found() -> None:
         child.kill()
         with pytest.raises(Unavailable, match="BLB-001"):
             await pool.verify([(blob, work)])
+    finally:
+        await pool.close()
+
+
+@pytest.mark.rule("NTC-002")
+async def test_signatures_are_verified_in_a_process_of_their_own_without_the_trusted_setup() -> None:
+    key, pool = SigningKey.from_seed(bytes(32)), KzgPool(1)
+    try:
+        good = SignedBytes(key.public, b"said", key.sign(b"said"))
+        lies = [good._replace(message=b"not said"), good._replace(key=bytes(31)), good._replace(signature=b"")]
+        assert await pool.verify_signatures([good, *lies, good]) == [True, False, False, False, True]
+        assert await pool.verify_signatures([]) == []
+        (child,) = pool._children
+        assert child.process_id not in (None, os.getpid())
+        child.kill()
+        with pytest.raises(Unavailable):
+            await pool.verify_signatures([good])
     finally:
         await pool.close()
 

@@ -39,8 +39,9 @@ SYNC: Final = [
     Mutant(
         "a follower deletes bytes before the flag is durable",
         PRUNER,
-        "        await self._chain.store.update(pruned)\n        await self._files.delete_pack(pack)\n",
-        "        await self._files.delete_pack(pack)\n        await self._chain.store.update(pruned)\n",
+        "        pruned = await self._chain.change(blobs, bytes_status=BytesStatus.PRUNED)\n",
+        "        await self._files.delete_pack(pack)\n"
+        "        pruned = await self._chain.change(blobs, bytes_status=BytesStatus.PRUNED)\n",
         f"{FOLLOWER_TESTS} -k goes_on_where_it_was",
     ),
     Mutant(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from tests.simulation.kzg import SimulatedKzg
@@ -45,7 +46,7 @@ class ProposerNode(ArchiveNode):
     async def open(self) -> None:
         await super().open()
         engine = self.engine
-        self.service = OwnerService(engine, self.files, verify, address_of, engine.submit, self.metrics)
+        self.service = OwnerService(engine, self.files, verify, address_of, engine.submit_many, self.metrics)
         peers = self.network.join(OWNER, self.service)
         self.sender = NoticeSender(engine, self.service, peers)
         self.repair = BlobRepair(engine, self.files, self.kzg, self.provider, peers)
@@ -96,8 +97,11 @@ class FollowerNode:
         archive: FaultyArchive | None = None,
         signer: SigningKey | None = None,
         keys: Sequence[bytes] = (),
+        signatures: Any = None,
+        verify: Any = verify,
         **policy: object,
     ) -> None:
+        self.signatures, self.verify = signatures, verify
         self.folder, self.archive, self.signer, self.keys = folder, archive, signer, keys or TRUSTED
         self.policy = msgspec.structs.replace(ArchivePolicy(), **policy)
         self.files = BlobFolder(folder / "blobs")
@@ -108,7 +112,16 @@ class FollowerNode:
 
     def open(self, network: LocalNetwork, name: str) -> None:
         self.store = SqliteFollowerStore(self.folder / "follower.db")
-        parts = FollowerParts(self.store, self.files, SimulatedKzg(), self.archive, self.signer, verify, address_of)
+        parts = FollowerParts(
+            store=self.store,
+            files=self.files,
+            kzg=SimulatedKzg(),
+            archive=self.archive,
+            signer=self.signer,
+            verify=self.verify,
+            address_of=address_of,
+            signatures=self.signatures,
+        )
         told = archive_policy()
         trust = FollowerTrust(ChainId(told.chain_id), told.network, self.keys)
         self.follower = BlobFollower(parts, trust, self.policy, find_every=self.find_every)

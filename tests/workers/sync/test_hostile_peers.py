@@ -43,7 +43,7 @@ class HostilePeer:
     async def notices(self, height: Height) -> Sequence[bytes]:
         return [b"\xff" * 40, b""]
 
-    async def receive(self, message: bytes) -> None:
+    async def receive(self, messages: Sequence[bytes]) -> None:
         pass
 
 
@@ -180,8 +180,8 @@ async def test_peers_that_are_away_have_nothing_or_say_nonsense_are_passed_over(
     assert (await follower.blobs(height))[0].bytes_status is BytesStatus.HERE
     assert follower.follower.metrics.failures["Malformed"] == 1  # then it is asked last
     for raw in (b"", b"\1", b"\2\xff", b"\7" * 90_000):
-        await follower.follower.receive(raw)
-        await joined.proposer.service.receive(raw)
+        await follower.follower.receive([raw])
+        await joined.proposer.service.receive([raw])
     assert not isinstance(await follower.follower.package(height), Refused)
 
 

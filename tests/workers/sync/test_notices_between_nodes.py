@@ -122,7 +122,7 @@ async def test_every_check_refuses_by_its_name_counts_and_a_signed_lie_is_an_ala
         for service, metrics in ((follower.follower, follower.follower.metrics), (proposer.service, proposer.metrics)):
             count = metrics.failures[name]
             with capture_logs() as logs:
-                await service.receive(encode_message(notice))
+                await service.receive([encode_message(notice)])
             assert metrics.failures[name] == count + 1, name
             alarm = [each["log_level"] for each in logs if each["event"] == "notice_conflict"]
             assert alarm == (["error"] if name in CONFLICTS else [])
@@ -139,7 +139,7 @@ async def test_another_locator_is_an_alternate_and_the_same_again_is_no_change(j
     assert good is not None
     other = signed(msgspec.structs.replace(good, locator="s3://elsewhere/item"), KEYS[0])
     for notice in (good, other, other, good):
-        await follower.follower.receive(encode_message(notice))
+        await follower.follower.receive([encode_message(notice)])
     (blob,) = await follower.blobs(height)
     assert (blob.locator, blob.alternates) == (good.locator, "s3://elsewhere/item")
     assert follower.follower.metrics.notices == 2

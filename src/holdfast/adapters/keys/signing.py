@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NoReturn
 
@@ -75,3 +76,8 @@ def verify(public: bytes, message: bytes, signature: bytes) -> bool:
     except (InvalidSignature, ValueError):
         return False
     return True
+
+
+def verify_all(signed: Iterable[tuple[bytes, bytes, bytes]]) -> list[bool]:
+    """Of each key, message and signature, whether it is good: one call for many, in a process of their own."""
+    return [verify(*each) for each in signed]

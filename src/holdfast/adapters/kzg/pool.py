@@ -1,4 +1,7 @@
-"""A pool of processes for KZG, started at their first call (BLB-001): `ckzg` holds the interpreter's lock."""
+"""A pool of processes for KZG and for many signatures, started at their first call (BLB-001, NTC-002).
+
+`ckzg` and Ed25519 hold the interpreter's lock: in a thread they would hold the event loop up.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 from typing import Final, TypeVar
 
+from holdfast.adapters.keys.signing import verify_all
 from holdfast.adapters.kzg.trusted_setup import commit_blob, prepare_process, verify_blobs
 from holdfast.core.base.errors import Unavailable
 from holdfast.ports.blobs import KzgWork
+from holdfast.ports.sync import SignedBytes
 from holdfast.system.child_process import CallFailed, CallTimedOut, ChildEnded, ChildProcess
 
 START_S: Final = 60.0
@@ -37,6 +42,9 @@ class KzgPool:
     async def verify(self, blobs: Sequence[tuple[bytes, KzgWork]]) -> list[bool]:
         return await self._run(verify_blobs, list(blobs)) if blobs else []
 
+    async def verify_signatures(self, signed: Sequence[SignedBytes]) -> list[bool]:
+        return await self._run(verify_all, list(signed)) if signed else []
+
     async def close(self) -> None:
         """End all processes; calls that are running fail."""
         self._is_closed = True
@@ -58,7 +66,9 @@ class KzgPool:
             if child is not None:
                 self._end(child)
                 child = None
-            raise Unavailable("BLB-001", f"the KZG process failed: {fault}", "it is started again") from fault
+            raise Unavailable(
+                "BLB-001", f"a process for KZG and signatures failed: {fault}", "it is started again"
+            ) from fault
         finally:
             self._free.put(child)
 

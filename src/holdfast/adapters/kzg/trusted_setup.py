@@ -30,9 +30,8 @@ def why_not_installed() -> Refused | None:
 
 
 def prepare_process() -> None:
-    """In the child, before its first call: the set-up takes seconds, once."""
+    """In the child, before its first call. The set-up takes seconds, once, when the first blob comes."""
     os.nice(NICE)
-    trusted_setup()
 
 
 @cache

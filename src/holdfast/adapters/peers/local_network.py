@@ -63,16 +63,17 @@ class LocalNetwork:
                 self.queue.extend([QueuedMessage(sender, name, raw, self.delay_rounds)] * self.copies)
 
     async def deliver(self) -> int:
-        """One round: what is due arrives, in the order in which it was sent; how many messages did."""
+        """One round: what is due arrives, in the order of its sender; how many messages did."""
         due, self.queue = self.queue, deque()
-        arrived = 0
+        arrived: dict[tuple[str, str], list[bytes]] = {}
         for message in due:
             if message.rounds:
                 self.queue.append(message._replace(rounds=message.rounds - 1))
             elif self.is_reachable(message.sender, message.receiver):
-                await self.services[message.receiver].receive(message.raw)
-                arrived += 1
-        return arrived
+                arrived.setdefault((message.sender, message.receiver), []).append(message.raw)
+        for (_, receiver), raws in arrived.items():
+            await self.services[receiver].receive(raws)
+        return sum(map(len, arrived.values()))
 
 
 class LocalPeers:

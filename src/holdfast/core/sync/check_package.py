@@ -141,9 +141,7 @@ def _why_not_archived(ground: PackageGround, package: BlockPackage, checked: Che
     if len(package.archived) != len(leaves) or len(archived) != len(leaves):
         message = f"block {height} has {len(leaves)} blobs, the package receipts of {len(archived)}"
         return _refuse(message, "ReceiptMissing")
-    known = ground.validators
-    later = ValidatorSet(known.since, known.ended, {**known.successors, **ground.succeeded})
-    block = _BlockGround(checked, later)
+    block = _BlockGround(checked, later_validators(ground))
     for number, each in enumerate(archived):
         if refusal := _why_not_receipt(block, number, each):
             return refusal
@@ -151,6 +149,12 @@ def _why_not_archived(ground: PackageGround, package: BlockPackage, checked: Che
         if isinstance(outcome, Refused):
             return outcome
     return None
+
+
+def later_validators(ground: PackageGround) -> ValidatorSet:
+    """The set that the notices of an archived block are checked with: whoever took over later counts, too."""
+    known = ground.validators
+    return ValidatorSet(known.since, known.ended, {**known.successors, **ground.succeeded})
 
 
 def _why_not_receipt(block: _BlockGround, number: int, each: ArchivedBlob) -> Refused | None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
+import msgspec
 import structlog
 
 from holdfast.core.base.errors import Refused, Unavailable
 from holdfast.core.base.values import Height, VerifySignature
-from holdfast.core.sync.check_package import CheckedPackage, PackageGround, check_block, check_package
+from holdfast.core.sync.check_package import CheckedPackage, PackageGround, check_block, check_package, later_validators
 from holdfast.core.sync.followed import FollowedChain, blobs_of
 from holdfast.core.sync.package import BlockPackage, PackageKind
 from holdfast.core.validator.model import AddressOf
@@ -21,6 +22,7 @@ from holdfast.ports.blobs import BlobFiles, Kzg, KzgWork, PackName
 from holdfast.ports.sync import Peers
 from holdfast.wire.packages import decode_package, notices_of
 from holdfast.workers.sync.follower_chain import FollowerChain
+from holdfast.workers.sync.signature_groups import SignatureGroups
 from holdfast.workers.sync.sync_metrics import SyncMetrics
 
 INTERVAL_MS: Final = 1_000
@@ -42,10 +44,11 @@ class BlockSync:
         kzg: Kzg,
         verify: VerifySignature,
         address_of: AddressOf,
+        signatures: SignatureGroups,
         metrics: SyncMetrics,
     ) -> None:
         self._chain, self._peers, self._files, self._kzg = chain, peers, files, kzg
-        self._verify, self._address_of, self._metrics = verify, address_of, metrics
+        self._verify, self._address_of, self._signatures, self._metrics = verify, address_of, signatures, metrics
         self._order: deque[str] = deque()
         """Who gave the last good block is asked first; who gave a bad one is asked last."""
         self._heights: dict[str, Height] = {}
@@ -104,10 +107,10 @@ class BlockSync:
         package = decode_package(raw)
         if isinstance(package, Refused):
             return package
-        checked = check_package(self._ground(known), package)
+        checked = check_package(await self._notice_ground(known, package), package)
         if isinstance(checked, Refused) and package.kind is PackageKind.ARCHIVED and checked.name == "UnknownValidator":
             await self._look_ahead(known, peer, package)
-            checked = check_package(self._ground(known), package)
+            checked = check_package(await self._notice_ground(known, package), package)
         if isinstance(checked, Refused):
             return checked
         if refusal := await self._store_sidecars(checked, package):
@@ -117,6 +120,13 @@ class BlockSync:
 
     def _ground(self, known: FollowedChain) -> PackageGround:
         return PackageGround(known.head, known.validators, self._verify, self._address_of, self._succeeded)
+
+    async def _notice_ground(self, known: FollowedChain, package: BlockPackage) -> PackageGround:
+        """With the signatures of the notices in it verified, together: a block may have many."""
+        ground = self._ground(known)
+        notices = [each.notice for each in package.archived if each is not None]
+        verify = await self._signatures.verify_ahead(later_validators(ground), notices)
+        return msgspec.structs.replace(ground, verify=verify)
 
     async def _look_ahead(self, known: FollowedChain, peer: str, package: BlockPackage) -> None:
         """Learn of takeovers above this block, from headers and leaves that are checked like any others."""

@@ -13,13 +13,14 @@ from holdfast.core.sync.package import ArchivedBlob, ArchiveReceipt, BlobSidecar
 from holdfast.core.validator.model import AddressOf
 from holdfast.ports import Signer
 from holdfast.ports.blobs import ArchiveReader, BlobFiles, Kzg, PackName
-from holdfast.ports.sync import FollowerStore, Peers
+from holdfast.ports.sync import FollowerStore, Peers, Signatures
 from holdfast.wire.notices import decode_notice
 from holdfast.wire.packages import encode_package
 from holdfast.workers.sync.block_sync import BlockSync
 from holdfast.workers.sync.follower_chain import FollowerChain
 from holdfast.workers.sync.follower_pruner import FIND_EVERY, FollowerPruner
 from holdfast.workers.sync.notice_book import NoticeBook
+from holdfast.workers.sync.signature_groups import SignatureGroups
 from holdfast.workers.sync.sync_metrics import SyncMetrics
 
 ASK_EVERY: Final = 5
@@ -37,6 +38,8 @@ class FollowerParts(NamedTuple):
     """A validator's key: with it, notices are confirmed."""
     verify: VerifySignature
     address_of: AddressOf
+    signatures: Signatures | None = None
+    """Processes that verify signatures; without them they are verified here."""
 
 
 class FollowerTrust(NamedTuple):
@@ -67,8 +70,9 @@ class BlobFollower:
     def connect(self, peers: Peers) -> None:
         """Before the first run: whom to ask."""
         parts, chain, metrics = self._parts, self.chain, self.metrics
-        self.sync = BlockSync(chain, peers, parts.files, parts.kzg, parts.verify, parts.address_of, metrics)
-        self.book = NoticeBook(chain, peers, self._policy, parts.signer, parts.verify, parts.address_of, metrics)
+        signatures = SignatureGroups(parts.signatures, parts.verify, parts.address_of)
+        self.sync = BlockSync(chain, peers, parts.files, parts.kzg, parts.verify, parts.address_of, signatures, metrics)
+        self.book = NoticeBook(chain, peers, self._policy, parts.signer, signatures, parts.address_of, metrics)
         self.pruner = FollowerPruner(
             chain, parts.files, parts.kzg, parts.archive, self._policy, metrics, self._find_every
         )
@@ -86,8 +90,8 @@ class BlobFollower:
     async def final_height(self) -> Height:
         return (await self.chain.get()).head.header.height
 
-    async def receive(self, message: bytes) -> None:
-        await self.book.receive(message)
+    async def receive(self, messages: Sequence[bytes]) -> None:
+        await self.book.receive(messages)
 
     async def blob(self, height: Height, number: int) -> bytes | None:
         blobs = await self._parts.store.blobs(height)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from typing import Any
+
+import msgspec
 
 from holdfast.core.base.errors import Unavailable
 from holdfast.core.base.values import ChainId, Height, Network
@@ -21,6 +25,8 @@ class FollowerChain:
         self._genesis = FollowedChain(genesis_signed(chain_id, network), validators)
         self._known: FollowedChain | None = None
         self.store, self.chain_id = store, chain_id
+        self.changing = asyncio.Lock()
+        """Held by whoever reads rows and stores them changed."""
 
     async def get(self) -> FollowedChain:
         if self._known is None:
@@ -33,6 +39,18 @@ class FollowerChain:
             message = f"this folder follows a chain that did not begin with {sorted(strange)[0].hex()}"
             raise Unavailable("SYN-001", message, "name another folder, or the keys that it was begun with")
         return known
+
+    async def change(self, blobs: Sequence[FollowedBlob], **changes: Any) -> list[FollowedBlob]:
+        """Rows as they are now, with these fields changed, unless a record became another one meanwhile."""
+        async with self.changing:
+            now = await self.store.blobs(blobs[0].height)
+            rows = [now[blob.number] for blob in blobs]
+            if all(
+                (row.status, row.locator) == (blob.status, blob.locator) for row, blob in zip(rows, blobs, strict=True)
+            ):
+                rows = [msgspec.structs.replace(row, **changes) for row in rows]
+                await self.store.update(rows)
+        return rows
 
     async def append(self, checked: CheckedPackage, blobs: Sequence[FollowedBlob]) -> None:
         await self.store.append(checked.signed, checked.payload, blobs, checked.validators)

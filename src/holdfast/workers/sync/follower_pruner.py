@@ -6,9 +6,8 @@ says less; a hit of a query alone never deletes anything, unless `trust_receipts
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
-import msgspec
 import structlog
 
 from holdfast.core.archive.decide import must_read_back
@@ -28,6 +27,8 @@ HEIGHTS_MAX: Final = 256
 """Heights looked at in one run."""
 FIND_EVERY: Final = 30
 """The archive is asked for items of which no notice came in the first pass, and then in every thirtieth."""
+RecordChange = dict[str, Any]
+"""Fields of a record that become others; none where nothing changes."""
 _log = structlog.get_logger()
 
 
@@ -70,8 +71,9 @@ class FollowerPruner:
         pack = PackName(height, blobs[0].block_hash)
         if not await self._are_ours(pack, blobs):
             return
-        pruned = [msgspec.structs.replace(blob, bytes_status=BytesStatus.PRUNED) for blob in blobs]
-        await self._chain.store.update(pruned)
+        pruned = await self._chain.change(blobs, bytes_status=BytesStatus.PRUNED)
+        if not all(blob.bytes_status is BytesStatus.PRUNED for blob in pruned):
+            return  # a record became another one: it is looked at again
         await self._files.delete_pack(pack)
         self._metrics.pruned += len(blobs)
         _log.info("blobs_pruned", height=height, blobs=len(blobs))
@@ -105,31 +107,29 @@ class FollowerPruner:
             await self._archive.open()
             if blob.status is not BlobStatus.ARCHIVED:
                 is_due = self._runs % self._find_every == 1 % self._find_every
-                checked = await self._find(blob) if is_due else blob
+                changes = await self._find(blob) if is_due else {}
             elif blob.assurance != VERIFIED and must_read_back(self._policy, blob.versioned_hash):
-                checked = await self._read_back(blob)
+                changes = await self._read_back(blob)
             else:
                 return blob
         except Unavailable as fault:
             _log.debug("archive_away", height=blob.height, reason=str(fault))
             return blob
-        if checked != blob:
-            await self._chain.store.update([checked])
-        return checked
+        return (await self._chain.change([blob], **changes))[0] if changes else blob
 
-    async def _read_back(self, blob: FollowedBlob) -> FollowedBlob:
+    async def _read_back(self, blob: FollowedBlob) -> RecordChange:
         """ARC-004: what the archive has is what the block commits to, else the record is suspect."""
         reasons = list[str]()
         for locator in (blob.locator, *blob.alternates.splitlines()):
             reason = await self._why_not_held(blob, locator)
             if reason is None:
-                return msgspec.structs.replace(blob, assurance=VERIFIED)
+                return {"assurance": VERIFIED}
             reasons.append(reason)
         self._metrics.suspect += 1
         _log.warning("archive_lost", height=blob.height, index=blob.number, reason=reasons[0])
-        return msgspec.structs.replace(blob, status=BlobStatus.SUSPECT, reason=reasons[0])
+        return {"status": BlobStatus.SUSPECT, "reason": reasons[0]}
 
-    async def _find(self, blob: FollowedBlob) -> FollowedBlob:
+    async def _find(self, blob: FollowedBlob) -> RecordChange:
         """NTC-004: a record that no notice told. A hit counts when its bytes are right, or policy trusts receipts."""
         assert self._archive is not None
         place = f"{self._chain.chain_id}/{blob.height}/{blob.number}"
@@ -139,16 +139,15 @@ class FollowerPruner:
                 continue
             self._metrics.found_in_archive += 1
             _log.info("item_found", height=blob.height, index=blob.number, is_read_back=not is_trusted)
-            return msgspec.structs.replace(
-                blob,
-                status=BlobStatus.ARCHIVED,
-                assurance=SIGNED if is_trusted else VERIFIED,
-                provider_id=self._archive.id,
-                locator=locator,
-                notice=b"",
-                reason="",
-            )
-        return blob
+            return {
+                "status": BlobStatus.ARCHIVED,
+                "assurance": SIGNED if is_trusted else VERIFIED,
+                "provider_id": self._archive.id,
+                "locator": locator,
+                "notice": b"",
+                "reason": "",
+            }
+        return {}
 
     async def _why_not_held(self, blob: FollowedBlob, locator: str) -> str | None:
         assert self._archive is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 import structlog
@@ -21,6 +21,7 @@ from holdfast.ports.sync import Peers
 from holdfast.wire.notices import decode_notice, encode_notice
 from holdfast.wire.peer_messages import NoticeConfirmation, decode_message, encode_message
 from holdfast.workers.sync.follower_chain import FollowerChain
+from holdfast.workers.sync.signature_groups import SignatureGroups, take_in_groups
 from holdfast.workers.sync.sync_metrics import SyncMetrics
 
 ASKED_MAX: Final = 64
@@ -57,30 +58,26 @@ class NoticeBook:
         peers: Peers,
         policy: ArchivePolicy,
         signer: Signer | None,
-        verify: VerifySignature,
+        signatures: SignatureGroups,
         address_of: AddressOf,
         metrics: SyncMetrics,
     ) -> None:
         self._chain, self._peers, self._policy, self._signer = chain, peers, policy, signer
-        self._verify, self._address_of, self._metrics = verify, address_of, metrics
+        self._signatures, self._address_of, self._metrics = signatures, address_of, metrics
         self._asked = Height(0)
         self.early: dict[bytes, ArchiveNotice] = {}
         """Notices of heights that are not here yet, by their roots."""
 
-    async def receive(self, message: bytes) -> None:
+    async def receive(self, messages: Sequence[bytes]) -> None:
         """NTC-002: whatever is wrong is counted by its name."""
-        decoded = decode_message(message)
-        if isinstance(decoded, Refused):
-            self._refuse(decoded)
-        elif isinstance(decoded, ArchiveNotice):
-            await self.take(decoded)
+        await self._chain.get()
+        await take_in_groups(messages, lambda group: self._take_decoded(map(decode_message, group)))
 
     async def take_early(self) -> None:
         """Look again at the notices that were too early."""
         known = await self._chain.get()
         due = [root for root, notice in self.early.items() if notice.height <= known.head.header.height]
-        for root in due:
-            await self.take(self.early.pop(root))
+        await self._take([self.early.pop(root) for root in due])
 
     async def ask_peers(self) -> None:
         """NTC-004: heights whose bytes are here without a record, asked for one after the other, some in a run."""
@@ -94,41 +91,69 @@ class NoticeBook:
                     raws = await self._peers.notices(peer, height)
                 except Unavailable:
                     continue
-                for raw in raws:
-                    notice = decode_notice(raw)
-                    await self.take(notice) if isinstance(notice, ArchiveNotice) else self._refuse(notice)
+                await take_in_groups(raws, lambda group: self._take_decoded(map(decode_notice, group)))
 
-    async def take(self, notice: ArchiveNotice) -> Refused | None:
-        known, root = await self._chain.get(), notice_root(notice)
-        blobs = await self._chain.store.blobs(notice.height)
-        ground = FollowedGround(known, self._chain.chain_id, blobs)
-        outcome = why_not_notice(ground, notice, self._verify, self._address_of)
-        if isinstance(outcome, Refused):
-            return self._keep(root, notice) if outcome.name == NOT_DECIDED else self._refuse(outcome, notice)
-        record = with_notice(blobs[notice.blob_index], notice, encode_notice(notice), SIGNED)
-        if record is not None:
-            await self._chain.store.update([record])
-            self._metrics.notices += 1
-        await self._confirm(known, notice, root)
-        return None
+    async def _take_decoded(self, decoded: Iterable[ArchiveNotice | NoticeConfirmation | Refused]) -> None:
+        """Confirmations are for whoever has signed the notice."""
+        notices = list[ArchiveNotice]()
+        for each in decoded:
+            if isinstance(each, Refused):
+                self._refuse(each)
+            elif isinstance(each, ArchiveNotice):
+                notices.append(each)
+        await self._take(notices)
 
-    def _keep(self, root: bytes, notice: ArchiveNotice) -> Refused | None:
+    async def _take(self, notices: Sequence[ArchiveNotice]) -> None:
+        """One after the other in their order, stored together, then confirmed."""
+        known = await self._chain.get()
+        async with self._signatures.in_order(known.validators, notices) as verify, self._chain.changing:
+            known, rows = await self._chain.get(), dict[Height, list[FollowedBlob]]()
+            changed, good = dict[tuple[Height, int], FollowedBlob](), list[ArchiveNotice]()
+            for notice in notices:
+                if notice.height not in rows:
+                    rows[notice.height] = await self._chain.store.blobs(notice.height)
+                ground = FollowedGround(known, self._chain.chain_id, rows[notice.height])
+                if not self._counts(ground, notice, verify):
+                    continue
+                good.append(notice)
+                record = with_notice(ground.blobs[notice.blob_index], notice, encode_notice(notice), SIGNED)
+                if record is not None:
+                    rows[notice.height][notice.blob_index] = changed[record.height, record.number] = record
+                    self._metrics.notices += 1
+            if changed:
+                await self._chain.store.update(list(changed.values()))
+        for notice in good:
+            await self._confirm(known, notice)
+
+    def _counts(self, ground: FollowedGround, notice: ArchiveNotice, verify: VerifySignature) -> bool:
+        outcome = why_not_notice(ground, notice, verify, self._address_of)
+        if not isinstance(outcome, Refused):
+            return True
+        if outcome.name == NOT_DECIDED:
+            self._keep(notice)
+        else:
+            self._refuse(outcome, notice)
+        return False
+
+    def _keep(self, notice: ArchiveNotice) -> None:
         """NTC-003: its signature is good, its block is not here yet. What does not fit is sent again one day."""
+        root = notice_root(notice)
         if root not in self.early and len(self.early) >= self._policy.notices_waiting_max:
-            return self._refuse(Refused("NTC-003", f"{len(self.early)} early notices wait already", name="BufferFull"))
-        self.early[root] = notice
-        return None
+            self._refuse(Refused("NTC-003", f"{len(self.early)} early notices wait already", name="BufferFull"))
+        else:
+            self.early[root] = notice
 
-    async def _confirm(self, known: FollowedChain, notice: ArchiveNotice, root: bytes) -> None:
+    async def _confirm(self, known: FollowedChain, notice: ArchiveNotice) -> None:
         """NTC-004: every time, since the last confirmation may be lost."""
         signer = self._signer
         if signer is None or not known.validators.is_member(signer.public, known.head.header.height):
             return
+        root = notice_root(notice)
         signature = signer.sign(ack_root(root))
         confirmation = NoticeConfirmation(notice.height, notice.blob_index, root, signer.public, signature)
         await self._peers.broadcast(encode_message(confirmation))
 
-    def _refuse(self, refusal: Refused, notice: ArchiveNotice | None = None) -> Refused:
+    def _refuse(self, refusal: Refused, notice: ArchiveNotice | None = None) -> None:
         self._metrics.failures[refusal.name] += 1
         log = _log.warning
         if refusal.name in CONFLICTS:
@@ -136,4 +161,3 @@ class NoticeBook:
             log = _log.error
         height = None if notice is None else notice.height
         log("notice_conflict" if refusal.name in CONFLICTS else "notice_refused", height=height, reason=str(refusal))
-        return refusal

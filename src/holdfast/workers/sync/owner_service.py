@@ -35,16 +35,19 @@ from holdfast.engine.queries.archive.stored_blobs import stored_blobs
 from holdfast.engine.queries.archive.validators import GetValidatorSet
 from holdfast.engine.queries.chain import GetChainHead
 from holdfast.ports.blobs import BlobFiles, PackName
+from holdfast.ports.sync import Signatures
 from holdfast.wire.notices import encode_notice
 from holdfast.wire.packages import encode_package
-from holdfast.wire.peer_messages import decode_message
+from holdfast.wire.peer_messages import NoticeConfirmation, decode_message
+from holdfast.workers.sync.signature_groups import PeerMessage, SignatureGroups, take_in_groups
 from holdfast.workers.sync.sync_metrics import SyncMetrics
 
+SubmitMany = Callable[[Sequence[Command]], Awaitable[list[Outcome]]]
 _log = structlog.get_logger()
 
 
 class OwnerService:
-    """A peer that has the journal. A standby has no `submit`: it takes no messages."""
+    """A peer that has the journal. A standby has no `submit_many`: it takes no messages."""
 
     def __init__(
         self,
@@ -52,10 +55,12 @@ class OwnerService:
         files: BlobFiles,
         verify: VerifySignature,
         address_of: AddressOf,
-        submit: Callable[[Command], Awaitable[Outcome]] | None,
+        submit_many: SubmitMany | None,
         metrics: SyncMetrics,
+        signatures: Signatures | None = None,
     ) -> None:
-        self._source, self._files, self._submit = source, files, submit
+        self._source, self._files, self._submit_many = source, files, submit_many
+        self._signatures = SignatureGroups(signatures, verify, address_of)
         self._verify, self._address_of, self._metrics = verify, address_of, metrics
         self._sent_s: dict[bytes, float] = {}
         """When the notice about a blob was sent first, by its place."""
@@ -133,23 +138,42 @@ class OwnerService:
 
     # ------------------------------------------------------------------------------------ what peers tell
 
-    async def receive(self, message: bytes) -> None:
+    async def receive(self, messages: Sequence[bytes]) -> None:
         """NTC-002, NTC-004: a notice is checked and recorded, a confirmation counted; the rest is refused by name."""
-        decoded = decode_message(message)
-        if isinstance(decoded, Refused) or self._submit is None:
-            outcome: object = decoded
-        elif isinstance(decoded, ArchiveNotice):
-            outcome = await self._submit(AcceptNotice(decoded, self._verify, self._address_of))
-        else:
-            fields = (decoded.height, decoded.number, decoded.root, decoded.key, decoded.signature)
-            outcome = await self._submit(ConfirmNotice(*fields, verify=self._verify))
-            self._measure_propagation(place_of(decoded.height, decoded.number), outcome)
-        if isinstance(outcome, Refused):
-            self._metrics.failures[outcome.name] += 1
-            is_conflict = outcome.name in CONFLICTS
-            self._metrics.conflicts += is_conflict
-            log = _log.error if is_conflict else _log.warning
-            log("notice_conflict" if is_conflict else "notice_refused", reason=str(outcome), name=outcome.name)
+        await take_in_groups(messages, self._take_group)
+
+    async def _take_group(self, raws: Sequence[bytes]) -> None:
+        decoded = [decode_message(raw) for raw in raws]
+        for each in decoded:
+            if isinstance(each, Refused):
+                self._refuse(each)
+        good = [each for each in decoded if not isinstance(each, Refused)]
+        if good and self._submit_many is not None:
+            await self._take(good, self._submit_many)
+
+    async def _take(self, messages: Sequence[PeerMessage], submit_many: SubmitMany) -> None:
+        """All of them in one batch, in their order."""
+        validators = self._source.query_undurable(GetValidatorSet())
+        async with self._signatures.in_order(validators, messages) as verify:
+            outcomes = await submit_many([self._command(each, verify) for each in messages])
+        for message, outcome in zip(messages, outcomes, strict=True):
+            if isinstance(message, NoticeConfirmation):
+                self._measure_propagation(place_of(message.height, message.number), outcome)
+            if isinstance(outcome, Refused):
+                self._refuse(outcome)
+
+    def _command(self, message: PeerMessage, verify: VerifySignature) -> Command:
+        if isinstance(message, ArchiveNotice):
+            return AcceptNotice(message, verify, self._address_of)
+        fields = (message.height, message.number, message.root, message.key, message.signature)
+        return ConfirmNotice(*fields, verify=verify)
+
+    def _refuse(self, refusal: Refused) -> None:
+        self._metrics.failures[refusal.name] += 1
+        is_conflict = refusal.name in CONFLICTS
+        self._metrics.conflicts += is_conflict
+        log = _log.error if is_conflict else _log.warning
+        log("notice_conflict" if is_conflict else "notice_refused", reason=str(refusal), name=refusal.name)
 
     def record_sent(self, place: bytes) -> None:
         """A notice is on its way; only the first time counts."""
