@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -173,6 +174,33 @@ async def test_all_intents_of_a_group_are_stored_before_its_first_byte_is_sent(
     assert intended == [[True, True, False, False]] * 2 + [[True] * 4] * 2
     assert [blob.status for blob in blobs(node)] == [*[BlobStatus.ARCHIVED] * 3, BlobStatus.PENDING]
     assert (node.archiver.metrics.heights_good, node.archiver.metrics.heights_failed) == (0, 1)
+    await node.kill()
+
+
+@pytest.mark.rule("ARC-001", "ARC-002")
+async def test_while_one_height_is_uploaded_the_next_is_intended_and_uploads_stay_bounded(tmp_path: Path) -> None:
+    node = ArchiveNode(archive_policy(uploads_at_once_max=1), tmp_path)
+    await node.open_with_provider()
+    for output in (LARGE, b"second", b"third", b"fourth"):
+        await node.resolve(output, seals=1)
+        await node.pack_final()
+    store, may_store, running = node.provider.store, asyncio.Event(), list[int]()
+
+    async def gated(item: ItemUpload) -> Refused | None:
+        running.append(len(node.provider.stores))
+        await may_store.wait()
+        assert len(running) == len(node.provider.stores) + 1, "another upload began meanwhile"
+        return await store(item)
+
+    node.provider.store = gated  # type: ignore[method-assign]
+    archiving = asyncio.ensure_future(node.archiver.run_once())
+    while not running or not blobs(node)[5].item_id:
+        await asyncio.sleep(0)
+    assert [bool(blob.item_id) for blob in blobs(node)] == [*[True] * 6, False]  # two ahead of the one that is uploaded
+    assert len(running) == 1
+    may_store.set()
+    await archiving
+    assert {blob.status for blob in blobs(node)} == {BlobStatus.ARCHIVED}
     await node.kill()
 
 

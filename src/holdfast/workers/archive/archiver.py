@@ -34,6 +34,8 @@ from holdfast.workers.archive.verify_batches import VerifyBatches
 RETRY_S: Final = 1.0
 GROUP_MIN: Final = 16
 """Blobs of a height whose intents are stored together, and which are in memory together."""
+HEIGHTS_AHEAD: Final = 2
+"""While one height is uploaded the next is read and intended, and the one before is verified and recorded."""
 _log = structlog.get_logger()
 
 
@@ -93,7 +95,7 @@ class Archiver:
         await self._work()
 
     async def _work(self) -> None:
-        """Heights begin in their order, as many at a time as there are uploads: a slow one holds no other up."""
+        """Heights begin in their order, some more than there are uploads: a slow one holds no other up."""
         await self._due.refresh()
         self.metrics.queue_len = self._due.queue_len
         if not self._due.has_work():
@@ -102,7 +104,8 @@ class Archiver:
         running: set[asyncio.Task[None]] = set()
         try:
             while running or self._due.has_work():
-                while len(running) < self._engine.policy.archive.uploads_at_once_max and self._has_room():
+                heights_max = self._engine.policy.archive.uploads_at_once_max + HEIGHTS_AHEAD
+                while len(running) < heights_max and self._has_room():
                     height = self._due.take()
                     if height is None:
                         break
