@@ -91,7 +91,9 @@ class NodeAccess:
         self.clock_fault: Callable[[], Refused | None] = lambda: None
         """Why the machine's clock is not believed (CAN-006)."""
         self.archive: ArchiveOperations | None = None
-        """Fetches, prunes and audits, on the owner, where an archive is configured."""
+        """Prunes and audits, on the owner, where an archive is configured."""
+        self.archived: ArchivedBytes | None = None
+        """Fetches what only the archive holds, on every node where one is configured."""
         self.stored_key_of: Callable[[Result], tuple[int, bytes] | None] = lambda _: None
         """BLB-003: the key of one result, on a node that has the archive key and no archive any more."""
         self.packages: PackageService | None = None
@@ -150,6 +152,14 @@ class PackageService(Protocol):
     async def blob(self, height: Height, number: int) -> bytes | None: ...
 
 
+class ArchivedBytes(Protocol):
+    """Outputs that this node has deleted."""
+
+    async def open_output(self, result: Result) -> OutputReader | Refused | None:
+        """RES-009: bytes that only the archive holds; None where it does not."""
+        ...
+
+
 class ArchiveOperations(Protocol):
     """What an operator does with the archive (PRU-001), and what its workers have counted."""
 
@@ -163,10 +173,6 @@ class ArchiveOperations(Protocol):
     @property
     def audit_report(self) -> ReadBackReport: ...
     def begin_audit(self, sample: int) -> ReadBackReport: ...
-    async def open_output(self, result: Result) -> OutputReader | Refused | None:
-        """RES-009: bytes that only the archive holds; None where it does not."""
-        ...
-
     def key_of(self, result: Result) -> tuple[int, bytes]:
         """BLB-003: the id of the archive key, and the key of one result."""
         ...

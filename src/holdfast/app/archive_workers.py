@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 import structlog
@@ -60,7 +61,7 @@ class ArchiveWorkers:
         self._archiver.on_archived = self._pruner.prune
         self.recorded = RecordedArchive(engine, self._provider, files, self._kzg, key, is_kept)
         budget = FetchBudget(config.archive.fetch_bytes_per_hour, engine.now_ms)
-        outputs = ArchivedOutputs(self.recorded.read, config.data / "fetched", budget)
+        outputs = ArchivedOutputs(self.recorded.read, fetched_folder(config), budget)
         peers = _peers(config)
         repair = BlobRepair(engine, files, self._kzg, self._provider, peers)
         repacker = BlobRepacker(engine, warm, files, key)
@@ -90,6 +91,11 @@ class ArchiveWorkers:
         await self._provider.close()
         if self._gateway is not None:
             await self._gateway.stop()
+
+
+def fetched_folder(config: Config) -> Path:
+    """Where outputs lie that were fetched from the archive. Nodes that share a folder have one each."""
+    return config.data / "fetched" / config.node
 
 
 def stored_key_of(config: Config, result: Result) -> tuple[int, bytes] | None:

@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
+from holdfast.adapters.archive.settings import ProviderKind
 from holdfast.adapters.clock import MachineClock
 from holdfast.adapters.inputs.input_store import InputStore
 from holdfast.adapters.keys.signing import SigningKey
@@ -24,6 +25,7 @@ from holdfast.app.archive_workers import stored_key_of
 from holdfast.app.owner_workers import OwnerWorkers
 from holdfast.app.projector_process import ProjectorProcess
 from holdfast.app.servers import make_grpc_server, make_http_server, make_local_http_server
+from holdfast.app.standby_archive import StandbyArchive
 from holdfast.app.stores import (
     make_blob_files,
     make_full_journal,
@@ -104,6 +106,7 @@ class Node:
         self.signer = SigningKey.load_or_create(config.data / NODE_KEY)
         self._workers: OwnerWorkers | None = None
         """Set once this node is the owner."""
+        self._standby_archive: StandbyArchive | None = None
         self._end_task: asyncio.Task[None] | None = None
 
     # ------------------------------------------------------------------------------------ start and stop
@@ -145,6 +148,7 @@ class Node:
             if server is not None:
                 await server.close()
         await self._stop_workers()
+        await self._close_standby_archive()
         await self.access.input_checker.close()
         await self.engine.stop()
         await self.tables.close()
@@ -192,7 +196,8 @@ class Node:
         workers.start()
         self.access.collector, self.access.scrubber = workers.collector, workers.scrubber
         self.access.journal_scrubber, self.watch.silent_ms = workers.journal_scrubber, 0
-        self.access.archive = workers.archive.control if workers.archive is not None else None
+        await self._close_standby_archive()
+        self.access.archive = self.access.archived = workers.archive.control if workers.archive is not None else None
         self.access.packages = workers.package_service
         head = self.engine.durable_head
         _log.info(
@@ -236,9 +241,14 @@ class Node:
     async def _stop_workers(self) -> None:
         workers, self._workers = self._workers, None
         self.access.collector = self.access.scrubber = self.access.journal_scrubber = None
-        self.access.packages = None
+        self.access.packages = self.access.archive = self.access.archived = None
         if workers is not None:
             await workers.stop()
+
+    async def _close_standby_archive(self) -> None:
+        archive, self._standby_archive = self._standby_archive, None
+        if archive is not None:
+            await archive.close()
 
     async def _adopt_policy(self) -> None:
         """Journal the policy of the settings where the journal has none (PRI-003).
@@ -273,6 +283,8 @@ class Node:
     async def _start_following(self) -> None:
         await self.follower.load_when_created()
         self.access.source, self.access.forward_to_owner = self.follower, self._forward_to_owner
+        if self.config.archive.provider is not ProviderKind.NONE:
+            self.access.archived = self._standby_archive = StandbyArchive(self.config, self.follower)
 
     async def _follow_until_owner(self) -> None:
         """Follow until the owner is gone or hangs, then take over."""

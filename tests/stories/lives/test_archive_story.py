@@ -179,6 +179,8 @@ async def test_an_output_is_archived_verified_pruned_and_fetched_by_its_locator(
         assert len(json.loads(proof)["locators"]) == 2
         if run.has_folder:
             await _follow(run, key, height)
+        else:
+            await _standby_fetches(run, task, height)
     if run.has_folder:
         await _is_found_out(run, task)
     else:
@@ -202,6 +204,40 @@ async def _is_gone(run: ArchiveRun, height: int, locators: list[str]) -> None:
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{run.http_port}") as http:
         gone = await http.get(f"/eth/v1/beacon/blobs/{height}")
     assert (gone.status_code, gone.json()["locators"]) == (410, locators)
+
+
+async def _standby_fetches(run: ArchiveRun, task: str, height: int) -> None:
+    """RES-009: a standby fetches like the owner, and goes on doing so when it is the owner itself."""
+    grpc_port, http_port = free_ports(2)
+    ports = {"HOLDFAST_GRPC__PORT": str(grpc_port), "HOLDFAST_HTTP__PORT": str(http_port)}
+    standby = NodeProcess(run.node.data, "standby", run.settings | ports | {"HOLDFAST_STANDBY": "true"})
+    await standby.up(run.node.data / "standby.sock")
+    token = (await run.run_cli("key", "create", "--role", "auditor"))[1].strip()
+    headers = {"authorization": f"Bearer {token}"}
+    try:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{http_port}", headers=headers) as http:
+            assert (await http.get(f"/eth/v1/beacon/blobs/{height}")).status_code == 410
+            await _output_is(http, task, LARGE.encode())
+            assert [file.name for file in (run.node.data / "fetched").iterdir()] == ["node", "standby"]
+            await run.node.kill()
+            async with NodeSocket(standby.data / "standby.sock", PATIENCE_S) as client:
+                await run.until(client, _is_owner)
+            await _output_is(http, task, LARGE.encode())
+    finally:
+        standby.end()
+    await run.node.up()
+
+
+async def _output_is(http: httpx.AsyncClient, task: str, output: bytes) -> None:
+    """Its key, or its process, may be a moment behind."""
+    async with asyncio.timeout(PATIENCE_S):
+        while (answer := await http.get(f"/v1/outputs/{task}", timeout=PATIENCE_S)).status_code != 200:
+            await asyncio.sleep(0.05)
+    assert answer.content == output
+
+
+async def _is_owner(client: NodeSocket) -> bool:
+    return bool((await client.status())["role"] == "owner")
 
 
 async def _follow(run: ArchiveRun, key: str, height: int) -> None:

@@ -125,7 +125,8 @@ class ArchiveNode(RetentionNode):
     def access(self) -> NodeAccess:
         """What its servers work with."""
         access = NodeAccess(self.engine, self.engine.submit)
-        access.blobs, access.blob_files, access.archive = self.blobs, self.files, self.control
+        access.blobs, access.blob_files = self.blobs, self.files
+        access.archive = access.archived = self.control
         return access
 
     async def let_go(self) -> None:

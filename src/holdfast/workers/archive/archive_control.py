@@ -16,11 +16,10 @@ from holdfast.core.result.model import Result
 from holdfast.engine.archive_report import PruneReport, ReadBackFault, ReadBackReport
 from holdfast.engine.loop import Engine
 from holdfast.ports import OutputReader
-from holdfast.workers.archive.archived_outputs import ArchivedOutputs
+from holdfast.workers.archive.archived_outputs import ArchivedOutputs, wanted_of
 from holdfast.workers.archive.archiver import Archiver
 from holdfast.workers.archive.blob_pruner import BlobPruner
 from holdfast.workers.archive.blob_repacker import BlobRepacker
-from holdfast.workers.archive.fetch_result import WantedResult
 from holdfast.workers.archive.recorded_archive import RecordedArchive
 from holdfast.workers.sync.sync_metrics import SyncMetrics
 
@@ -59,7 +58,7 @@ class ArchiveControl:
 
     async def open_output(self, result: Result) -> OutputReader | Refused | None:
         """RES-009: the bytes of an output that this node does not have any more; None where no blob has them."""
-        return await self._outputs.open(WantedResult(result.task_id, result.result_digest, result.result_size))
+        return await self._outputs.open(wanted_of(result))
 
     def key_of(self, result: Result) -> tuple[int, bytes]:
         """BLB-003: the id of the archive key, and the key of this result alone."""

@@ -19,6 +19,7 @@ import structlog
 
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.values import Digest
+from holdfast.core.result.model import Result
 from holdfast.ports import OutputReader
 from holdfast.workers.archive.fetch_result import WantedResult
 
@@ -125,6 +126,10 @@ class ArchivedOutputs:
 
     def _path(self, digest: Digest) -> Path:
         return self._folder / digest.hex()
+
+
+def wanted_of(result: Result) -> WantedResult:
+    return WantedResult(result.task_id, result.result_digest, result.result_size)
 
 
 class FetchedOutput:

@@ -247,8 +247,8 @@ async def result_pruned(access: NodeAccess, result: Result) -> Refused:
 async def open_archived(access: NodeAccess, principal: Principal, result: Result) -> OutputReader | Refused:
     """RES-009: the bytes from the archive. A fetch costs: it needs a key; without one the locators must do."""
     opened = None
-    if access.archive is not None and principal.role is not None:
-        opened = await access.archive.open_output(result)
+    if access.archived is not None and principal.role is not None:
+        opened = await access.archived.open_output(result)
     return opened if opened is not None else await result_pruned(access, result)
 
 
