@@ -7,32 +7,27 @@ import logging
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 
-import msgspec
 import obstore
 import structlog
 from tests.seaweedfs import server as seaweedfs
 
 from bench.archive.bench_node import BenchNode, CommittedBlob, bench_policy, bucket_of, committed_blobs
+from bench.archive.notices import compare_notices
 from bench.measure import Goal, Row, Table, Turn, at_least, at_most, interleave, show, table
 from holdfast.adapters.keys.keccak import keccak_256
-from holdfast.adapters.keys.signing import SigningKey, verify
+from holdfast.adapters.keys.signing import SigningKey
 from holdfast.adapters.kzg.pool import KzgPool
-from holdfast.core.archive.notice import ArchiveNotice, notice_root
 from holdfast.core.base.errors import Refused
-from holdfast.core.base.values import ChainId, Digest, Height
+from holdfast.core.base.values import Height
 from holdfast.core.blob.framing import pack_payload
 from holdfast.wire.ans104 import build_item
-from holdfast.wire.notices import decode_notice, encode_notice
 from holdfast.workers.archive.due_heights import DueHeights
 
 CONCURRENCIES = (1, 4, 16)
 HEIGHT_BLOBS = 8
 OUTPUT_BLOBS = 16
-NOTICE_PROCESSES = 2
 CHUNK = 100
 """Blocks that are decided together, where only their number matters."""
 STALL_GOAL_MS = 10.0
@@ -41,7 +36,7 @@ Work = Callable[[int], Awaitable[None]]
 
 async def run(folder: Path, *, is_quick: bool) -> list[Table]:
     """Every comparison, printed as soon as it is measured."""
-    rounds, heights, restart, notices = (2, 1, 300, 500) if is_quick else (5, 8, 100_000, 20_000)
+    rounds, heights, restart, notices = (2, 1, 300, 500) if is_quick else (5, 8, 100_000, 4_000)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     kzg = KzgPool()
     server = seaweedfs.SeaweedServer()
@@ -54,7 +49,7 @@ async def run(folder: Path, *, is_quick: bool) -> list[Table]:
             bench.compare_committed(rounds, heights),
             bench.compare_fresh(rounds, OUTPUT_BLOBS if is_quick else 3 * OUTPUT_BLOBS),
             bench.measure_lag(3 if is_quick else 20),
-            compare_notices(rounds, notices),
+            compare_notices(folder / "notices", blobs, rounds, notices),
             bench.measure_stall(1.0 if is_quick else 10.0),
             bench.measure_restart(restart),
         )
@@ -233,69 +228,6 @@ class ArchiveBench:
         rows.append(Row("the loop is held, at most", [worst_ms]))
         goal = Goal("every height is found again", f"{due.queue_len} of {heights}", due.queue_len == heights)
         return Table("archive-restart", f"A restart with {heights} unarchived heights", "ms", None, rows, [goal])
-
-
-# ------------------------------------------------------------------------------------------------ notices
-
-
-async def compare_notices(rounds: int, count: int) -> Table:
-    """Notices decoded and their signatures checked, in two processes, against checking signatures alone."""
-    bare, ours = "bare Ed25519 verification", "decoded, canonical form, root, signature"
-    key = SigningKey.from_seed(bytes(32))
-    notices = [_notice(key, number) for number in range(min(count, 500))]
-    raws = [encode_notice(notice) for notice in notices]
-    signed = [(key.public, notice_root(notice), notice.signature) for notice in notices]
-    with ProcessPoolExecutor(NOTICE_PROCESSES, get_context("spawn")) as pool:
-        loop, repeats = asyncio.get_running_loop(), max(1, count // len(raws) // NOTICE_PROCESSES)
-
-        async def rate(function: Callable[..., int], *arguments: object) -> float:
-            began = time.perf_counter()
-            calls = (loop.run_in_executor(pool, function, *arguments) for _ in range(NOTICE_PROCESSES))
-            return sum(await asyncio.gather(*calls)) / (time.perf_counter() - began)
-
-        async def by_us(_: int) -> Mapping[str, float]:
-            return {ours: await rate(_verify_notices, key.public, raws, repeats)}
-
-        async def by_hand(_: int) -> Mapping[str, float]:
-            return {bare: await rate(_verify_bare, signed, repeats)}
-
-        await rate(_verify_bare, signed, 1)  # the processes start
-        figures = await interleave([by_us, by_hand], rounds)
-    title = f"Notices of version 1 in {NOTICE_PROCESSES} processes"
-    found = table("archive-notices", title, "notices/s", figures, [bare, ours], bare)
-    found.goals.append(at_least("notices", figures[ours], 5_000, "/s"))
-    return found
-
-
-def _notice(key: SigningKey, number: int) -> ArchiveNotice:
-    notice = ArchiveNotice(
-        version=1,
-        height=Height(number + 1),
-        blob_index=0,
-        kzg_commitment=os.urandom(48),
-        blob_keccak=Digest(os.urandom(32)),
-        provider_id="s3",
-        locator=f"s3://bucket/items/{os.urandom(32).hex()}.ans104",
-        archived_by=keccak_256(key.public)[:20],
-        archived_at=1_800_000_000,
-        chain_id=ChainId(1_337),
-        versioned_hash=os.urandom(32),
-    )
-    return msgspec.structs.replace(notice, signature=key.sign(notice_root(notice)))
-
-
-def _verify_notices(public: bytes, raws: list[bytes], repeats: int) -> int:
-    for raw in raws * repeats:
-        notice = decode_notice(raw)
-        assert not isinstance(notice, Refused)
-        assert verify(public, notice_root(notice), notice.signature)
-    return len(raws) * repeats
-
-
-def _verify_bare(signed: list[tuple[bytes, bytes, bytes]], repeats: int) -> int:
-    for public, root, signature in signed * repeats:
-        assert verify(public, root, signature)
-    return len(signed) * repeats
 
 
 # ------------------------------------------------------------------------------------------------ time
