@@ -67,6 +67,7 @@ LATE_MS = 5 * POLICY.chain.block_ms
 CASES: list[tuple[str, Overview, dict[str, Any]]] = [
     ("ARC-003", changed("archive", stalled=3, pending=3), {}),
     ("ARC-004", changed("archive", pending=1), {}),
+    ("PRU-001", changed("archive", lost=1), {}),
     ("CHN-003", changed("chain", is_rolling_back=True), {}),
     ("CHN-002", changed("chain", open_transactions=1, head_ms=NOW_MS - LATE_MS - 1), {}),
     ("MAT-004", changed("queue", waiting={"AI": 2}, oldest_ms={"AI": NOW_MS - UNLEASED_MS - 1}), {}),

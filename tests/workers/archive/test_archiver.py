@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 from tests.workers.archive.archive_node import ArchiveNode, archive_policy
 
 from holdfast.adapters.keys.keccak import keccak_256
@@ -15,8 +16,10 @@ from holdfast.core.archive.messages import SIGNED, VERIFIED, AcceptNotice, Retry
 from holdfast.core.archive.notice import ArchiveNotice, notice_root
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.values import ChainId
+from holdfast.core.blob.framing import BLOB_BYTES
 from holdfast.core.blob.model import Blob, BlobStatus
 from holdfast.core.policy import ReadBack
+from holdfast.core.policy.settings import DAY_MS
 from holdfast.ports.blobs import ItemUpload
 from holdfast.wire.ans104 import parse_header
 from holdfast.workers.archive import archiver
@@ -174,6 +177,57 @@ async def test_all_intents_of_a_group_are_stored_before_its_first_byte_is_sent(
     assert intended == [[True, True, False, False]] * 2 + [[True] * 4] * 2
     assert [blob.status for blob in blobs(node)] == [*[BlobStatus.ARCHIVED] * 3, BlobStatus.PENDING]
     assert (node.archiver.metrics.heights_good, node.archiver.metrics.heights_failed) == (0, 1)
+    await node.kill()
+
+
+@pytest.mark.rule("ARC-003", "OBS-001")
+async def test_logs_name_what_was_archived_what_failed_and_what_is_stalled(tmp_path: Path) -> None:
+    node = ArchiveNode(archive_policy(attempts_max=2, retry_base_ms=1, retry_cap_ms=1), tmp_path)
+    await node.open_with_provider()
+    await node.resolve(b"out", seals=1)
+    await node.pack_final()
+    node.provider.faults_before = 2
+    with capture_logs() as logs:
+        for _ in range(2):
+            await node.archiver.run_once()
+            node.clock.monotonic += 10
+        await node.engine.submit(RetryUploads())
+        await node.archiver.run_once()
+    failed, stalled, done = (each for each in logs if "upload" in each["event"] or each["event"] == "blob_archived")
+    (blob,) = blobs(node)
+    place = (blob.height, 0)
+    assert (failed["event"], failed["log_level"], failed["attempt"]) == ("upload_failed", "warning", 1)
+    assert (stalled["event"], stalled["log_level"], stalled["attempt"]) == ("upload_stalled", "error", 2)
+    assert "holdfast blob retry" in stalled["hint"]
+    assert (done["event"], done["log_level"]) == ("blob_archived", "info")
+    assert done["locator_hash"] == keccak_256(blob.locator.encode())[:8].hex()
+    assert {(each["height"], each["index"]) for each in (failed, stalled, done)} == {place}
+    await node.kill()
+
+
+@pytest.mark.rule("ARC-003")
+async def test_what_a_day_may_upload_delays_the_rest_until_tomorrow_and_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archiver, "RETRY_S", 0)
+    node = ArchiveNode(archive_policy(bytes_per_day_max=BLOB_BYTES + 1), tmp_path)
+    await node.open_with_provider()
+    for output in (b"first", b"second", b"third"):
+        await node.resolve(output, seals=1)
+        await node.pack_final()
+    with capture_logs() as logs:
+        running = asyncio.ensure_future(node.archiver.run())
+        while sum(blob.status is BlobStatus.ARCHIVED for blob in blobs(node)) < 2:
+            await asyncio.sleep(0)
+        for _ in range(50):  # others get their turns meanwhile
+            await asyncio.sleep(0)
+        assert [blob.status for blob in blobs(node)] == [*[BlobStatus.ARCHIVED] * 2, BlobStatus.PENDING]
+        assert [each["log_level"] for each in logs if each["event"] == "archive_delayed"] == ["warning"]
+        node.clock.monotonic += DAY_MS
+        while blobs(node)[2].status is not BlobStatus.ARCHIVED:
+            await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
     await node.kill()
 
 

@@ -71,6 +71,10 @@ def verdict_of(alerts: list[Alert]) -> str:
 
 def _archive(overview: Overview, facts: NodeFacts, _: Policy) -> Iterator[Alert]:
     archive = overview.archive
+    if archive.lost:
+        text = f"Neither the archive nor this node has the bytes of {_count(archive.lost, 'blob')}"
+        remedy = "A follower that still has them can be asked: set archive.peers, then: holdfast blob audit"
+        yield Alert("bytes_lost", AlertLevel.STUCK, "PRU-001", text, remedy)
     if archive.stalled:
         text = f"The archive is stalled at {_count(archive.stalled, 'blob')}"
         remedy = "Nothing is dropped. Mend the archive or its credential, then: holdfast blob retry"

@@ -104,7 +104,7 @@ def _facts(access: NodeAccess) -> NodeFacts:
         clock_fault=access.clock_fault(),
         damaged_outputs=len(access.scrubber.progress.damaged) if access.scrubber is not None else 0,
         journal_faults=access.journal_scrubber.archive_faults if access.journal_scrubber is not None else 0,
-        has_archive=access.archive is not None,
+        has_archive=access.archived is not None,
     )
 
 

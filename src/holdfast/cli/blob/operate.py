@@ -13,6 +13,8 @@ from holdfast.cli.terminal.progress import ProgressLine
 from holdfast.cli.terminal.tables import pluralize, print_json
 
 POLL_S: Final = 0.2
+HEIGHTS_A_CALL: Final = 50
+"""Each height is hashed once more and synced: a call must not take longer than its answer is waited for."""
 
 
 def audit(
@@ -77,10 +79,23 @@ def prune(
     as_json: Json = False,
 ) -> None:
     """Delete this node's bytes of heights that are archived as a whole; say why the others stay."""
-    report = call_node(NodeAddress(data, url, token_file, ca), "blob.prune", height=before)
+    report = run_on_node(NodeAddress(data, url, token_file, ca), lambda node: _prune(node, before))
     if as_json:
         print_json(report)
         return
     print(f"{pluralize(len(report['pruned']), 'height')} pruned, {len(report['kept'])} kept")
     for height, reason in report["kept"].items():
         print(f"block {height}: {reason}")
+
+
+async def _prune(node: NodeSession, before: int) -> dict[str, Any]:
+    """What may go now in steps, and at the end why the rest stays."""
+    heights = [height for height in await node.call("blob.listArchivable") if height < before]
+    progress, pruned = ProgressLine("pruning"), set[int]()
+    for start in range(HEIGHTS_A_CALL, len(heights), HEIGHTS_A_CALL):
+        report: dict[str, Any] = await node.call("blob.prune", height=heights[start])
+        pruned.update(report["pruned"])
+        progress.show_count(len(pruned), len(heights), "heights")
+    report = await node.call("blob.prune", height=before)
+    progress.end()
+    return {"pruned": sorted(pruned.union(report["pruned"])), "kept": report["kept"]}

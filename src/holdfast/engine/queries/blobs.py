@@ -39,6 +39,8 @@ class ArchiveProgress(msgspec.Struct, frozen=True):
     """The lowest height whose bytes are here."""
     old_key_heights: int = 0
     """Heights that only a key could archive that is no validator any more (NTC-005)."""
+    lost: int = 0
+    """Blobs that neither the archive nor any node has (PRU-001): they do not wait for anything."""
 
 
 class GetArchiveProgress(Query[ArchiveProgress], frozen=True):
@@ -54,7 +56,8 @@ def _get_live_blobs(state: State, query: GetLiveBlobs) -> list[Blob]:
 
 
 def archive_progress(state: State) -> ArchiveProgress:
-    waiting = [live.blob for live in all_blobs(state) if is_unarchived(live.blob)]
+    unarchived = [live.blob for live in all_blobs(state) if is_unarchived(live.blob)]
+    waiting = [blob for blob in unarchived if not blob.is_pruned]
     kept = [live.blob.height for live in all_blobs(state) if not live.blob.is_pruned]
     progress, final = state.blob_progress, final_height(state)
     return ArchiveProgress(
@@ -67,6 +70,7 @@ def archive_progress(state: State) -> ArchiveProgress:
         backlog_height=min((blob.height for blob in waiting), default=0),
         pruner_backlog_height=min(kept, default=0),
         old_key_heights=sum(map(len, pending_under_old_keys(state).values())),
+        lost=len(unarchived) - len(waiting),
     )
 
 

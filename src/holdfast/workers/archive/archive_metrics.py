@@ -38,9 +38,3 @@ class ArchiveMetrics(msgspec.Struct):
     """From the first upload of a height to its last record."""
     blob_ms: Histogram = msgspec.field(default_factory=durations)
     """One blob: uploaded, and read back where policy says so."""
-
-    def count_attempt(self, *, is_good: bool) -> None:
-        if is_good:
-            self.attempts_good += 1
-        else:
-            self.attempts_failed += 1

@@ -32,6 +32,7 @@ from holdfast.workers.archive.due_heights import QUEUE_MAX, DueHeights
 from holdfast.workers.archive.verify_batches import VerifyBatches
 
 RETRY_S: Final = 1.0
+DELAYED_HINT: Final = "the others follow tomorrow; policy.archive.bytes_per_day_max allows more"
 GROUP_MIN: Final = 16
 """Blobs of a height whose intents are stored together, and which are in memory together."""
 HEIGHTS_AHEAD: Final = 2
@@ -72,7 +73,8 @@ class Archiver:
         self._verify, self._keccak, self._batches = verify, keccak, VerifyBatches(kzg)
         self._uploads = asyncio.Semaphore(engine.policy.archive.uploads_at_once_max)
         self._day: tuple[int, int] = (0, 0)
-        """The day, and the bytes that were uploaded in it."""
+        """The day, and the bytes of the heights that were begun in it."""
+        self._delayed_day = -1
         self._changed = engine.changed.subscribe()
         self._due = DueHeights(engine, signer.public, queue_max)
         self.metrics = ArchiveMetrics()
@@ -109,6 +111,7 @@ class Archiver:
                     height = self._due.take()
                     if height is None:
                         break
+                    self._take_room(height)
                     running.add(asyncio.create_task(self._archive_taken(height)))
                 if not running:
                     return
@@ -126,10 +129,17 @@ class Archiver:
         limit, day = self._engine.policy.archive.bytes_per_day_max, self._engine.now_ms() // DAY_MS
         if self._day[0] != day:
             self._day = (day, 0)
-        if limit and self._day[1] >= limit:
-            _log.warning("archive_delayed", reason=f"{limit} bytes were uploaded today")
-            return False
-        return True
+        if not limit or self._day[1] < limit:
+            return True
+        if self._delayed_day != day:  # told once a day
+            _log.warning("archive_delayed", reason=f"{limit} bytes were uploaded today", hint=DELAYED_HINT)
+            self._delayed_day = day
+        return False
+
+    def _take_room(self, height: Height) -> None:
+        """A height counts when it is begun, so that no more than one goes beyond the limit."""
+        lives = self._engine.undurable_state.blob_heights.get(height, ())
+        self._day = (self._day[0], self._day[1] + BLOB_BYTES * sum(is_unarchived(live.blob) for live in lives))
 
     async def _archive_taken(self, height: Height) -> None:
         try:
@@ -156,6 +166,7 @@ class Archiver:
         """Whether all of them are archived now; receipts are recorded in their order, up to the first that failed."""
         items = await self._intend(blobs)
         outcomes = await asyncio.gather(*(self._upload(*each) for each in zip(blobs, items, strict=True)))
+        self.metrics.attempts_failed += sum(isinstance(outcome, UploadFault) for outcome in outcomes)
         good: list[tuple[Blob, StoredBlob]] = []
         for blob, outcome in zip(blobs, outcomes, strict=True):
             if isinstance(outcome, UploadFault):
@@ -182,7 +193,6 @@ class Archiver:
         return items
 
     async def _record_failure(self, blob: Blob, fault: UploadFault) -> None:
-        self.metrics.count_attempt(is_good=False)
         await self._engine.submit(RecordUploadFailure(blob.height, blob.number, str(fault), fault.is_refused))
         is_over = is_stalled(self._engine.policy.archive, blob)
         log = _log.error if is_over else _log.warning
@@ -209,7 +219,7 @@ class Archiver:
                 self.metrics.notices_refused[outcome.name] += 1
                 _log.warning("notice_refused", height=blob.height, index=blob.number, reason=str(outcome))
                 continue
-            self.metrics.count_attempt(is_good=True)
+            self.metrics.attempts_good += 1
             locator = self._keccak(notice.locator.encode())[:8].hex()
             _log.info(
                 "blob_archived", height=blob.height, index=blob.number, locator_hash=locator, assurance=at.assurance
@@ -246,7 +256,6 @@ class Archiver:
             if isinstance(stored, Refused):
                 raise UploadFault(stored.message, is_refused=True)
             self.metrics.uploaded_bytes += len(item.raw)
-            self._day = (self._day[0], self._day[1] + len(item.raw))
             locator = stored or self._provider.locator_of(item.id)
             if not must_read_back(self._engine.policy.archive, blob.versioned_hash):
                 return StoredBlob(locator, SIGNED)

@@ -38,7 +38,7 @@ class BlobHeightView(msgspec.Struct, frozen=True):
 
     height: Height
     status: str
-    """none, open, pending, stalled, archived or pruned."""
+    """none, open, pending, stalled, suspect, archived or pruned."""
     blobs: list[Blob]
 
 
@@ -112,6 +112,8 @@ def _height_status(blobs: list[Blob], attempts_max: int) -> str:
         return "none"
     if not blobs[0].block_hash:
         return "open"
+    if any(blob.status is BlobStatus.SUSPECT for blob in blobs):
+        return "suspect"
     if blobs[0].is_pruned:
         return "pruned"
     if all(blob.status is BlobStatus.ARCHIVED for blob in blobs):
