@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.workloads.qasm import MEASURE, Step
+from holdfast.workloads.qasm.program import Step
 
 Matrix = tuple[tuple[complex, complex], tuple[complex, complex]]
 ROOT = 2**-0.5
@@ -52,6 +52,8 @@ class Dense:
             is_kept = (number >> at & 1) == outcome
             self.amplitudes[number] = self.amplitudes[number] / chance**0.5 if is_kept else 0
 
-
-def is_measurement(step: Step) -> bool:
-    return step.name == MEASURE
+    def reset(self, at: int, outcome: int) -> None:
+        """The qubit had this outcome and is 0 now."""
+        self.collapse(at, outcome)
+        if outcome:
+            self._turn(ONE["x"], at, 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from hashlib import sha256
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,14 @@ def test_what_is_measured_in_the_middle_counts_for_what_follows() -> None:
     text = "qubit[1] q; bit[2] c; h q[0]; c[0] = measure q[0]; x q[0]; c[1] = measure q[0];"
     found = Counter(shots(run_circuit(circuit_payload(circuit=text, width=2, depth=9, shots=200))))
     assert set(found) == {"01", "10"}
+
+
+def test_a_reset_is_drawn_as_a_measurement_is_and_gives_the_same_bytes_again() -> None:
+    text = "gate pair a, b { h a; cx a, b; } qubit[2] q; bit[2] c; pair q[0], q[1]; reset q[0]; c = measure q;"
+    payload = circuit_payload(circuit=text, width=2, depth=9, shots=200)
+    assert set(shots(run_circuit(payload))) == {"00", "01"}
+    assert run_circuit(payload) == run_circuit(payload)
+    assert sha256(run_circuit(payload)).hexdigest()[:16] == "2558ec3439f35e71"
 
 
 @pytest.mark.parametrize("trap_ppm", [1, 250_000, 1_000_000])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from random import Random
 from typing import Any
 
@@ -9,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.counts import counts
-from tests.workloads.dense_simulator import Dense, is_measurement
+from tests.workloads.dense_simulator import Dense
 
-from holdfast.workloads.qasm import MEASURE, ONE_QUBIT_GATES, TWO_QUBIT_GATES, Step
+from holdfast.workloads.qasm.program import MEASURE, ONE_QUBIT_GATES, RESET, TWO_QUBIT_GATES, Step
 from holdfast.workloads.stabiliser import Tableau, run
 
 pytestmark = pytest.mark.rule("PRF-002")
@@ -42,12 +43,12 @@ def test_long_circuits_too() -> None:
 
 
 def some_step(chance: Random, qubits: int) -> Step:
-    kind, at = chance.randrange(5), tuple(chance.sample(range(qubits), 2))
-    if kind == 0:
-        return Step(MEASURE, (at[0], 0))
+    kind, at = chance.randrange(10), tuple(chance.sample(range(qubits), 2))
+    if kind < 2:
+        return Step(MEASURE, (at[0], 0)) if kind else Step(RESET, at[:1])
     return (
         Step(chance.choice(sorted(ONE_QUBIT_GATES)), at[:1])
-        if kind < 3
+        if kind < 6
         else Step(chance.choice(sorted(TWO_QUBIT_GATES)), at)
     )
 
@@ -55,7 +56,7 @@ def some_step(chance: Random, qubits: int) -> Step:
 def assert_as_the_amplitudes_say(qubits: int, steps: list[Step], chance: Random) -> None:
     state, oracle = Tableau(qubits), Dense(qubits)
     for step in steps:
-        if not is_measurement(step):
+        if step.name not in (MEASURE, RESET):
             run(state, [step], [], lambda: 0)
             oracle.gate(step)
             continue
@@ -66,7 +67,13 @@ def assert_as_the_amplitudes_say(qubits: int, steps: list[Step], chance: Random)
             return tossed[-1]
 
         at = step.operands[0]
-        outcome, one = state.measure(at, coin), oracle.chance_of_one(at)
+        one = oracle.chance_of_one(at)
+        if step.name == RESET:
+            state.reset(at, coin)
+            oracle.reset(at, tossed[0] if tossed else round(one))
+            assert state.measure(at, lambda: pytest.fail("a reset qubit is 0")) == 0
+            continue
+        outcome = state.measure(at, coin)
         expected = 0.5 if tossed else float(outcome)
         assert one == pytest.approx(expected, abs=1e-9)
         assert not tossed or outcome == tossed[0]
@@ -78,6 +85,13 @@ def test_what_was_measured_stays() -> None:
     run(state, [Step("h", (0,)), Step("cx", (0, 1))], [], lambda: 0)
     assert state.measure(1, lambda: 1) == 1
     assert [state.measure(at, lambda: pytest.fail("nothing is open")) for at in (0, 1, 0)] == [1, 1, 1]
+
+
+def test_what_a_reset_qubit_was_entangled_with_keeps_the_outcome() -> None:
+    for toss in (0, 1):
+        state = Tableau(2)
+        run(state, [Step("h", (0,)), Step("cx", (0, 1)), Step(RESET, (0,))], [], itertools.repeat(toss).__next__)
+        assert [state.measure(at, lambda: pytest.fail("nothing is open")) for at in (0, 1)] == [0, toss]
 
 
 def test_a_copy_goes_its_own_way() -> None:

@@ -17,7 +17,17 @@ import msgspec
 from holdfast.core.base.canonical import canonical
 from holdfast.core.job.spec import QuantumSpec, WorkPayload
 from holdfast.workloads import traps
-from holdfast.workloads.qasm import ANY_GATES, GATES, MEASURE, WIDTH_MAX, Dialect, InvalidCircuit, Program, parse
+from holdfast.workloads.qasm.parser import parse
+from holdfast.workloads.qasm.program import (
+    ANY_GATES,
+    GATES,
+    MEASURE,
+    RESET,
+    WIDTH_MAX,
+    Dialect,
+    InvalidCircuit,
+    Program,
+)
 from holdfast.workloads.stabiliser import Tableau, run
 
 SHOTS_MAX: Final = 100_000
@@ -73,11 +83,11 @@ def _as_declared(program: Program, spec: QuantumSpec) -> Program:
 
 
 class _PreparedCircuit:
-    """A program, run up to its first measurement: until there all runs are alike."""
+    """A program, run up to its first measurement or reset: until there all runs are alike."""
 
     def __init__(self, program: Program) -> None:
         self._bits, self._state = program.bits, Tableau(program.qubits)
-        common = list(takewhile(lambda step: step.name != MEASURE, program.steps))
+        common = list(takewhile(lambda step: step.name not in (MEASURE, RESET), program.steps))
         run(self._state, common, [], lambda: 0)
         self._rest = program.steps[len(common) :]
 

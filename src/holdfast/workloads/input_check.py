@@ -13,7 +13,7 @@ from holdfast.workloads.circuit import SHOTS_MAX, check_circuit
 from holdfast.workloads.digits import picture_fault
 from holdfast.workloads.echo import sleep_ms
 from holdfast.workloads.invalid_input import InvalidJobInput
-from holdfast.workloads.qasm import ANY_GATES, CLIFFORD
+from holdfast.workloads.qasm.program import ANY_GATES, CLIFFORD
 
 CIRCUIT_MS_MAX: Final = 50
 """Processor time for parsing one circuit."""

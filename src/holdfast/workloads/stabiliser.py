@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from holdfast.workloads.qasm import MEASURE, Step
+from holdfast.workloads.qasm.program import MEASURE, RESET, Step
 
 Coin = Callable[[], int]
 """Returns 0 or 1, for a measurement whose outcome is random."""
@@ -84,6 +84,11 @@ class Tableau:
         self._multiply(self.x[at] & ~(1 << row), row)
         return self._collapse(at, row, coin())
 
+    def reset(self, at: int, coin: Coin) -> None:
+        """The qubit is measured, and flipped where it is 1: what it was entangled with keeps the outcome."""
+        if self.measure(at, coin):
+            self.flip_x(at)
+
     def _collapse(self, at: int, row: int, outcome: int) -> int:
         """The row becomes its own destabiliser; Z of the qubit, with this outcome as its sign, replaces the row."""
         old, here = 1 << (row - self.qubits), 1 << row
@@ -140,6 +145,10 @@ def run(state: Tableau, steps: Sequence[Step], bits: list[int], coin: Coin) -> N
     """Run all steps in order and store the measured bits."""
     for name, on in steps:
         if name == MEASURE:
-            bits[on[1]] = state.measure(on[0], coin)
+            outcome = state.measure(on[0], coin)
+            for bit in on[1:]:
+                bits[bit] = outcome
+        elif name == RESET:
+            state.reset(on[0], coin)
         else:
             _GATES[name](state, *on)

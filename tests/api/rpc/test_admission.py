@@ -92,7 +92,7 @@ async def test_a_large_circuit_is_checked_by_another_process_and_a_hostile_one_d
 def test_a_check_has_its_processor_time_and_no_more() -> None:
     spec = QuantumSpec(circuit=BELL, shots=1, width=2, depth=3)
     assert circuit_fault(spec, 50) is None
-    assert circuit_fault(spec, -1) == "circuit: it takes too long to be checked"
+    assert circuit_fault(spec, -1) == "circuit, line 1: it takes too long to be checked"
 
 
 # ------------------------------------------------------------------------------------------------ what can be proved
