@@ -89,7 +89,10 @@ class Archiver:
             except (Unavailable, Corrupt) as fault:
                 _log.warning("archive_run_failed", reason=str(fault))
                 await asyncio.sleep(RETRY_S)
-            await self._due.wait_for_work(self._changed)
+            if self._has_room():
+                await self._due.wait_for_work(self._changed)
+            else:
+                await asyncio.sleep(RETRY_S)
 
     async def run_once(self) -> None:
         """Everything that is due now."""
