@@ -14,7 +14,7 @@ from holdfast.adapters.keys.keccak import keccak_256
 from holdfast.adapters.keys.signing import SigningKey, verify
 from holdfast.core.archive.messages import SIGNED, VERIFIED, AcceptNotice, RetryUploads
 from holdfast.core.archive.notice import ArchiveNotice, notice_root
-from holdfast.core.base.errors import Refused
+from holdfast.core.base.errors import Refused, Unavailable
 from holdfast.core.base.values import ChainId
 from holdfast.core.blob.framing import BLOB_BYTES
 from holdfast.core.blob.model import Blob, BlobStatus
@@ -127,6 +127,31 @@ async def test_an_upload_that_always_fails_is_stalled_kept_and_retried_by_hand(t
     assert (blobs(node)[0].attempts, blobs(node)[0].status) == (3, BlobStatus.PENDING)
     assert "simulated" in blobs(node)[0].reason
     node.provider.faults_before = 0
+    await node.engine.submit(RetryUploads())
+    await node.archiver.run_once()
+    assert blobs(node)[0].status is BlobStatus.ARCHIVED
+    await node.kill()
+
+
+@pytest.mark.rule("ARC-003")
+async def test_an_archive_that_cannot_be_opened_is_a_failed_upload_and_stalls_like_any_other(tmp_path: Path) -> None:
+    node = ArchiveNode(archive_policy(attempts_max=2, retry_base_ms=1, retry_cap_ms=1), tmp_path)
+    await node.open_with_provider()
+    await node.resolve(b"out", seals=1)
+    await node.pack_final()
+    is_mounted = False
+
+    async def open_() -> None:
+        if not is_mounted:
+            raise Unavailable("ARC-004", "the folder is not mounted")
+
+    node.provider.open = open_  # type: ignore[method-assign]
+    for _ in range(3):
+        await node.archiver.run_once()
+        node.clock.monotonic += 10
+    assert (blobs(node)[0].attempts, "not mounted" in blobs(node)[0].reason) == (2, True)
+    assert node.archiver.metrics.attempts_failed == 2
+    is_mounted = True
     await node.engine.submit(RetryUploads())
     await node.archiver.run_once()
     assert blobs(node)[0].status is BlobStatus.ARCHIVED

@@ -33,7 +33,7 @@ def status(
             blob["number"],
             blob["status"],
             blob["assurance"],
-            format_time(blob["archived_at"] * 1_000 or None),
+            format_time(blob["archived_at"] * 1_000 if blob["locator"] else None),
             blob["archived_by"],
             blob["attempts"],
             blob["locator"] or blob["reason"],

@@ -28,7 +28,7 @@ class ArchiveProgress(msgspec.Struct, frozen=True):
     pending: int
     """Blobs in blocks that no archive has yet …"""
     stalled: int
-    """… of these, those whose uploads failed too often."""
+    """… of these, those of heights at which an upload failed too often: a height is tried as a whole."""
     waiting_again: int
     """Blobs of orphaned blocks."""
     lag_blocks: int
@@ -58,13 +58,14 @@ def _get_live_blobs(state: State, query: GetLiveBlobs) -> list[Blob]:
 def archive_progress(state: State) -> ArchiveProgress:
     unarchived = [live.blob for live in all_blobs(state) if is_unarchived(live.blob)]
     waiting = [blob for blob in unarchived if not blob.is_pruned]
+    stalled = {blob.height for blob in waiting if is_stalled(state.policy.archive, blob)}
     kept = [live.blob.height for live in all_blobs(state) if not live.blob.is_pruned]
     progress, final = state.blob_progress, final_height(state)
     return ArchiveProgress(
         archived=progress.get(ARCHIVED, 0),
         pruned=progress.get(PRUNED, 0),
         pending=len(waiting),
-        stalled=sum(is_stalled(state.policy.archive, blob) for blob in waiting),
+        stalled=sum(blob.height in stalled for blob in waiting),
         waiting_again=len(state.blob_pool),
         lag_blocks=max(0, final - progress.get(ARCHIVED_HEIGHT, 0)) if waiting else 0,
         backlog_height=min((blob.height for blob in waiting), default=0),

@@ -105,7 +105,6 @@ class Archiver:
         self.metrics.queue_len = self._due.queue_len
         if not self._due.has_work():
             return
-        await self._provider.open()
         running: set[asyncio.Task[None]] = set()
         try:
             while running or self._due.has_work():
@@ -255,6 +254,7 @@ class Archiver:
 
     async def _upload_now(self, blob: Blob, item: ItemUpload) -> StoredBlob:
         async with self._uploads:
+            await self._provider.open()  # a folder that is not mounted is a failed upload like any other
             stored = await self._provider.store(item)
             if isinstance(stored, Refused):
                 raise UploadFault(stored.message, is_refused=True)

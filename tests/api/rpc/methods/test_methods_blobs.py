@@ -145,6 +145,7 @@ async def test_both_families_of_metrics_say_what_became_of_every_blob(node: Arch
     assert (before["blob_archival_attempts_total/err"], before["archiver_jobs_failure_total"]) == (4, 1)
     assert before["archiver_receipt_mismatch_total"] == 4
     assert (before["archiver_queue_len"], before["archiver_backlog_height"]) == (4, height)
+    assert before["archiver_stalled"] == 4  # one has failed, and all of its height wait for it
     assert before["blob_archival_lag_blocks"] == before["archiver_backlog_height"] > 0
     node.provider.lie = lambda raw: raw
     await api.call("blob.retry")

@@ -22,7 +22,7 @@ def archive_metrics(access: NodeAccess) -> Iterator[Metric]:
         ("blob_pruner_backlog_height", "The lowest height whose bytes are here.", progress.pruner_backlog_height),
         ("archiver_backlog_height", "The lowest height with a blob in no archive.", progress.backlog_height),
         ("archiver_queue_len", "Blobs that wait for an archive.", progress.pending),
-        ("archiver_stalled", "Blobs whose uploads failed too often.", progress.stalled),
+        ("archiver_stalled", "Blobs of heights at which an upload failed too often.", progress.stalled),
         ("archiver_archived_bytes", "Bytes of blobs that an archive holds.", progress.archived * BLOB_BYTES),
         (
             "archiver_old_key_heights",
