@@ -10,6 +10,7 @@ from holdfast.core.archive.messages import VERIFIED
 from holdfast.core.base.values import Height
 from holdfast.core.blob.model import BlobStatus
 from holdfast.engine.queries.archive.stored_blobs import stored_blobs
+from holdfast.engine.queries.blobs import archive_progress
 
 LARGE = bytes(range(256)) * 1_500
 
@@ -26,7 +27,7 @@ async def lost_after_pruning(joined: Joined) -> Height:
     items = sorted((proposer.folder / "archived" / "items").glob("*.ans104"))
     blobs = [live.blob for live in await stored_blobs(proposer.engine, height)]
     lost = next(item for item in items if item.stem == blobs[1].item_id)
-    lost.unlink()
+    lost.rename(joined.folder / lost.name)
     proposer.blobs.held.clear()  # the outputs are gone as well: else the node would pack them again
     return height
 
@@ -73,3 +74,26 @@ async def test_where_nobody_has_the_bytes_the_record_is_suspect_and_an_alarm_say
     assert {row.is_pruned for row in rows} == {1}
     assert proposer.repair.bytes_lost == 1
     assert proposer.packs == []
+
+
+@pytest.mark.rule("PRU-001", "ARC-004")
+async def test_what_was_lost_is_told_until_an_audit_finds_it_in_the_archive_again(joined: Joined) -> None:
+    proposer = joined.proposer
+    height = await lost_after_pruning(joined)
+    await audit(joined)
+    await proposer.engine.wait_tables()
+    await proposer.seal(3)  # heights that are pruned leave memory
+    state = proposer.engine.undurable_state
+    assert archive_progress(state).lost == 1
+    await audit(joined)
+    assert [fault.number for fault in proposer.control.audit_report.faults] == [1]
+    assert proposer.repair.bytes_lost == 1  # the same blob
+    (item,) = joined.folder.glob("*.ans104")
+    item.rename(proposer.folder / "archived" / "items" / item.name)  # the disk is mounted again
+    await audit(joined)
+    report = proposer.control.audit_report
+    assert (report.faults, report.upgraded, archive_progress(state).lost) == ([], 1, 0)
+    rows = [live.blob for live in await stored_blobs(proposer.engine, height)]
+    assert {(row.status, row.is_pruned) for row in rows} == {(BlobStatus.ARCHIVED, 1)}
+    await proposer.seal(3)
+    assert height not in state.blob_heights

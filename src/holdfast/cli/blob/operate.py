@@ -39,9 +39,7 @@ def audit(
             print(f"block {fault['height']}, blob {fault['number']}: {fault['reason']} ({fault['locator']}){end}")
         repaired = sum(fault["is_repaired"] for fault in report["faults"])
         notes = [f"{repaired} of them repaired"] if repaired else []
-        notes += (
-            [f"{pluralize(report['upgraded'], 'record')} verified for the first time"] if report["upgraded"] else []
-        )
+        notes += [f"{pluralize(report['upgraded'], 'record')} verified now"] if report["upgraded"] else []
         print(", ".join([f"{pluralize(report['checked'], 'blob')} read back, {len(report['faults'])} bad", *notes]))
     if any(not fault["is_repaired"] for fault in report["faults"]):
         raise typer.Exit(1)

@@ -70,7 +70,11 @@ def content_of(live: LiveBlob) -> BlobContent:
 
 
 def evict_blobs(state: HasBlobs, as_of: EventNo) -> None:
-    """ENG-004: heights whose bytes are gone leave memory, once the tables hold their rows."""
+    """ENG-004: heights whose bytes are gone leave memory, once the tables hold their rows; what is lost stays told."""
     for height, blobs in list(state.blob_heights.items()):
-        if all(live.blob.is_pruned and live.changed <= as_of for live in blobs):
+        if all(live.blob.is_pruned and live.changed <= as_of for live in blobs) and not any(map(_is_suspect, blobs)):
             del state.blob_heights[height]
+
+
+def _is_suspect(live: LiveBlob) -> bool:
+    return live.blob.status is BlobStatus.SUSPECT

@@ -7,11 +7,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import msgspec
 import structlog
+from msgspec.structs import replace
 
 from holdfast.core.archive.messages import VERIFIED, ReportLost
 from holdfast.core.base.errors import Refused, Unavailable
 from holdfast.core.base.values import Height
-from holdfast.core.blob.model import Blob, BlobStatus, live_blob
+from holdfast.core.blob.model import Blob, BlobStatus, all_blobs, live_blob
 from holdfast.core.result.model import Result
 from holdfast.engine.archive_report import PruneReport, ReadBackFault, ReadBackReport
 from holdfast.engine.loop import Engine
@@ -91,7 +92,7 @@ class ArchiveControl:
         try:
             await self._engine.wait_tables()
             blobs = [blob async for blob in self._archived_blobs()]
-            blobs = blobs[:: max(1, len(blobs) // sample) if sample else 1]
+            blobs = [*self._lost_blobs(), *blobs[:: max(1, len(blobs) // sample) if sample else 1]]
             report.total = len(blobs)
             for start in range(0, len(blobs), AT_ONCE):
                 await asyncio.gather(*(self._audit_blob(blob, report) for blob in blobs[start : start + AT_ONCE]))
@@ -104,7 +105,7 @@ class ArchiveControl:
             reason = await self._archiver.why_not_held(blob, blob.locator)
             if reason is not None:
                 is_repaired = await self._repair(blob, reason)
-            elif blob.assurance != VERIFIED:
+            elif blob.assurance != VERIFIED or blob.status is BlobStatus.SUSPECT:
                 is_better = await self._archiver.record_verified(blob)
                 report.upgraded += is_better
         except Unavailable as fault:
@@ -122,6 +123,8 @@ class ArchiveControl:
             return True
         raw = await self._repacker.bytes_of(blob) if self._repacker is not None else None
         if raw is not None and await self._archiver.upload_again(blob, raw):
+            if blob.status is BlobStatus.SUSPECT:
+                await self._archiver.record_verified(blob)
             _log.warning("archive_repaired", height=blob.height, index=blob.number, reason=reason)
             return True
         if self.recall is not None:
@@ -129,6 +132,11 @@ class ArchiveControl:
                 return bool(await self.recall(blob, reason))
         _log.error("bytes_lost", height=blob.height, index=blob.number, reason=reason, locator=blob.locator)
         return False
+
+    def _lost_blobs(self) -> list[Blob]:
+        """Those that nobody had at an earlier audit: a disk may be mounted again, or a follower back."""
+        lives = [live.blob for live in all_blobs(self._engine.undurable_state)]
+        return [replace(blob) for blob in lives if blob.status is BlobStatus.SUSPECT and blob.is_pruned]
 
     async def _archived_blobs(self) -> AsyncIterator[Blob]:
         after: object = 0

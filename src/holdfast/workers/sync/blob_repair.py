@@ -14,7 +14,7 @@ import structlog
 from holdfast.core.archive.messages import RecallBlobs
 from holdfast.core.base.errors import Refused, Unavailable
 from holdfast.core.blob.framing import BLOB_BYTES
-from holdfast.core.blob.model import Blob
+from holdfast.core.blob.model import Blob, BlobStatus
 from holdfast.engine.loop import Engine
 from holdfast.engine.queries.archive.stored_blobs import stored_blobs
 from holdfast.ports.blobs import BlobFiles, Kzg, KzgWork, PackName
@@ -50,7 +50,7 @@ class BlobRepair:
             _log.warning("recall_refused", height=lost.height, reason=str(outcome))
             return False
         if raws[lost.number] is None:
-            self.bytes_lost += 1
+            self.bytes_lost += lost.status is not BlobStatus.SUSPECT  # else it was lost before
             _log.error("bytes_lost", height=lost.height, index=lost.number, reason=reason)
         elif is_whole:
             _log.warning("blobs_recalled", height=lost.height, index=lost.number, reason=reason)
