@@ -24,7 +24,7 @@ from holdfast.core.archive.messages import (
 from holdfast.core.archive.notice import notice_root
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.values import Height
-from holdfast.core.blob.model import BlobStatus, place_of
+from holdfast.core.blob.model import BlobStatus, LiveBlob, place_of
 from holdfast.core.chain.messages import EvictFinalTxs
 from holdfast.core.invariants import broken_invariants
 from holdfast.core.policy import ArchivePolicy
@@ -168,3 +168,17 @@ def test_a_blob_that_nobody_has_any_more_is_suspect_and_stays_pruned() -> None:
     blob = node.state.blob_heights[height][0].blob
     assert (blob.status, blob.is_pruned) == (BlobStatus.SUSPECT, 1)
     assert node.do(ReportLost(height, 0, "again")) == ()
+
+
+@pytest.mark.rule("PRU-001")
+def test_rows_that_were_read_a_moment_ago_do_not_undo_a_record_that_was_mended_since() -> None:
+    node, height = archived(others=0)
+    node.do(PruneBlobs(height))
+    node.do(RecallBlobs(tuple(node.state.blob_heights[height]), (0,), "gone", are_here=False))
+    read = tuple(
+        LiveBlob(msgspec.structs.replace(live.blob), live.parts, live.changed)
+        for live in node.state.blob_heights[height]
+    )
+    node.do(AcceptNotice(notice_of(node.state, height), verify, address_of, VERIFIED))
+    node.do(RecallBlobs(read, (), "another blob of the height", are_here=False))
+    assert node.state.blob_heights[height][0].blob.status is BlobStatus.ARCHIVED

@@ -171,7 +171,8 @@ def recall_blobs(state: HasBlobs, command: RecallBlobs, _now_ms: int) -> Decided
         return Refused("ARC-004", f"the bytes of height {height} are here", "report what was lost instead")
     if height > final_height(state) or not all(live.blob.is_pruned for live in lives):
         return Refused("ARC-004", f"the bytes of height {height} were not deleted", name="InvalidParams")
-    stored = tuple(LiveBlob(msgspec.structs.replace(live.blob), live.parts, live.changed) for live in lives)
+    newest = known or lives  # memory is never behind the tables
+    stored = tuple(LiveBlob(msgspec.structs.replace(live.blob), live.parts, live.changed) for live in newest)
     return Decided((BlobsRecalled(height, stored, command.lost, command.reason[:REASON_MAX], command.are_here),))
 
 
