@@ -10,6 +10,9 @@ import pytest
 from tests.simulation.journal import Fault
 from tests.workers.archive.archive_node import ArchiveNode, archive_policy
 
+from holdfast.adapters.keys.keccak import address_of
+from holdfast.adapters.keys.signing import verify
+from holdfast.core.archive.messages import AcceptNotice
 from holdfast.core.base.errors import Corrupt, Refused, Unavailable
 from holdfast.core.base.values import TaskId
 from holdfast.core.result import result_digest
@@ -53,6 +56,23 @@ async def test_archived_bytes_leave_the_node_and_come_back_from_the_archive(node
     node.provider.lie = lambda _: None
     with pytest.raises(Unavailable, match="not in the archive"):
         await node.read_archived(task, LARGE)
+
+
+@pytest.mark.rule("NTC-003", "BLB-001", "RES-009")
+async def test_where_the_first_locator_lies_or_has_nothing_the_bytes_come_from_an_alternate(node: ArchiveNode) -> None:
+    task = await archived(node, b"out")
+    blob, items = node.lives[0].blob, node.folder / "archived" / "items"
+    first = items / f"{blob.item_id}.ans104"
+    (items / "copy.ans104").write_bytes(first.read_bytes())
+    notice = node.archiver._sign(blob, "file:test/items/copy.ans104")
+    await node.engine.submit(AcceptNotice(notice, verify, address_of))
+    await node.pruner.run_once()
+    await node.engine.wait_tables()
+    assert node.packs == []
+    first.write_bytes(first.read_bytes()[:-1] + b"\1")
+    assert await node.read_archived(task, b"out") == b"out"
+    first.unlink()
+    assert await node.read_archived(task, b"out") == b"out"
 
 
 @pytest.mark.rule("PRU-001", "BLB-003")

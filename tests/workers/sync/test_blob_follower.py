@@ -41,6 +41,22 @@ async def test_a_follower_has_the_bytes_until_they_are_archived_and_read_back(jo
     assert await follower.follower.blob(height, 0) is None
 
 
+@pytest.mark.rule("PRU-001")
+async def test_a_follower_keeps_bytes_for_as_many_blocks_as_policy_says(joined: Joined) -> None:
+    proposer, follower = joined.proposer, joined.add("ash", retain_blocks=4)
+    height = await proposer.add_blobs()
+    await follower.run()
+    await proposer.archive_now()
+    await joined.deliver()
+    while await follower.height() < height + 3:
+        await proposer.seal()
+        await follower.run()
+    assert len(follower.packs) == 1
+    await proposer.seal()
+    await follower.run()
+    assert (await follower.height(), follower.packs) == (height + 4, [])
+
+
 @pytest.mark.rule("SYN-001", "SYN-002")
 async def test_who_joins_late_gets_receipts_and_reports_these_heights_as_absent(joined: Joined) -> None:
     proposer = joined.proposer
