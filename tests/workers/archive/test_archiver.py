@@ -85,7 +85,11 @@ async def test_final_blobs_are_archived_as_signed_items_read_back_and_recorded(n
 async def test_another_nodes_height_is_not_archived_here(node: ArchiveNode) -> None:
     await node.resolve(b"out", seals=1)
     await node.pack_final()
-    node.archiver._signer = SigningKey.from_seed(b"\1" * 32)
+    stranger = SigningKey.from_seed(b"\1" * 32)
+    other = archiver.Archiver(node.engine, node.provider, node.files, node.kzg, stranger, verify, keccak_256)
+    await other.run_once()
+    assert (node.provider.stores, blobs(node)[0].attempts) == ([], 0)  # nothing of it is even tried
+    node.archiver._signer = stranger  # it tries, and no intent is stored
     await node.archiver.run_once()
     assert (node.provider.stores, blobs(node)[0].status) == ([], BlobStatus.PENDING)
 

@@ -15,6 +15,7 @@ from holdfast.adapters.keys.signing import verify
 from holdfast.core.archive.messages import AcceptNotice
 from holdfast.core.base.errors import Corrupt, Refused, Unavailable
 from holdfast.core.base.values import TaskId
+from holdfast.core.blob.framing import BLOB_BYTES
 from holdfast.core.result import result_digest
 from holdfast.core.retention.model import Pass
 from holdfast.ports.blobs import ItemUpload, PackName
@@ -69,7 +70,9 @@ async def test_where_the_first_locator_lies_or_has_nothing_the_bytes_come_from_a
     await node.pruner.run_once()
     await node.engine.wait_tables()
     assert node.packs == []
-    first.write_bytes(first.read_bytes()[:-1] + b"\1")
+    raw = bytearray(first.read_bytes())
+    raw[90 - BLOB_BYTES] ^= 1  # within the frame
+    first.write_bytes(raw)
     assert await node.read_archived(task, b"out") == b"out"
     first.unlink()
     assert await node.read_archived(task, b"out") == b"out"
