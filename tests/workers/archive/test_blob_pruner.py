@@ -78,6 +78,24 @@ async def test_where_the_first_locator_lies_or_has_nothing_the_bytes_come_from_a
     assert await node.read_archived(task, b"out") == b"out"
 
 
+@pytest.mark.rule("RET-002", "BLB-001")
+async def test_a_result_is_held_by_the_archive_when_its_last_part_is_archived(tmp_path: Path) -> None:
+    node = ArchiveNode(archive_policy(blobs_per_block_max=2), tmp_path)
+    await node.open_with_provider()
+    wanted = [(result_digest(LARGE), len(LARGE))]
+    await node.resolve(LARGE, seals=1)
+    await node.pack(seals=3)
+    await node.archiver.run_once()
+    await node.engine.wait_tables()
+    assert {live.blob.assurance for live in node.lives} == {"verified"}  # two of its four blobs
+    assert await node.recorded.holds(wanted) == {}
+    await node.pack_final()
+    await node.archiver.run_once()
+    await node.engine.wait_tables()
+    assert list(await node.recorded.holds(wanted)) == [result_digest(LARGE)]
+    await node.kill()
+
+
 @pytest.mark.rule("PRU-001", "BLB-003")
 async def test_nothing_is_deleted_while_the_archive_key_is_only_here(node: ArchiveNode) -> None:
     node.is_key_kept = False
