@@ -11,6 +11,7 @@ from holdfast.core.escrow.model import RESERVATION_TRANSITIONS, ReservationStatu
 from holdfast.core.job.model import JOB_TRANSITIONS, JobState
 from holdfast.core.lease.model import LEASE_TRANSITIONS, LeaseStatus
 from holdfast.core.provider.model import PROVIDER_TRANSITIONS, ProviderStatus
+from holdfast.core.schedule.model import SCHEDULE_TRANSITIONS, ScheduleState
 
 PAGE: Final = Path(__file__).parent.parent / "docs" / "reference" / "state_charts.md"
 INTRODUCTION: Final = """# State charts
@@ -46,6 +47,13 @@ CHARTS: Final = (
         "core/escrow/model.RESERVATION_TRANSITIONS",
         ReservationStatus.HELD,
         RESERVATION_TRANSITIONS,
+    ),
+    StateChart(
+        "Schedule",
+        "JOB-014",
+        "core/schedule/model.SCHEDULE_TRANSITIONS",
+        ScheduleState.ACTIVE,
+        SCHEDULE_TRANSITIONS,
     ),
 )
 

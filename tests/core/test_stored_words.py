@@ -23,6 +23,7 @@ from holdfast.core.proof.messages import VerifierFault
 from holdfast.core.provider.model import ProviderStatus
 from holdfast.core.result.model import ResultStatus
 from holdfast.core.retention.model import Pass
+from holdfast.core.schedule.model import ScheduleState
 from holdfast.core.state import PARTS
 from holdfast.core.tables import TABLES
 
@@ -30,7 +31,7 @@ PINNED: Final = Path(__file__).parent / "stored_words.json"
 ENUMS: Final[tuple[type[Enum], ...]] = (
     *(BlockStatus, TxKind, ReservationStatus, DeadLetterStatus, SessionEnd, JobState, Role, LeaseStatus, MatchOrder),
     *(ReadBack, VerifierFault, ProviderStatus, ResultStatus, Pass, values.Kind, values.Tier, values.Network),
-    *(TransferKind, TransferStatus),
+    *(TransferKind, TransferStatus, ScheduleState),
 )
 
 

@@ -29,6 +29,8 @@ class Receipt(msgspec.Struct, frozen=True):
     expires_height: Height
     event: EventNo
     is_repeat: bool
+    not_before_ms: int = 0
+    """The job waits until then (JOB-013); 0: it is ready at once."""
 
 
 async def receipt_of(source: queries.ReadSource, outcome: Accepted) -> Receipt | Refused:
@@ -58,4 +60,5 @@ def _receipt(job: Job | JobAdmitted, event: EventNo, *, is_repeat: bool) -> Rece
         expires_height=job.expires_height,
         event=event,
         is_repeat=is_repeat,
+        not_before_ms=job.not_before_ms if isinstance(job, JobAdmitted) else job.run_at_ms,
     )

@@ -30,6 +30,8 @@ class JobReceipt(msgspec.Struct, frozen=True, kw_only=True):
     event: int
     """The number of the event that admitted it: what happens to the job comes after it."""
     is_repeat: bool
+    not_before_ms: int = 0
+    """It waits until then (JOB-013); 0: it is ready at once."""
 
 
 class JobResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,6 +135,8 @@ class JobQuote(msgspec.Struct, frozen=True, kw_only=True):
     could_not: int
     providers: list[QuotedProvider]
     refused: list[RefusedProvider]
+    not_before_ms: int = 0
+    """Until then it waits for its time, or for a retry, whoever could run it (JOB-013)."""
 
 
 class CancelReply(msgspec.Struct, frozen=True, kw_only=True):

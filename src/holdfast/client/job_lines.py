@@ -30,6 +30,8 @@ class JobRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     idempotency_key: str | None = None
     input: bytes | None = None
     """At most 64 KiB; `payload["input"]` may state their media type, or name an input that was uploaded (JOB-003)."""
+    not_before_ms: int = 0
+    """Milliseconds since 1970: it is not assigned before (JOB-013); 0 is at once."""
 
 
 class JobsRefused(Exception):

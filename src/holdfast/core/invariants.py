@@ -12,6 +12,7 @@ from holdfast.core.provider import invariants as provider
 from holdfast.core.queue import invariants as queue
 from holdfast.core.result import invariants as result
 from holdfast.core.retention import invariants as retention
+from holdfast.core.schedule import invariants as schedule
 from holdfast.core.state import State
 
 
@@ -28,4 +29,5 @@ def broken_invariants(state: State) -> list[str]:
         *result.broken_invariants(state),
         *retention.broken_invariants(state),
         *blob.broken_invariants(state),
+        *schedule.broken_invariants(state.schedules),
     ]

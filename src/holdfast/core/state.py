@@ -39,6 +39,7 @@ from holdfast.core.queue.pauses import Paused
 from holdfast.core.queue.quota import Quota
 from holdfast.core.result.model import Consumption, Result
 from holdfast.core.retention.model import PassProgress, RecentDigests
+from holdfast.core.schedule.model import Schedule, Schedules
 from holdfast.core.tables import TABLES, discard_rows
 
 
@@ -64,6 +65,7 @@ class State(msgspec.Struct):
     chain: Chain = None  # type: ignore[assignment]
     providers: dict[ProviderId, Provider] = {}
     leases: Leases = msgspec.field(default_factory=Leases)
+    schedules: Schedules = msgspec.field(default_factory=Schedules)
     submissions: dict[LeaseId, bytes] = {}
     """Proof envelopes that wait for their verdict."""
     assignments: int = 0
@@ -224,5 +226,6 @@ PARTS: Final[tuple[StatePart, ...]] = (
     StatePart("validators_ended", "validators_ended", dict[bytes, Height]),
     StatePart("proposer_successors", "proposer_successors", dict[bytes, list[bytes]]),
     StatePart("notices_unconfirmed", "notices_unconfirmed", dict[bytes, Unconfirmed]),
+    StatePart("schedules", "schedules.by_id", list[Schedule], "id"),
 )
 """Owner and chain are stored beside them: both are one record."""

@@ -34,6 +34,7 @@ from holdfast.core.provider import handlers as provider
 from holdfast.core.queue import handlers as queue
 from holdfast.core.result import handlers as result
 from holdfast.core.retention import handlers as retention
+from holdfast.core.schedule import handlers as schedule
 from holdfast.core.state import State
 from holdfast.core.transactions import TRANSACTIONS
 from holdfast.core.validator import handlers as validator
@@ -45,7 +46,7 @@ V = TypeVar("V")
 
 _DOMAINS: Final = (
     *(key, escrow, provider, queue, lease, match, evidence, proof, chain, validator, result, policy_change, retention),
-    *(blob, archive),
+    *(blob, archive, schedule),
 )
 _WORKFLOWS: Final = (cancel, complete, revoke, seal, roll_back, finalize)
 

@@ -58,7 +58,7 @@ TABLES: Final[dict[str, Table]] = {
         event id kind caller tier height tx_hash nonce request_hash size_bytes spec_digest max_fee units
         priority enqueue_ms expires_ms requirements proof state attempts failures not_before_ms
         relative_expires_ms charged payee settled_height reason ended_ms expires_height requeues requeued_ms
-        parent parent_event quorum_n quorum_m is_public input_digest run_ms_max
+        parent parent_event quorum_n quorum_m is_public input_digest run_ms_max run_at_ms
         """,
         packed="leases",
     ),

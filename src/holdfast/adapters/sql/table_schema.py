@@ -50,7 +50,7 @@ IMMUTABLE: Final = {
     "key": {"event", "role", "account", "label", "made_ms"},
     "block": set(COLUMNS["block"]) - {"status"},
     "job": {"id", "kind", "caller", "tier", "height", "tx_hash", "nonce", "request_hash", "size_bytes", "enqueue_ms"}
-    | {"parent", "parent_event", "is_public", "input_digest", "run_ms_max"},
+    | {"parent", "parent_event", "is_public", "input_digest", "run_ms_max", "run_at_ms"},
     "provider": {"event", "public", "registered_ms"},
     "lease": {"id", "job_id", "provider_id", "attempt", "t_start_ms", "price", "duration_ms"},
     "result": {"task_id", "proof_nullifier", "result_digest", "result_size", "caller", "is_public"},

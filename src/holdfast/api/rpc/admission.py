@@ -112,9 +112,10 @@ async def checked_enqueue(
     idempotency: bytes = b"",
     inputs: Inputs | None = None,
     raw_input: bytes | None = None,
+    not_before_ms: int = 0,
 ) -> Enqueue | Refused:
     """The command that admits this job; refused where no provider could ever compute or prove it."""
-    command = build_enqueue(policy, caller, tier, payload, max_fee, nonce, idempotency)
+    command = build_enqueue(policy, caller, tier, payload, max_fee, nonce, idempotency, not_before_ms)
     if isinstance(command, Refused):
         return command
     if refusal := await checker.why_not(command.kind, payload["spec"]):

@@ -21,6 +21,7 @@ from holdfast.cli.terminal.durations import parse_duration_ms
 from holdfast.cli.terminal.node_client import NodeAddress, NodeSession, run_on_node
 from holdfast.cli.terminal.options import Ca, Data, Json, TokenFile, Url
 from holdfast.cli.terminal.reporting import refuse, value_or_exit
+from holdfast.cli.terminal.run_at import At, In, parse_run_at_ms
 from holdfast.cli.terminal.tables import format_time, print_json, print_record
 from holdfast.client import NodeUnreachable
 from holdfast.client.job_lines import NONCE_MAX
@@ -59,6 +60,8 @@ def enqueue(
         str | None, typer.Option(help="Your name for this request; repeated, it returns the first receipt.")
     ] = None,
     nonce: Annotated[int | None, typer.Option(min=0, help="Distinguishes equal jobs. [default: random]")] = None,
+    at: At = None,
+    in_: In = None,
     data: Data = None,
     url: Url = None,
     token_file: TokenFile = None,
@@ -76,18 +79,16 @@ def enqueue(
         file,
         (input_file, media_type),
     )
-    options = {
-        "units": units,
-        "ttl_ms": None if ttl is None else parse_duration_ms("--ttl", ttl),
-        "quorum": value_or_exit(_quorum(quorum)),
-    }
+    ttl_ms = None if ttl is None else parse_duration_ms("--ttl", ttl)
+    options = {"units": units, "ttl_ms": ttl_ms, "quorum": value_or_exit(_quorum(quorum))}
     payload |= {name: value for name, value in options.items() if value is not None}
     # Chosen here, so that a retry is the same request.
     request_nonce = secrets.randbelow(NONCE_MAX) if nonce is None else nonce
     params: dict[str, Any] = {"input": encoded} if encoded is not None else {}
     params |= {"payload": payload, "max_fee": max_fee, "nonce": request_nonce, "idempotency_key": idempotency_key}
+    params |= {"caller": caller, "not_before_ms": parse_run_at_ms(at, in_)}
 
-    receipt = _submit(NodeAddress(data, url, token_file, ca), params | {"caller": caller})
+    receipt = _submit(NodeAddress(data, url, token_file, ca), params)
     print_json(receipt) if as_json else _print_receipt(receipt)
 
 
@@ -138,7 +139,9 @@ def _print_receipt(receipt: dict[str, Any]) -> None:
         "enqueued": format_time(receipt["enqueue_ms"]),
         "expires": format_time(receipt["expires_ms"]),
     }
-    for name in ("enqueue_ms", "expires_ms", "is_repeat"):
+    if receipt["not_before_ms"]:
+        record["waits until"] = format_time(receipt["not_before_ms"])
+    for name in ("enqueue_ms", "expires_ms", "is_repeat", "not_before_ms"):
         record.pop(name)
     print_record(record)
     if receipt["is_repeat"]:

@@ -8,11 +8,13 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.cli.job.payload import invalid_option, payload_from_file
+from holdfast.cli.terminal.clock import now_ms
 from holdfast.cli.terminal.labels import parse_labels
 from holdfast.cli.terminal.node_client import NodeAddress, call_node
 from holdfast.cli.terminal.options import Ca, Data, Json, TokenFile, Url
 from holdfast.cli.terminal.reporting import value_or_exit
-from holdfast.cli.terminal.tables import print_json, print_table
+from holdfast.cli.terminal.run_at import At, In, parse_run_at_ms
+from holdfast.cli.terminal.tables import format_time, print_json, print_table
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.values import Kind
 
@@ -34,6 +36,8 @@ def quote(
     file: Annotated[
         Path | None, typer.Option(help="The whole payload as JSON instead of the options; - is standard input.")
     ] = None,
+    at: At = None,
+    in_: In = None,
     data: Data = None,
     url: Url = None,
     token_file: TokenFile = None,
@@ -49,7 +53,7 @@ def quote(
         payload = value_or_exit(_payload(model, runtime, units, region, file))
         if label:
             payload["labels"] = value_or_exit(parse_labels(label))
-        params = {"payload": payload, "max_fee": max_fee, "caller": caller}
+        params = {"payload": payload, "max_fee": max_fee, "caller": caller, "not_before_ms": parse_run_at_ms(at, in_)}
     answer = call_node(NodeAddress(data, url, token_file, ca), "cap.getQuote", **params)
     print_json(answer) if as_json else _print(answer)
 
@@ -71,6 +75,8 @@ def _print(answer: dict[str, Any]) -> None:
     total = answer["could"] + answer["could_not"]
     print(f"{answer['could']} of {total} providers could run it now")
     print(f"{answer['position']} of {answer['waiting']} waiting jobs are before it")
+    if answer["not_before_ms"] > now_ms():
+        print(f"it waits until {format_time(answer['not_before_ms'])}")
     if answer["providers"]:
         heads = ("PROVIDER", "NAME", "REGION", "COST", "FREE SLOTS")
         columns = ("provider_id", "name", "region", "cost", "free_slots")

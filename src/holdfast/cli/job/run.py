@@ -20,6 +20,7 @@ from holdfast.cli.terminal.node_client import NodeAddress, call_node, find_job, 
 from holdfast.cli.terminal.options import Ca, Data, TokenFile, Url
 from holdfast.cli.terminal.progress import ProgressLine
 from holdfast.cli.terminal.reporting import refuse, report_errors, value_or_exit
+from holdfast.cli.terminal.run_at import At, In, parse_run_at_ms
 from holdfast.core.base.errors import Refused
 from holdfast.core.job.input_ref import OCTETS
 
@@ -57,6 +58,8 @@ def run(
     idempotency_key: Annotated[
         str | None, typer.Option(help="Your name for this request; repeated, it is the same job.")
     ] = None,
+    at: At = None,
+    in_: In = None,
     wait: WaitOption = True,
     timeout: TimeoutOption = None,
     output: OutputOption = None,
@@ -75,11 +78,17 @@ def run(
         payload["labels"] = value_or_exit(parse_labels(label))
     if ttl is not None:
         payload["ttl_ms"] = parse_duration_ms("--ttl", ttl)
-    timeout_s = parse_timeout(timeout)
+    timeout_s, not_before_ms = parse_timeout(timeout), parse_run_at_ms(at, in_)
     address = NodeAddress(data, url, token_file, ca)
     with report_errors(), patient_client(address) as client, _Input(input_) as given:
         receipt = client.enqueue(
-            payload, max_fee, caller=caller, input=given, media_type=media_type, idempotency_key=idempotency_key
+            payload,
+            max_fee,
+            caller=caller,
+            input=given,
+            media_type=media_type,
+            idempotency_key=idempotency_key,
+            not_before_ms=not_before_ms,
         )
         finish(client, receipt, wait=wait, timeout_s=timeout_s, output=output)
 

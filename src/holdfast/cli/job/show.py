@@ -8,6 +8,7 @@ import msgspec
 import typer
 
 from holdfast.cli.job.custody import chain_of_custody
+from holdfast.cli.terminal.clock import now_ms
 from holdfast.cli.terminal.node_client import AbbreviatedIds, NodeAddress, NodeSession, call_node, run_on_node
 from holdfast.cli.terminal.options import Ca, Data, Json, TokenFile, Url
 from holdfast.cli.terminal.provider_jobs import list_provider_jobs
@@ -103,6 +104,8 @@ def _print_job(view: dict[str, Any]) -> None:
             "payload": msgspec.json.encode(view["payload"]).decode(),
         }
     )
+    if why := _why_waits(job):
+        print_record({"waits": why})
     if job["parent"]:
         print_record({"replica_of": job["parent"]})
     if view["replicas"]:
@@ -110,6 +113,14 @@ def _print_job(view: dict[str, Any]) -> None:
     print("chain of custody:")
     for transfer in chain_of_custody(view):
         print(f"  {format_time(transfer.at_ms):<21} {transfer.what:<46} {transfer.proof:<52} {transfer.rule}")
+
+
+def _why_waits(job: dict[str, Any]) -> str | None:
+    """JOB-013: a time of its own, or that of a retry, while it is ahead."""
+    if job["state"] != JobState.QUEUED or job["not_before_ms"] <= now_ms():
+        return None
+    why = "its time" if job["not_before_ms"] == job["run_at_ms"] else f"a retry after {job['reason'] or 'a failure'}"
+    return f"until {format_time(job['not_before_ms'])}, for {why}"
 
 
 def _enqueued(row: dict[str, Any]) -> str:

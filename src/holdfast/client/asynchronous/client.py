@@ -93,18 +93,19 @@ class AsyncClient:
         media_type: str = OCTETS,
         idempotency_key: str | None = None,
         nonce: int | None = None,
+        not_before_ms: int = 0,
     ) -> JobReceipt:
         """Enqueue a job. Two calls with the same idempotency key are one job; by default each call has its own.
 
-        `input` are bytes or a file: a small one goes with the job, a large one is uploaded before it.
+        `input` are bytes or a file: a small one goes with the job, a large one is uploaded before it. With
+        `not_before_ms`, milliseconds since 1970, its fee is reserved now and it is not assigned before that time.
         """
+        inline = None
         if input is not None:
             inline = inline_input(input)
             named = {"media_type": media_type} if inline is not None else None
             payload = {**payload, "input": named or await self.upload(input, media_type=media_type, caller=caller)}
-            request = JobRequest(payload, max_fee, caller, nonce, idempotency_key, inline)
-        else:
-            request = JobRequest(payload, max_fee, caller, nonce, idempotency_key)
+        request = JobRequest(payload, max_fee, caller, nonce, idempotency_key, inline, not_before_ms)
         params = msgspec.to_builtins(repeatable(request))
         return typed(JobReceipt, await self._transport.call("cap.enqueue", params))
 

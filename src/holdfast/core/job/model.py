@@ -84,7 +84,7 @@ class Job(msgspec.Struct, array_like=True, gc=False):
     """Leases so far."""
     failures: int = 0
     not_before_ms: int = 0
-    """A retry waits until then."""
+    """It waits until then: for its own time (JOB-013), or for a retry."""
     relative_expires_ms: int | None = None
     charged: int | None = None
     payee: AccountId | None = None
@@ -112,6 +112,8 @@ class Job(msgspec.Struct, array_like=True, gc=False):
     """Of the bytes that it names as its input (JOB-003); empty where it has none."""
     run_ms_max: int = 0
     """How long one attempt may take; 0: as the renewals of a lease allow (LEA-004)."""
+    run_at_ms: int = 0
+    """JOB-013: the time before which it is not assigned; 0: it was ready at once."""
 
 
 class FailedJob(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -135,6 +137,11 @@ class SpecRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     event: EventNo
     raw: bytes
+
+
+def ready_ms(job: Job) -> int:
+    """JOB-013: from when on a job waits for a provider. Its age and its time to live count from then."""
+    return job.run_at_ms or job.enqueue_ms
 
 
 def expires_at_ms(job: Job) -> int:

@@ -58,6 +58,8 @@ ORDERED: Final = (
     ("result.retain_warm_days", "result.retain_cold_days", "SEC-001", "bytes leave the warm tier before the cold one"),
     ("result.retain_cold_days", "result.audit_window_days", "SEC-001", "a record must outlive the bytes it speaks of"),
     ("archive.retry_base_ms", "archive.retry_cap_ms", "SEC-001", "the first delay cannot be above the longest"),
+    ("schedule.interval_ms_min", "schedule.interval_ms_max", "SEC-001", "no interval would be allowed"),
+    ("schedule.per_caller_max", "schedule.total_max", "SEC-001", "one caller has no more than all together"),
     ("archive.retry_cap_ms", "archive.stalled_retry_ms", "SEC-001", "a stalled upload is retried slower, not faster"),
 )
 """The first setting must not be above the second: with the rule and the reason."""

@@ -70,6 +70,8 @@ class AdmissionPolicy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """JOB-012: after this many jobs with invalid inputs in an epoch a requester has one job in flight."""
     input_claim_ms: Annotated[int, Range(0, DAY_MS)] = 60 * SECOND_MS
     """How long a claim that an input is invalid waits for a second provider, where none can try."""
+    run_at_ahead_ms_max: Annotated[int, Range(0, YEAR_MS)] = 30 * DAY_MS
+    """JOB-013: how far ahead the time may be before which a job is not assigned."""
 
 
 class PriorityPolicy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -292,6 +294,18 @@ class TreasuryPolicy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     withdrawal_max: Annotated[int, Range(0, I64_MAX)] = 1_000_000_000_000
 
 
+class SchedulePolicy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """How many schedules there may be, how often they fire, and when refusals pause one (JOB-014)."""
+
+    per_caller_max: Annotated[int, Range(0, PPM)] = 100
+    total_max: Annotated[int, Range(0, PPM)] = 10_000
+    interval_ms_min: Annotated[int, Range(SECOND_MS, YEAR_MS)] = 60 * SECOND_MS
+    interval_ms_max: Annotated[int, Range(SECOND_MS, YEAR_MS)] = YEAR_MS
+    refusals_in_row_max: Annotated[int, Range(1, PPM)] = 10
+    payload_bytes_max: Annotated[int, Range(1, 64 * KIB)] = 16 * KIB
+    """Payloads of schedules are in memory while they exist."""
+
+
 class Policy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """All settings of one network; the defaults are those of a production network."""
 
@@ -313,6 +327,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     archive: ArchivePolicy = ArchivePolicy()
     engine: EnginePolicy = EnginePolicy()
     treasury: TreasuryPolicy = TreasuryPolicy()
+    schedule: SchedulePolicy = SchedulePolicy()
 
     @classmethod
     def for_network(cls, network: Network, chain_id: int = 1337) -> Policy:

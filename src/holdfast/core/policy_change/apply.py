@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.core.chain.model import genesis_chain
-from holdfast.core.job.model import LIVE_STATES, Job, JobState
+from holdfast.core.job.model import LIVE_STATES, Job, JobState, ready_ms
 from holdfast.core.match.seed_shuffle import epoch_id
 from holdfast.core.policy import PriorityPolicy
 from holdfast.core.policy_change.messages import PolicyAdopted
@@ -43,7 +43,7 @@ def recompute_priorities(state: PolicyState, policy: PriorityPolicy) -> None:
 
 
 def _priority_of(job: Job, policy: PriorityPolicy) -> int:
-    return priority.sort_priority(job.max_fee, job.size_bytes, job.tier, job.enqueue_ms, policy)
+    return priority.sort_priority(job.max_fee, job.size_bytes, job.tier, ready_ms(job), policy)
 
 
 def _renumber_epochs(state: PolicyState, before_blocks: int, blocks: int) -> None:

@@ -71,6 +71,7 @@ def _admitted_job(event: JobAdmitted, number: EventNo) -> Job:
     job.expires_height, job.quorum_n, job.quorum_m = event.expires_height, event.quorum_n, event.quorum_m
     job.is_public, job.input_digest = int(event.is_public), event.input_digest
     job.run_ms_max = event.run_ms_max
+    job.not_before_ms = job.run_at_ms = event.not_before_ms
     return job
 
 

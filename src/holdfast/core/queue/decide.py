@@ -23,7 +23,7 @@ from holdfast.core.base.values import (
 )
 from holdfast.core.escrow.decide import available_of, check_funds, why_no_funds, why_not_amount
 from holdfast.core.job.ids import request_hash, task_id_maker, tx_hash
-from holdfast.core.job.model import LIVE_STATES, Job
+from holdfast.core.job.model import LIVE_STATES, Job, ready_ms
 from holdfast.core.job.spec import read_payload, why_not_provable
 from holdfast.core.policy import AdmissionPolicy, Policy, Visibility
 from holdfast.core.queue import priority
@@ -46,17 +46,26 @@ QUANTUM: Final = Kind.QUANTUM
 
 
 def build_enqueue(
-    policy: Policy, caller: AccountId, tier: Tier, payload: object, max_fee: int, nonce: int, idempotency: bytes = b""
+    policy: Policy,
+    caller: AccountId,
+    tier: Tier,
+    payload: object,
+    max_fee: int,
+    nonce: int,
+    idempotency: bytes = b"",
+    not_before_ms: int = 0,
 ) -> Enqueue | Refused:
     """JOB-001, JOB-003: everything about a request that needs no state, so that the engine's loop has little to do."""
     parsed = read_payload(payload)
     if isinstance(parsed, Refused):
         return parsed
-    if refusal := _why_not_terms(caller, max_fee, nonce) or _why_not_size(len(parsed.raw), policy.admission):
+    if refusal := _why_not_terms(caller, max_fee, nonce, not_before_ms) or _why_not_size(
+        len(parsed.raw), policy.admission
+    ):
         return refusal
     if refusal := why_not_provable(parsed, policy.proof):
         return refusal
-    call = {"max_fee": max_fee, "payload": payload}
+    call = {"max_fee": max_fee, "payload": payload} | ({"not_before_ms": not_before_ms} if not_before_ms else {})
     return Enqueue(
         caller=caller,
         tier=tier,
@@ -71,7 +80,7 @@ def build_enqueue(
         requirements=parsed.requirements,
         proof=parsed.proof,
         idempotency=idempotency,
-        fingerprint=H(FINGERPRINT_TAG, caller.encode(), max_fee, parsed.raw)[:16] if idempotency else b"",
+        fingerprint=_fingerprint(caller, max_fee, parsed.raw, not_before_ms) if idempotency else b"",
         quorum_n=parsed.quorum_n,
         quorum_m=parsed.quorum_m,
         replica_proof=parsed.replica_proof,
@@ -79,15 +88,21 @@ def build_enqueue(
         is_public=(parsed.visibility or policy.job.default_visibility) is Visibility.PUBLIC,
         input_digest=Digest(b"") if parsed.input is None else parsed.input.digest_bytes,
         run_ms_max=parsed.run_ms_max,
+        not_before_ms=not_before_ms,
     )
 
 
-def _why_not_terms(caller: AccountId, max_fee: int, nonce: int) -> Refused | None:
+def _fingerprint(caller: AccountId, max_fee: int, payload: bytes, not_before_ms: int) -> bytes:
+    return H(FINGERPRINT_TAG, caller.encode(), max_fee, payload, *((not_before_ms,) if not_before_ms else ()))[:16]
+
+
+def _why_not_terms(caller: AccountId, max_fee: int, nonce: int, not_before_ms: int) -> Refused | None:
     if refusal := why_not_amount(max_fee, "max_fee"):
         return refusal
     faults = {
         f"nonce: {nonce} is not in 0 … 2⁶³ − 1": not 0 <= nonce <= I64_MAX,
         f"caller: 1–{CALLER_BYTES_MAX} bytes": not 1 <= len(caller.encode()) <= CALLER_BYTES_MAX,
+        f"not_before_ms: {not_before_ms} is not in 0 … 2⁶³ − 1": not 0 <= not_before_ms <= I64_MAX,
     }
     message = "; ".join(fault for fault, is_present in faults.items() if is_present)
     return Refused("JOB-001", message, name="InvalidParams") if message else None
@@ -124,6 +139,7 @@ def enqueue(state: HasQueue, commands: Sequence[Enqueue], now_ms: int) -> list[A
             money[caller], in_flight[caller] = available_of(state.ledger, caller), queue.in_flight.get(caller, 0)
         answer = (
             (_idempotent_answer(state, command, now_ms) if idempotency else None)
+            or (why_not_run_at(admission, command.not_before_ms, now_ms) if command.not_before_ms else None)
             or why_no_capacity(admission, depth, caller, in_flight[caller], command.quorum_m or 1)
             or why_held_back(state, caller, in_flight[caller])
             or why_no_funds(caller, money[caller], command.max_fee)
@@ -160,27 +176,36 @@ def _admission_maker(state: HasQueue, now_ms: int) -> Callable[[Enqueue], Decide
     inline_max, valid_until_ms = policy.engine.inline_payload_bytes_max, now_ms + policy.admission.idempotency_ms
     newest = live_versions(height, policy.chain.tags_v2_height, policy.chain.tags_grace_blocks)[-1]
     task_id = task_id_maker(ChainId(policy.chain_id), height, newest)
-    ranks: dict[tuple[int, int, Tier], int] = {}
+    ranks: dict[tuple[int, int, Tier, int], int] = {}
 
     def admit(command: Enqueue) -> Decided:
         payload, attachments = make_payload(command.payload, inline_max, command.digest)
-        terms = command.max_fee, payload.size, command.tier
+        from_ms = max(now_ms, command.not_before_ms)
+        terms = command.max_fee, payload.size, command.tier, from_ms
         if (rank := ranks.get(terms)) is None:
-            rank = ranks[terms] = priority.sort_priority(*terms, now_ms, policy.priority)
+            rank = ranks[terms] = priority.sort_priority(*terms, policy.priority)
         id_ = task_id(command.tx_hash, command.caller.encode(), command.payload)
         event = JobAdmitted(  # by position: by name takes six times as long, and every job needs it
             id_, command.caller, command.tier, command.kind, height, command.tx_hash, command.nonce,
             command.request_hash, payload, command.max_fee, command.units, rank, now_ms,
-            now_ms + (command.ttl_ms or ttl_ms(policy, command.kind)), command.requirements, command.proof,
-            command.idempotency, command.fingerprint, valid_until_ms if command.idempotency else 0, until,
-            command.quorum_n, command.quorum_m, command.is_public, command.input_digest,
-            command.run_ms_max,
+            from_ms + (command.ttl_ms or ttl_ms(policy, command.kind)), command.requirements, command.proof,
+            command.idempotency, command.fingerprint, valid_until_ms if command.idempotency else 0,
+            Height(until + blocks_in(policy, from_ms - now_ms)), command.quorum_n, command.quorum_m,
+            command.is_public, command.input_digest, command.run_ms_max, from_ms if from_ms > now_ms else 0,
         )  # fmt: skip
         if not command.quorum_m:
             return Decided((event,), attachments)
         return Decided((event, *replica_admissions(event.id, command.quorum_m, command.replica_proof)), attachments)
 
     return admit
+
+
+def why_not_run_at(policy: AdmissionPolicy, not_before_ms: int, now_ms: int) -> Refused | None:
+    """JOB-013: a time that is past is now; one that is too far ahead is refused."""
+    if not_before_ms <= now_ms + policy.run_at_ahead_ms_max:
+        return None
+    message = f"not_before_ms: {not_before_ms - now_ms} ms ahead, at most {policy.run_at_ahead_ms_max}"
+    return Refused("JOB-013", message, "enqueue it later, or by a schedule", "InvalidParams")
 
 
 def enqueue_claims(command: Enqueue) -> tuple[bytes, ...]:
@@ -193,6 +218,11 @@ def enqueue_claims(command: Enqueue) -> tuple[bytes, ...]:
 def expires_height(state: HasQueue) -> Height:
     """TTL-001: the last height at which a proof of a job that is admitted now can be accepted."""
     return Height(state.open_height + state.policy.result.result_ttl_blocks)
+
+
+def blocks_in(policy: Policy, duration_ms: int) -> int:
+    """JOB-013: as many blocks as can be sealed in this time, at most."""
+    return -(-duration_ms // policy.chain.block_ms)
 
 
 def ttl_ms(policy: Policy, kind: Kind) -> int:
@@ -265,7 +295,7 @@ def raise_fee(state: HasQueue, command: RaiseFee, now_ms: int) -> Decided | Refu
     spending, more = KeySpending(state.keys, now_ms), command.max_fee - job.max_fee
     if refusal := check_funds(state.ledger, job.caller, more) or spending.why_over_cap(command.key, more):
         return refusal
-    rank = priority.sort_priority(command.max_fee, job.size_bytes, job.tier, job.enqueue_ms, state.policy.priority)
+    rank = priority.sort_priority(command.max_fee, job.size_bytes, job.tier, ready_ms(job), state.policy.priority)
     return spending.spend(command.key, more, Decided((FeeRaised(job.id, command.max_fee, rank),)))
 
 

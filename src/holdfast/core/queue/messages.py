@@ -45,6 +45,8 @@ class Enqueue(Command, frozen=True):
     key: KeyId = KeyId("")
     """The API key that submits it, whose cap counts (SEC-002); empty where there is none."""
     run_ms_max: int = 0
+    not_before_ms: int = 0
+    """JOB-013: it is not assigned before this time; 0: at once."""
 
 
 class CancelJob(Command, frozen=True):
@@ -95,6 +97,8 @@ class JobAdmitted(Event, frozen=True, tag=50):
     is_public: bool = False
     input_digest: Digest = Digest(b"")
     run_ms_max: int = 0
+    not_before_ms: int = 0
+    """It is not assigned before this time (JOB-013); 0: it is ready at once."""
 
 
 class JobCancelled(Event, frozen=True, tag=51):

@@ -2,7 +2,7 @@
 
 Jobs of one shape are one group with its own order: matching treats them alike. A group without an eligible provider
 costs nothing, however many jobs are in it. The order over all groups is merged where it is needed. Delayed jobs
-(retries) are kept beside the groups until their time has come.
+(retries, and jobs with a time of their own) are kept beside the groups until their time has come.
 
 Fees differ from job to job, but matching only asks which prices a fee pays. So groups differ by the highest known price
 that their jobs pay, not by the fee: a new price splits those groups whose jobs it tells apart (MAT-002).
@@ -22,7 +22,7 @@ import msgspec
 from holdfast.core.base.values import AccountId, Kind, TaskId, Tier
 from holdfast.core.index.due_index import DueIndex
 from holdfast.core.index.sorted_keys import SortedKeys
-from holdfast.core.job.model import Job, ceiling_of
+from holdfast.core.job.model import Job, ceiling_of, ready_ms
 from holdfast.core.queue.live.live_jobs import LiveJobs
 
 AGE_OFFSET: Final = 8
@@ -35,7 +35,7 @@ _pack_key = Struct(">QQ").pack
 
 def sort_key_of(job: Job) -> bytes:
     """PRI-003 as bytes that sort in the order of the queue: higher priority first, then the older, then by id."""
-    return _pack_key(_PRIORITY_MAX - job.priority, job.enqueue_ms) + job.id
+    return _pack_key(_PRIORITY_MAX - job.priority, ready_ms(job)) + job.id
 
 
 def task_id_of(sort_key: bytes) -> TaskId:
@@ -213,7 +213,7 @@ class ReadyQueue(msgspec.Struct):
             sort_keys = by_shape.get(shape)
             if sort_keys is None:
                 sort_keys, of_shapes[shape] = by_shape.setdefault(shape, []), []
-            sort_keys.append(packed(_PRIORITY_MAX - job.priority, job.enqueue_ms) + job.id)
+            sort_keys.append(packed(_PRIORITY_MAX - job.priority, job.run_at_ms or job.enqueue_ms) + job.id)
             of_shapes[shape].append(ceiling_of(job))
         return by_shape
 

@@ -17,7 +17,7 @@ from holdfast.core.base.fsm import why_not_transition
 from holdfast.core.base.values import Amount, TaskId
 from holdfast.core.escrow import apply as escrow_apply
 from holdfast.core.escrow.decide import check_funds
-from holdfast.core.job.model import JOB_TRANSITIONS, LIVE_STATES, Job, JobState, JobTransition, reservation_id
+from holdfast.core.job.model import JOB_TRANSITIONS, LIVE_STATES, Job, JobState, JobTransition, ready_ms, reservation_id
 from holdfast.core.job.quorum import replica_ids
 from holdfast.core.queue import priority
 from holdfast.core.queue.apply import add_live, replicas_of
@@ -107,8 +107,8 @@ def _repeated_requeue(state: HasQueue, job: Job) -> Decided | None:
 
 
 def _requeued_job(state: HasQueue, job: Job, now_ms: int) -> Job:
-    rank = priority.sort_priority(job.max_fee, job.size_bytes, job.tier, job.enqueue_ms, state.policy.priority)
-    lasts_ms = job.expires_ms - (job.requeued_ms or job.enqueue_ms)
+    rank = priority.sort_priority(job.max_fee, job.size_bytes, job.tier, ready_ms(job), state.policy.priority)
+    lasts_ms = job.expires_ms - (job.requeued_ms or ready_ms(job))
     return msgspec.structs.replace(
         job,
         state=JobState.QUEUED,

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from holdfast.core.base.event import Event
 from holdfast.core.base.values import TaskId, tally
-from holdfast.core.job.model import JobState
+from holdfast.core.job.model import JobState, ready_ms
 from holdfast.core.lease.messages import JobAssigned, LeaseClosed, LeaseRenewed
 from holdfast.core.lease.quorum import QUORUM_LOST
 from holdfast.core.policy_change.decide import QUOTA_LOWERED
@@ -71,7 +71,7 @@ def _count_assigned(metrics: QueueMetrics, state: State, events: Sequence[JobAss
         metrics.count("given", kind, count)
     for kind, count in tally([job.kind for job, event in given if event.attempt]).items():
         metrics.count("retried", kind, count)
-    first = [(job.kind, event.t_start_ms - job.enqueue_ms) for job, event in given if not event.attempt]
+    first = [(job.kind, event.t_start_ms - ready_ms(job)) for job, event in given if not event.attempt]
     for (kind, wait_ms), count in tally(first).items():
         metrics.wait_ms[kind].add(wait_ms, count)
 

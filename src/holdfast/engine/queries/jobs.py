@@ -209,7 +209,7 @@ class QueueStatus(msgspec.Struct, frozen=True):
     oldest_ms: dict[str, int]
     """When the oldest ready job of a kind was admitted."""
     retrying: int
-    """Jobs that wait for a retry."""
+    """Jobs that wait for a retry, or for their own time (JOB-013)."""
     as_of: EventNo
 
 
@@ -222,7 +222,8 @@ def _get_live_job(state: State, query: GetLiveJob) -> Job | None:
 
 
 def _filter_inputs_in_use(state: State, query: FilterInputsInUse) -> frozenset[Digest]:
-    return frozenset(digest for digest in query.digests if digest in state.queue.input_uses)
+    jobs, schedules = state.queue.input_uses, state.schedules.input_uses
+    return frozenset(digest for digest in query.digests if digest in jobs or digest in schedules)
 
 
 def _check_input(state: State, query: CheckInput) -> InputGrant:

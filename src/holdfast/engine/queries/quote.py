@@ -49,7 +49,7 @@ class Quote(msgspec.Struct):
     """A quote as a requester sees it; it is not binding."""
 
     position: int
-    """How many ready jobs come before it."""
+    """How many ready jobs come before it, now or when its time comes."""
     waiting: int
     """How many jobs are ready."""
     could: int = 0
@@ -58,6 +58,8 @@ class Quote(msgspec.Struct):
     """Some of those that could, the cheapest first."""
     refused: list[IneligibleProvider] = []
     """Some of those that could not."""
+    not_before_ms: int = 0
+    """JOB-013: until then it waits for its time, or for a retry, whoever could run it; 0: it waits for nothing else."""
 
     def add_providers(self, state: HasMatching, providers: Iterable[Provider], job: Job, now_ms: int) -> None:
         """Check some more providers."""
@@ -86,13 +88,14 @@ def quote(state: HasMatching, job: Job) -> Quote:
     """The position that the job has or would have; providers are added by `add_providers`."""
     ready_queue = state.queue.ready_queue
     waiting = sum(len(group.by_priority) for group in ready_queue.groups.values())
-    return Quote(ready_queue.rank(sort_key_of(job)), waiting)
+    return Quote(ready_queue.rank(sort_key_of(job)), waiting, not_before_ms=job.not_before_ms)
 
 
 def hypothetical_job(state: HasMatching, command: Enqueue, now_ms: int) -> Job:
     """The job that this command would admit."""
     size, digest = len(command.payload), H(PAYLOAD_TAG, command.payload)
-    rank = priority.sort_priority(command.max_fee, size, command.tier, now_ms, state.policy.priority)
+    run_at_ms = command.not_before_ms if command.not_before_ms > now_ms else 0
+    rank = priority.sort_priority(command.max_fee, size, command.tier, run_at_ms or now_ms, state.policy.priority)
     return record_from(
         Job,
         command,
@@ -105,4 +108,6 @@ def hypothetical_job(state: HasMatching, command: Enqueue, now_ms: int) -> Job:
         enqueue_ms=now_ms,
         expires_ms=now_ms,
         quorum_m=0,
+        not_before_ms=run_at_ms,
+        run_at_ms=run_at_ms,
     )

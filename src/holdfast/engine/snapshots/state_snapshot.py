@@ -21,6 +21,7 @@ from holdfast.core.lease.model import rebuild_leases
 from holdfast.core.policy import Policy
 from holdfast.core.policy_change.model import adopted_policy
 from holdfast.core.provider.apply import rebuild_provider_timers
+from holdfast.core.schedule.model import rebuild_schedules
 from holdfast.core.state import PARTS, State, StatePart
 from holdfast.core.state_digest import READ_PART, digest
 from holdfast.engine.snapshots.waiting_columns import WaitingColumns, columns_of, load_columns
@@ -126,6 +127,7 @@ def _rebuild_indexes(state: State) -> None:
     _share_equal_values(state.queue.jobs.records, state.ledger.reservations.records.values())
     state.queue.index(list(state.queue.jobs.records.values()))
     state.leases = rebuild_leases(list(state.leases.by_id.values()))
+    state.schedules = rebuild_schedules(list(state.schedules.by_id.values()))
     state.channel_sessions = rebuild_channel_sessions(state.watermarks)
     state.dead_letters_waiting = rebuild_dead_letters_waiting(state.dead_letters)
     rebuild_provider_timers(state)

@@ -57,6 +57,7 @@ async def test_everything_in_a_receipt_can_be_computed_again_from_the_request(pr
             "expires_height": 2 + 43_200,
             "event": house.engine.undurable_state.last_event,
             "is_repeat": False,
+            "not_before_ms": 0,
         }
         shown = await house.ask(ALICE, "cap.getJob", task_id=id_.hex())
         assert shown["payload"] == asked["payload"]

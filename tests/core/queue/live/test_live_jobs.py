@@ -75,7 +75,7 @@ def test_every_field_of_a_job_is_packed_or_its_default_says_all() -> None:
     assert set(left) == {
         "state", "attempts", "failures", "not_before_ms", "relative_expires_ms", "charged", "payee", "settled_height",
         "reason", "ended_ms", "requeues", "requeued_ms", "parent", "parent_event", "quorum_n", "quorum_m",
-        "input_digest", "run_ms_max",
+        "input_digest", "run_ms_max", "run_at_ms",
     }  # fmt: skip
     job = plain_job(random.Random(2))
     assert {name: getattr(job, name) for name in left} == left
@@ -90,6 +90,7 @@ def test_every_field_of_a_job_is_packed_or_its_default_says_all() -> None:
         {"quorum_m": 3},
         {"parent": TaskId(bytes(32))},
         {"not_before_ms": 5},
+        {"run_at_ms": 5},
     ],
 )
 def test_a_job_that_is_not_as_it_was_admitted_is_not_packed(change: dict[str, object]) -> None:

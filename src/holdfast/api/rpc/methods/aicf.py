@@ -51,7 +51,7 @@ class QueuedJob(msgspec.Struct, frozen=True):
     """Leases so far."""
     failures: int
     not_before_ms: int
-    """A retry waits until then."""
+    """It waits until then: for its own time (JOB-013), or for a retry."""
     reason: str
     """Why it ended, or what failed last."""
     parent: TaskId | None

@@ -88,6 +88,8 @@ class EnqueueParams(msgspec.Struct, frozen=True):
     height: Height | None = None
     tx_hash: Digest = Digest(b"")
     """JOB-004: the transaction that enqueues it and the open block, from a key that may execute contracts."""
+    not_before_ms: int = 0
+    """JOB-013: it is not assigned before this time, and its time to live counts from then; 0 or a past time: now."""
 
 
 class JobParams(msgspec.Struct, frozen=True):
@@ -173,6 +175,7 @@ async def _enqueue(access: NodeAccess, call: RpcCall, params: EnqueueParams) -> 
         idempotency=idempotency,
         inputs=access.inputs,
         raw_input=raw_input,
+        not_before_ms=params.not_before_ms,
     )
     if isinstance(command, Refused):
         return command

@@ -11,6 +11,7 @@ from holdfast.api.rpc.admission import checked_enqueue
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.values import AccountId, TaskId
 from holdfast.core.job.model import Job, JobState
+from holdfast.core.queue.decide import why_not_run_at
 from holdfast.engine.queries.jobs import GetLiveJob
 from holdfast.engine.queries.providers import ContinueQuote, GetHypotheticalJob, StartQuote
 from holdfast.engine.queries.quote import Quote
@@ -28,6 +29,8 @@ class QuoteParams(msgspec.Struct, frozen=True):
     max_fee: int = 1_000
     caller: AccountId | None = None
     """The account whose job it would be, where an operator asks on its behalf."""
+    not_before_ms: int = 0
+    """The time before which it would not be assigned (JOB-013)."""
 
 
 async def _quote(access: NodeAccess, call: RpcCall, params: QuoteParams) -> Quote | Refused:
@@ -64,9 +67,12 @@ async def _hypothetical_job(
     if refusal := why_not_own(principal, caller):
         return refusal
     terms = (caller, principal.tier, params.payload, params.max_fee, 0)
-    command = await checked_enqueue(access.input_checker, access.source.policy, *terms)
+    policy = access.source.policy
+    command = await checked_enqueue(access.input_checker, policy, *terms, not_before_ms=params.not_before_ms)
     if isinstance(command, Refused):
         return command
+    if refusal := why_not_run_at(policy.admission, params.not_before_ms, now_ms):
+        return refusal
     return await access.source.query_durable(GetHypotheticalJob(command, now_ms))
 
 

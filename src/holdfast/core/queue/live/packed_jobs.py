@@ -90,6 +90,7 @@ def is_plain(job: Job) -> bool:
         and not job.not_before_ms
         and not job.input_digest
         and not job.run_ms_max
+        and not job.run_at_ms
     )
 
 
