@@ -83,6 +83,11 @@ _PROVIDERS: Final = (
     *("providerRegistered", "providerStaked", "providerStatusChanged", "providerDrained", "providerSlashed"),
     *("unstakeRequested", "stakeReleased", "healthChanged", "heartbeatMissed", "signerRotated"),
 )
+_SCHEDULE: Final = {"id": "scheduleId", "task_id": "jobId"}
+_SCHEDULES: Final = (
+    *("scheduleCreated", "scheduleFired", "scheduleRefused", "schedulePaused"),
+    *("scheduleResumed", "scheduleEnded", "scheduleRemoved"),
+)
 _JOBS: Final = ("jobAdmitted", "jobExpired", "jobFailed", "jobCancelled", "jobRequeued", "feeRaised")
 PUBLIC_FIELDS: Final[dict[str, dict[str, str]]] = {
     "jobAssigned": _LEASED,
@@ -93,6 +98,7 @@ PUBLIC_FIELDS: Final[dict[str, dict[str, str]]] = {
     **dict.fromkeys(("completionSubmitted", "completionIgnored", "proofRefused", "voteCast"), _LEASED),
     **dict.fromkeys((*_JOBS, "replicaAdmitted", "replicaEnded"), _JOB),
     **dict.fromkeys(_PROVIDERS, _PROVIDER),
+    **dict.fromkeys(_SCHEDULES, _SCHEDULE),
 }
 """Fields that are shown under a public name of their own, by the event's public name."""
 HIDDEN_FIELDS: Final = frozenset({"secret", "output"})

@@ -32,6 +32,7 @@ from holdfast.workers.provider_monitor import ProviderMonitor
 from holdfast.workers.reaper import Reaper
 from holdfast.workers.retention.collector import Collector
 from holdfast.workers.rollback_runner import RollbackRunner
+from holdfast.workers.scheduler import Scheduler
 from holdfast.workers.supervisor import EventDrivenWorker, Worker, supervise, worker_name
 from holdfast.workers.sync.owner_service import OwnerService
 from holdfast.workers.sync.sync_metrics import SyncMetrics
@@ -92,6 +93,7 @@ class OwnerWorkers:
         yield RollbackRunner(engine)
         yield Dispatcher(engine)
         yield Reaper(engine)
+        yield Scheduler(engine)
         yield ProviderMonitor(engine)
         methods = load_methods(verify, config.verifiers)
         yield VerificationScheduler(engine, methods, self._blobs, self._sandboxes.run, config.verifiers.tries)

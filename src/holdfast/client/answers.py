@@ -146,6 +146,52 @@ class CancelReply(msgspec.Struct, frozen=True, kw_only=True):
     is_repeat: bool
 
 
+class ScheduleFiring(msgspec.Struct, frozen=True, kw_only=True):
+    """One firing of a schedule: the job that it enqueued, or why that was refused."""
+
+    due_ms: int
+    at_ms: int
+    missed: int
+    """How many more times were due by then; they are not made up for."""
+    task_id: str = ""
+    rule: str = ""
+    refusal: str = ""
+    message: str = ""
+
+
+class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A schedule as it is now (JOB-014)."""
+
+    id: str
+    name: str
+    caller: str
+    state: str
+    """ACTIVE, PAUSED or ENDED."""
+    reason: str
+    cron: str
+    interval_ms: int
+    offset_min: int
+    next_ms: int | None
+    max_fee: int
+    payload: dict[str, Any]
+    runs_left: int | None
+    until_ms: int | None
+    created_ms: int
+    fired: int
+    refused: int
+    refusals_in_row: int
+    firings: list[ScheduleFiring]
+    """The last ones, the newest at the end."""
+    event: int
+
+
+class SchedulePage(msgspec.Struct, frozen=True, kw_only=True):
+    """Some schedules, and where the next ones begin."""
+
+    schedules: list[ScheduleInfo]
+    next_cursor: int | None
+
+
 class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
     """Which node answers, and how far its journal and its tables have come."""
 

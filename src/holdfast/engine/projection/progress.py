@@ -18,10 +18,11 @@ from holdfast.core.base.values import EventNo
 from holdfast.core.match.messages import Match
 from holdfast.core.queue.messages import Enqueue
 from holdfast.core.queue.requeue import Requeue
+from holdfast.core.schedule.messages import FireSchedule
 from holdfast.core.state import State
 from holdfast.engine.projection.host import ProjectorHost
 
-ADMITTING: Final = frozenset({Enqueue, Requeue})
+ADMITTING: Final = frozenset({Enqueue, Requeue, FireSchedule})
 LEASING: Final = frozenset({Match})
 ASK_AGAIN_S: Final = 0.2
 

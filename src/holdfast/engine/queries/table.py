@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from holdfast.core.state import State
-from holdfast.engine.lookups import catalogue, overview
+from holdfast.engine.lookups import catalogue, overview, schedules
 from holdfast.engine.queries import (
     accounts,
     blobs,
@@ -31,6 +31,7 @@ QUERIES: Final[dict[type[Query[Any]], Callable[[State, Any], Any]]] = {
         blobs,
         chain,
         jobs,
+        schedules,
         providers,
         evidence,
         retention,

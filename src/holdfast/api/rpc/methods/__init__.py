@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.api.node_access import RpcMethod
-from holdfast.api.rpc import lookup_methods
+from holdfast.api.rpc import lookup_methods, schedule_methods
 from holdfast.api.rpc import validator_methods as validators
 from holdfast.api.rpc.methods import (
     accounts,
@@ -30,6 +30,7 @@ from holdfast.api.rpc.methods import (
 
 METHODS: Final[dict[str, RpcMethod]] = {
     **jobs.METHODS,
+    **schedule_methods.METHODS,
     **aicf.METHODS,
     **queue.METHODS,
     **quotes.METHODS,

@@ -1,0 +1,66 @@
+"""Queries about schedules (JOB-014): all of them are in memory."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Final
+
+import msgspec
+
+from holdfast.core.base.values import AccountId, EventNo
+from holdfast.core.schedule.model import Schedule, ScheduleId, ScheduleState
+from holdfast.core.state import State
+from holdfast.engine.queries.query import Query, copy_record
+
+
+class GetSchedule(Query[Schedule | None], frozen=True):
+    """A schedule by its id."""
+
+    id: ScheduleId
+
+
+class GetScheduleByName(Query[Schedule | None], frozen=True):
+    """A schedule by its caller and its name."""
+
+    caller: AccountId
+    name: str
+
+
+class SchedulesInMemory(msgspec.Struct, frozen=True):
+    """Some schedules in the order of their creation, and where the next page begins."""
+
+    schedules: list[Schedule]
+    as_of: EventNo
+    next_cursor: int | None
+
+
+class ListSchedules(Query[SchedulesInMemory], frozen=True):
+    """A page of the schedules of a caller, or of all; of a caller by the index of its names (SEC-002)."""
+
+    caller: AccountId | None
+    state: ScheduleState | None
+    cursor: int
+    limit: int
+
+
+def _get(state: State, query: GetSchedule) -> Schedule | None:
+    return copy_record(state.schedules.by_id.get(query.id))
+
+
+def _get_by_name(state: State, query: GetScheduleByName) -> Schedule | None:
+    id_ = state.schedules.by_name.get(query.caller, {}).get(query.name)
+    return None if id_ is None else copy_record(state.schedules.by_id[id_])
+
+
+def _list(state: State, query: ListSchedules) -> SchedulesInMemory:
+    by_id, by_name = state.schedules.by_id, state.schedules.by_name
+    ids = by_id if query.caller is None else by_name.get(query.caller, {}).values()
+    # Names are in the order of their creation, as ids are: a name that is removed and taken again goes to the end.
+    after = (by_id[id_] for id_ in ids if by_id[id_].event > query.cursor)
+    matching = (each for each in after if query.state is None or each.state is query.state)
+    page = [msgspec.structs.replace(each) for each in islice(matching, query.limit + 1)]
+    next_cursor = page[query.limit - 1].event if len(page) > query.limit else None
+    return SchedulesInMemory(page[: query.limit], state.last_event, next_cursor)
+
+
+QUERIES: Final = {GetSchedule: _get, GetScheduleByName: _get_by_name, ListSchedules: _list}
