@@ -182,7 +182,7 @@ class FakeNode:
         return pb.Offer(
             lease_id=lease.id,
             task_id=lease.id[::-1],
-            kind="AI",
+            kind=lease.payload["kind"],
             payload=canonical(lease.payload),
             t_start_ms=lease.t_start_ms,
             t_deadline_ms=deadline,
