@@ -36,12 +36,14 @@ ARGUMENTS = {
     "reference": "wire-1",
     "reason": "an invoice",
     "to": "out",
+    "schedule": "nightly",
 }
 """Something for every argument that must be given."""
 MORE_ARGUMENTS = {
     "job enqueue": ("--model", "m", "--prompt", "p"),
     "job run": ("--model", "m", "--prompt", "p", "--caller", "alice"),
     "job quote": ("ab" * 32,),
+    "job schedule add": ("nightly", "--cron", "@daily", "--model", "m", "--prompt", "p", "--caller", "alice"),
     "job dead-letter requeue": ("ab" * 32,),
     "blob prune": ("--before", "1"),
     "blob fetch": ("ab" * 32, "--out", "fetched"),

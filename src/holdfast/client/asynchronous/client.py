@@ -35,7 +35,7 @@ from holdfast.client.asynchronous.bulk import AsyncBulk, Progress
 from holdfast.client.asynchronous.completions import EVENTS_PATH, AsyncCompletions, EventCallback
 from holdfast.client.asynchronous.downloads import AsyncDownloads, ShowBytes, Verify
 from holdfast.client.asynchronous.event_follower import AsyncEventFollower
-from holdfast.client.asynchronous.schedules import AsyncSchedules
+from holdfast.client.asynchronous.schedules import AsyncJobSchedules
 from holdfast.client.asynchronous.transport import AsyncTransport
 from holdfast.client.asynchronous.uploads import AsyncInputUploads
 from holdfast.client.input_source import Input, inline_input
@@ -69,7 +69,7 @@ class AsyncClient:
         answer_timeout_s: float = ANSWER_TIMEOUT_S,
     ) -> None:
         self._transport = AsyncTransport(find_node(node, token, ca), timeout_s, answer_timeout_s)
-        self.schedules = AsyncSchedules(self._transport)
+        self.schedules = AsyncJobSchedules(self._transport)
         """Jobs that are enqueued again and again (JOB-014)."""
 
     async def __aenter__(self) -> AsyncClient:

@@ -16,7 +16,7 @@ from holdfast.core.job.input_ref import OCTETS
 PAGE: Final = 100
 
 
-class AsyncSchedules:
+class AsyncJobSchedules:
     """The schedules of this key's account; an operator names the `caller`."""
 
     def __init__(self, transport: AsyncTransport) -> None:

@@ -40,7 +40,7 @@ from holdfast.client.synchronous.bulk import Bulk, Progress
 from holdfast.client.synchronous.completions import EVENTS_PATH, Completions, EventCallback
 from holdfast.client.synchronous.downloads import Downloads, ShowBytes, Verify
 from holdfast.client.synchronous.event_follower import EventFollower
-from holdfast.client.synchronous.schedules import Schedules
+from holdfast.client.synchronous.schedules import JobSchedules
 from holdfast.client.synchronous.transport import Transport
 from holdfast.client.synchronous.uploads import InputUploads
 from holdfast.core.job.input_ref import OCTETS
@@ -70,7 +70,7 @@ class Client:
         answer_timeout_s: float = ANSWER_TIMEOUT_S,
     ) -> None:
         self._transport = Transport(find_node(node, token, ca), timeout_s, answer_timeout_s)
-        self.schedules = Schedules(self._transport)
+        self.schedules = JobSchedules(self._transport)
         """Jobs that are enqueued again and again (JOB-014)."""
 
     def __enter__(self) -> Client:

@@ -17,7 +17,7 @@ from holdfast.core.job.input_ref import OCTETS
 PAGE: Final = 100
 
 
-class Schedules:
+class JobSchedules:
     """The schedules of this key's account; an operator names the `caller`."""
 
     def __init__(self, transport: Transport) -> None:
