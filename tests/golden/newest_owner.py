@@ -40,6 +40,14 @@ from holdfast.core.provider.invitations import INVITATION_MS, invitation_digest
 from holdfast.core.provider.messages import Heartbeat, InviteProvider, Register
 from holdfast.core.queue.decide import build_enqueue
 from holdfast.core.queue.messages import CancelJob, Enqueue, JobAdmitted
+from holdfast.core.schedule.cron import MINUTE_MS
+from holdfast.core.schedule.messages import (
+    CreateSchedule,
+    FireSchedule,
+    PauseSchedule,
+    RemoveSchedule,
+    ResumeSchedule,
+)
 from holdfast.core.validator.messages import AddValidator, RemoveValidator, SucceedProposer
 from holdfast.engine import queries
 
@@ -58,6 +66,25 @@ class NewestOwner(OwnerRun):
         await self._invite()
         await self._change_validators()
         await self._spend_with_a_key()
+        await self._fire_schedules()
+
+    async def _fire_schedules(self) -> None:
+        """One schedule has its only run and is removed; the job of another is refused; it stays, with a timed job."""
+        payload = {"kind": "AI", "spec": {"model": "echo", "prompt": "hi"}}
+        for name, fee, runs in (("once", 10, 1), ("dear", 1_000_000, None)):
+            await self.do(CreateSchedule(FAY, name, Tier.FREE, canonical(payload), fee, "* * * * *", runs=runs))
+        self.pass_ms(MINUTE_MS)
+        schedules = self._engine.undurable_state.schedules
+        for schedule in list(schedules.due_until(self._engine.now_ms())):
+            await self.do(FireSchedule(schedule.id, schedule.next_ms))
+        once, dear = schedules.by_id
+        await self.do(PauseSchedule(dear, FAY))
+        await self.do(ResumeSchedule(dear, FAY))
+        await self.do(RemoveSchedule(once, FAY))
+        at_ms = self._engine.now_ms() + MINUTE_MS
+        timed = build_enqueue(self._engine.policy, FAY, Tier.FREE, payload, 10, 100, not_before_ms=at_ms)
+        assert isinstance(timed, Enqueue)
+        await self.do(timed)
 
     async def _spend_with_a_key(self) -> None:
         """A job of a key that may spend so much in a day."""
