@@ -1,4 +1,4 @@
-"""Executors that are installed: the example of docs/own_work.md, as a package beside Holdfast, does a job."""
+"""Executors that are installed: the example of docs/how-to/provider.md, as a package beside Holdfast, does a job."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.stories.node_process import HOLDFAST
 from holdfast.agent.executors.own_work import GROUP, OwnExecutor, WorkSource, read_option, why_not_own
 from holdfast.wire.gen.holdfast.provider.v1 import provider_pb2 as pb
 
-DOCS = Path(__file__).parents[3] / "docs" / "own_work.md"
+DOCS = Path(__file__).parents[3] / "docs" / "how-to" / "provider.md"
 LEASE = b"L" * 32
 
 
