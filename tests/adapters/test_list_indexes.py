@@ -48,6 +48,12 @@ def test_a_list_from_the_newest_down_to_a_height_reads_none_below_it(db: apsw.Co
 
 
 @pytest.mark.rule("SEC-002")
+def test_the_log_of_a_job_is_read_from_its_index(db: apsw.Connection) -> None:
+    (plan,) = [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {page_sql('work_log', ('task_id',))}", [0, b"", 10])]
+    assert plan.startswith("SEARCH work_log USING INDEX work_log_by_task_id (task_id=? AND place>?)")
+
+
+@pytest.mark.rule("SEC-002")
 async def test_a_row_is_read_by_another_connection_than_a_list(tmp_path: Path) -> None:
     tables = SqliteTables(tmp_path)
     await tables.open()

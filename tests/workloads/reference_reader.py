@@ -36,7 +36,7 @@ def read_reference(text: str) -> ast.Program | None:
 
 
 def is_of_subset(tree: ast.Program) -> bool:
-    """Whether it has only what docs/own_work.md lists."""
+    """Whether it has only what docs/how-to/provider.md lists."""
     aliases = [each.value for each in tree.statements if isinstance(each, ast.AliasStatement)]
     parts = {id(part) for value in aliases for each in _concatenated(value) for part in _indexed(each)}
     return all(id(node) in parts if isinstance(node, ast.IndexExpression) else _is_known(node) for node in _nodes(tree))

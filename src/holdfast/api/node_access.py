@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from holdfast.api.evidence.metrics import EvidenceMetrics
-from holdfast.api.evidence.work_logs import WorkLogs
+from holdfast.api.evidence.work_logs import LogSignals
 from holdfast.api.front.settings import FrontCounts
 from holdfast.api.nmt_cache import NmtCache
 from holdfast.api.rpc.admission import InputChecker
@@ -74,8 +74,8 @@ class NodeAccess:
         """The warm store, on a node that has one."""
         self.inputs: Inputs | None = None
         """Inputs of jobs, on a node that has a folder for them."""
-        self.work_logs = WorkLogs()
-        """What running work says, on a node that receives evidence."""
+        self.log_signals = LogSignals()
+        """Who waits for what running work says, on a node that receives evidence."""
         self.evidence_metrics: EvidenceMetrics | None = None
         """Counters and open streams, on a node that receives evidence."""
         self.grpc_connections: Callable[[], FrontCounts] | None = None

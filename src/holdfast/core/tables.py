@@ -10,7 +10,7 @@ import msgspec
 from holdfast.core.blob.model import Blob, StoredPart
 from holdfast.core.chain.model import Block
 from holdfast.core.escrow.model import Account, Reservation, Transfer
-from holdfast.core.evidence.model import DeadLetter, Evidence, SessionWatermark
+from holdfast.core.evidence.model import DeadLetter, Evidence, SessionWatermark, WorkMessages
 from holdfast.core.index.touch import Marks, Touched, discard_marks
 from holdfast.core.job.model import FailedJob, Job, SpecRow
 from holdfast.core.key.model import Key
@@ -92,7 +92,10 @@ TABLES: Final[dict[str, Table]] = {
     "leaf": _table(LogLeaf, "place height raw"),
     "tombstone": _table(Tombstone, "event task_id height leaf"),
     "watermark": _table(SessionWatermark, "id provider_id channel session acked ending at_ms sealed_ms pruned"),
-    "evidence": _table(Evidence, "event provider_id channel session first_sequence last_sequence size digest lines"),
+    "evidence": _table(
+        Evidence, "event provider_id channel session first_sequence last_sequence size digest lines leases"
+    ),
+    "work_log": _table(WorkMessages, "place event task_id lease_id attempt"),
     "dead_letter": _table(
         DeadLetter, "event provider_id channel session sequence name reason size digest at_ms status ended_ms note"
     ),

@@ -9,7 +9,7 @@ import structlog
 
 from holdfast.core.base.errors import Refused
 from holdfast.core.evidence.messages import PruneEvidence
-from holdfast.core.evidence.model import SessionWatermark
+from holdfast.core.evidence.model import SessionWatermark, work_log_place
 from holdfast.core.evidence.sessions import why_not_pruned
 from holdfast.engine import queries
 from holdfast.engine.loop import Engine
@@ -55,7 +55,8 @@ class EvidencePruner:
             if not page.rows:
                 return
             until, rows = page.rows[-1].last_sequence, tuple(row.event for row in page.rows)
-            outcome = await self._engine.submit(PruneEvidence(channel, session, until, rows))
+            logs = tuple(work_log_place(row.event, at) for row in page.rows for at in range(row.leases))
+            outcome = await self._engine.submit(PruneEvidence(channel, session, until, rows, logs))
             if isinstance(outcome, Refused):
                 _log.info("evidence_prune_refused", channel=channel, session=session, reason=str(outcome))
                 return

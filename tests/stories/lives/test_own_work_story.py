@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import os
 import stat
 from collections.abc import AsyncIterator
@@ -29,6 +30,8 @@ echo progress 10 begun >&2
 case "$1" in
   once) mkdir "$MARKS/once" 2> /dev/null && kill -9 $$ ;;
   wait) touch "$MARKS/waiting"; while ! [ -e "$MARKS/go" ]; do sleep 0.05; done ;;
+  talk) for n in 1 2 3 4 5 6; do echo "before $n" >&2; done; touch "$MARKS/waiting"
+        while ! [ -e "$MARKS/go" ]; do sleep 0.05; done; for n in 1 2 3; do echo "after $n" >&2; done ;;
   fork) setsid sleep 600 & ;;
   bad) echo "no such thing" >&2; exit 65 ;;
 esac
@@ -91,6 +94,21 @@ class Story:
             while (found := await client.get(f"/v1/outputs/{task_id}")).status_code != 200:
                 await asyncio.sleep(0.05)
         return found.content
+
+    async def log(self, task_id: str, last_id: str = "") -> AsyncIterator[tuple[str, str]]:
+        """Ids and texts, until the job has ended."""
+        headers, id_ = {"last-event-id": last_id} if last_id else {}, ""
+        path = f"/v1/jobs/{task_id}/logs"
+        async with (
+            asyncio.timeout(WITHIN_S),
+            self.http() as client,
+            client.stream("GET", path, headers=headers) as response,
+        ):
+            assert response.status_code == 200
+            async for line in response.aiter_lines():
+                id_ = line.removeprefix("id: ") if line.startswith("id: ") else id_
+                if line.startswith("data: ") and "text" in line:
+                    yield id_, json.loads(line.removeprefix("data: "))["text"]
 
     def http(self) -> httpx.AsyncClient:
         transport = httpx.AsyncHTTPTransport(uds=str(self.node.node.data / "http.sock"))
@@ -172,3 +190,27 @@ async def test_work_of_a_killed_agent_is_done_again_and_its_progress_is_read_liv
     drained = await asyncio.to_thread(holdfast, "agent", "drain", "--data", story.agent.data)
     assert drained.code == 0, drained.err
     assert await story.agent.ended() == 0
+
+
+@pytest.mark.rule("EVD-005", "JOB-010", "ENG-006")
+@pytest.mark.parametrize("store", ["sqlite", pytest.param("postgres", marks=pytest.mark.full)])
+async def test_a_log_is_whole_and_goes_on_behind_the_last_id_though_the_node_is_killed(story: Story) -> None:
+    task, seen = await story.shout("talk"), list[tuple[str, str]]()
+    expected = ["begun", *(f"before {n}" for n in range(1, 7)), *(f"after {n}" for n in range(1, 4))]
+    with suppress(httpx.TransportError):
+        async for entry in story.log(task):
+            seen.append(entry)
+            if len(seen) == 4:
+                await story.node.node.kill()
+                break
+    await story.node.node.up()
+    (story.marks / "go").touch()
+    seen += [entry async for entry in story.log(task, seen[-1][0])]
+    assert [text for _, text in seen] == expected
+    assert [id_ for id_, _ in seen] == [f"0:{n}" for n in range(10)]
+    assert [entry async for entry in story.log(task)] == seen
+    printed = await story.node.run("job", "logs", task)
+    assert printed.out.splitlines() == [" 10 %  begun", *expected[1:]]
+    assert await story.output(task) == b"HELLO"
+    async with httpx.AsyncClient(base_url=story.node.url, timeout=WITHIN_S) as stranger:
+        assert (await stranger.get(f"/v1/jobs/{task}/logs")).status_code == 401

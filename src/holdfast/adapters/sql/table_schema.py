@@ -29,6 +29,7 @@ FILTERS: Final = {
     "leaf": {"height"},
     "watermark": {"channel"},
     "evidence": {"channel", "session", "last_sequence>="},
+    "work_log": {"task_id"},
     "dead_letter": {"channel", "status"},
     "provider_quota": set[str](),
     "transfer": {"reference", "owner", "kind", "status"},

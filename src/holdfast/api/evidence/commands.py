@@ -15,7 +15,7 @@ import msgspec
 from holdfast.api.completion import build_completion, check_completion, other_submission
 from holdfast.api.evidence.requests import Completion
 from holdfast.api.evidence.validation import RecordRequest, RecordSender
-from holdfast.api.evidence.work_logs import WorkLogs
+from holdfast.api.evidence.work_logs import LogSignals
 from holdfast.api.limits.evidence_budget import EvidenceBudget
 from holdfast.core.base.errors import Refused, Unavailable
 from holdfast.core.base.event import Command
@@ -49,7 +49,7 @@ class IngestContext(Protocol):
     @property
     def verify(self) -> VerifySignature: ...
     @property
-    def work_logs(self) -> WorkLogs: ...
+    def log_signals(self) -> LogSignals: ...
     @property
     def evidence_budget(self) -> EvidenceBudget | None: ...
     async def in_pool(self, work: Callable[..., T], *args: object) -> T: ...

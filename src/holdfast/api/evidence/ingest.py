@@ -22,10 +22,13 @@ from holdfast.api.evidence.validation import (
     reject,
     validate,
 )
+from holdfast.api.evidence.work_logs import leases_with_messages
 from holdfast.core.base.errors import Corrupt, Refused
+from holdfast.core.base.values import LeaseId, TaskId
 from holdfast.core.evidence.messages import RejectedRecord, StoreEvidence
 from holdfast.engine.outcome import Accepted, Outcome
 from holdfast.engine.queries.evidence import GetDeadLetterCapacity, GetWatermark
+from holdfast.engine.queries.jobs import GetLiveJob, GetLiveLease
 from holdfast.engine.queries.providers import HasStake
 
 _log = structlog.get_logger()
@@ -171,18 +174,26 @@ class EvidenceIngest:
             lines=pack_lines(validated.lines),
             rejected=tuple(map(self._shorten, validated.rejected)),
             ending=validated.end,
+            leases=leases_with_messages(validated.lines) if self._sender.provider_id else (),
         )
+        jobs = self._jobs_of(store.leases)
         plan.check_not_being_deleted(self._node.engine)
         stored, *outcomes = await self._node.engine.submit_atomic([store, *plan.commands, *plan.verdicts])
         if isinstance(stored, Accepted) and not stored.is_repeat:
             self._advance(last)
             self._count(validated, outcomes)
-            if self._sender.provider_id:
-                self._node.work_logs.add(self._node.engine, self._sender.provider_id, validated.lines)
+            self._node.log_signals.notify(jobs)
             return len(validated.lines)
         before = self.acked
         await self.load_watermark()
         return stored if isinstance(stored, Refused) and self.acked == before else 0
+
+    def _jobs_of(self, leases: tuple[LeaseId, ...]) -> set[TaskId]:
+        """Whose followers are told; asked before the records end a lease."""
+        engine = self._node.engine
+        live = filter(None, (engine.query_undurable(GetLiveLease(lease_id)) for lease_id in leases))
+        jobs = {lease.job_id: engine.query_undurable(GetLiveJob(lease.job_id)) for lease in live}
+        return {id_ if job is None else job.parent or id_ for id_, job in jobs.items()}
 
     def _shorten(self, rejected: RejectedRecord) -> RejectedRecord:
         budget = self._node.evidence_budget

@@ -1,28 +1,33 @@
-"""What running work says (EVD-005), for its caller while it runs: records of evidence, kept in memory for a while.
+"""What running work says (EVD-005): messages among the stored evidence, found by the job that they are of.
 
-They are no events of the journal. What is durable is the evidence itself; a node that restarts serves what comes from
-then on.
+They are no events of the journal. Evidence names the leases whose messages it has, and the table `work_log` lists them
+by job: a log is read from there by any node, also after a restart, until the evidence is pruned. Memory holds only who
+waits for more.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import Iterable
-from typing import Final, Protocol, TypeVar
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable
+from typing import Final
+from weakref import WeakValueDictionary
 
 import msgspec
 
-from holdfast.core.base.values import LeaseId, ProviderId, TaskId
-from holdfast.core.job.model import Job
-from holdfast.engine.queries.jobs import GetLiveJob, GetLiveLease
-from holdfast.engine.queries.query import Query
+from holdfast.api.evidence.reader import payload_bytes
+from holdfast.core.base.errors import Corrupt
+from holdfast.core.base.event import PayloadRef
+from holdfast.core.base.values import EventNo, LeaseId, TaskId
+from holdfast.core.evidence.model import Evidence, WorkMessages
+from holdfast.engine import queries
+from holdfast.engine.queries import ReadSource
 
 PROGRESS: Final = b'"payload_type":"PROGRESS"'
-JOBS_MAX: Final = 10_000
 JOB_BYTES_MAX: Final = 1 << 20
 """An agent sends at most 64 KiB for a lease (SEC-002); this bounds one that does not keep to it."""
 TEXT_MAX: Final = 2_000
+PAGE_ROWS: Final = 64
 
 
 class LogEntry(msgspec.Struct, frozen=True):
@@ -30,6 +35,7 @@ class LogEntry(msgspec.Struct, frozen=True):
 
     attempt: int
     sequence: int
+    """How many messages of this attempt were stored before it."""
     text: str
     percent: int | None = None
 
@@ -38,19 +44,10 @@ class LogEntry(msgspec.Struct, frozen=True):
         return f"{self.attempt}:{self.sequence}"
 
 
-class JobLog:
-    """The messages of one job, in the order in which they came."""
-
-    def __init__(self) -> None:
-        self.entries: list[LogEntry] = []
-        self.bytes = 0
-        self.changed = asyncio.Event()
-        """Replaced with every change: whoever waits for one is woken."""
-
-
 class _Progress(msgspec.Struct, frozen=True):
     lease_id: str
     number: int | None = None
+    """Only messages have one; other records say that a lease was renewed."""
     text: str = ""
     percent: int | None = None
 
@@ -63,50 +60,95 @@ class _ProgressRecord(msgspec.Struct, frozen=True):
 _decode: Final = msgspec.json.Decoder(_ProgressRecord).decode
 
 
-T = TypeVar("T")
+def _read_message(line: bytes) -> tuple[LeaseId, _Progress] | None:
+    if PROGRESS not in line:
+        return None
+    try:
+        said = _decode(line).payload
+        return None if said.number is None else (LeaseId(bytes.fromhex(said.lease_id)), said)
+    except (msgspec.DecodeError, ValueError):
+        return None
 
 
-class LiveQueries(Protocol):
-    """The engine, as far as this needs it."""
+def leases_with_messages(lines: Iterable[bytes]) -> tuple[LeaseId, ...]:
+    """The leases that these records have messages of, as the records say it."""
+    messages = map(_read_message, lines)
+    return tuple(dict.fromkeys(message[0] for message in messages if message is not None))
 
-    def query_undurable(self, query: Query[T]) -> T: ...
+
+class JobLog:
+    """The stored messages of one job, in the order in which they were stored."""
+
+    def __init__(self, source: ReadSource, task_id: TaskId) -> None:
+        self._source, self._task_id = source, task_id
+        self._place, self._bytes = 0, 0
+        self._counts: Counter[int] = Counter()
+
+    async def new_entries(self) -> AsyncIterator[LogEntry]:
+        """What the tables have beyond what was read before."""
+        while True:
+            page = await queries.page(self._source, "work_log", {"task_id": self._task_id}, self._place, PAGE_ROWS)
+            for row in page.rows:
+                assert isinstance(row, WorkMessages)
+                self._place = row.place
+                for said in await self._messages(row):
+                    self._bytes += len(said.text)
+                    if self._bytes <= JOB_BYTES_MAX:
+                        yield self._entry(row.attempt, said)
+            if page.next_after is None:
+                return
+
+    def _entry(self, attempt: int, said: _Progress) -> LogEntry:
+        sequence = self._counts[attempt]
+        self._counts[attempt] += 1
+        return LogEntry(attempt, sequence, said.text[:TEXT_MAX], said.percent)
+
+    async def _messages(self, row: WorkMessages) -> list[_Progress]:
+        """Those of one lease in one run of records; none where it was pruned."""
+        if (stored := await self._evidence(row.event)) is None:
+            return []
+        payload = PayloadRef(stored.digest, stored.size, stored.lines)
+        try:
+            lines = (await payload_bytes(self._source, row.event, payload)).split(b"\n")
+        except Corrupt:
+            if await self._evidence(row.event) is not None:
+                raise
+            return []
+        messages = map(_read_message, lines)
+        return [said for lease_id, said in filter(None, messages) if lease_id == row.lease_id]
+
+    async def _evidence(self, event: EventNo) -> Evidence | None:
+        for found in (await queries.page(self._source, "evidence", {}, event - 1, 1)).rows:
+            if isinstance(found, Evidence) and found.event == event:
+                return found
+        return None
 
 
-class WorkLogs:
-    """Logs by job; those of jobs without news for the longest time are forgotten."""
+class LogSignal:
+    """Says that a job has new messages."""
 
     def __init__(self) -> None:
-        self._logs: OrderedDict[TaskId, JobLog] = OrderedDict()
+        self.changed = asyncio.Event()
+        """Replaced with every change: whoever waits for one is woken."""
 
-    def log_of(self, task_id: TaskId) -> JobLog:
-        log = self._logs.get(task_id)
-        if log is None:
-            log = self._logs[task_id] = JobLog()
-            while len(self._logs) > JOBS_MAX:
-                self._logs.popitem(last=False)
-        self._logs.move_to_end(task_id)
-        return log
 
-    def add(self, engine: LiveQueries, provider_id: ProviderId, lines: Iterable[bytes]) -> None:
-        """Records that were just stored; most are of other types."""
-        for line in lines:
-            if PROGRESS in line:
-                self._add_line(engine, provider_id, line)
+class LogSignals:
+    """Signals by job, as long as somebody waits; on the node that stores the evidence."""
 
-    def _add_line(self, engine: LiveQueries, provider_id: ProviderId, line: bytes) -> None:
-        try:
-            said = _decode(line).payload
-            lease = engine.query_undurable(GetLiveLease(LeaseId(bytes.fromhex(said.lease_id))))
-        except (msgspec.DecodeError, ValueError):
-            return
-        if said.number is None or lease is None or lease.provider_id != provider_id:
-            return
-        job = engine.query_undurable(GetLiveJob(lease.job_id))
-        task_id = job.parent if isinstance(job, Job) and job.parent else lease.job_id
-        log = self.log_of(task_id)
-        if log.bytes + len(line) > JOB_BYTES_MAX:
-            return
-        log.bytes += len(line)
-        log.entries.append(LogEntry(lease.attempt, said.number, said.text[:TEXT_MAX], said.percent))
-        changed, log.changed = log.changed, asyncio.Event()
-        changed.set()
+    def __init__(self) -> None:
+        self._signals: WeakValueDictionary[TaskId, LogSignal] = WeakValueDictionary()
+
+    def __len__(self) -> int:
+        return len(self._signals)
+
+    def signal_of(self, task_id: TaskId) -> LogSignal:
+        signal = self._signals.get(task_id)
+        if signal is None:
+            signal = self._signals[task_id] = LogSignal()
+        return signal
+
+    def notify(self, task_ids: Iterable[TaskId]) -> None:
+        for task_id in task_ids:
+            if (signal := self._signals.get(task_id)) is not None:
+                changed, signal.changed = signal.changed, asyncio.Event()
+                changed.set()

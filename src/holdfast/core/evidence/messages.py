@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from holdfast.core.base.event import Command, Event, PayloadRef
-from holdfast.core.base.values import Digest, EventNo, ProviderId
+from holdfast.core.base.values import Digest, EventNo, LeaseId, ProviderId
 from holdfast.core.evidence.model import DeadLetterStatus, SessionEnd
 
 
@@ -73,6 +73,8 @@ class StoreEvidence(Command, frozen=True):
     rejected: tuple[RejectedRecord, ...] = ()
     """Those of them that are permanently refused."""
     ending: SessionEnd = SessionEnd.NONE
+    leases: tuple[LeaseId, ...] = ()
+    """Leases whose work has messages among the records."""
 
 
 class EvidenceStored(Event, frozen=True, tag=92):
@@ -87,6 +89,8 @@ class EvidenceStored(Event, frozen=True, tag=92):
     ending: int = 0
     at_ms: int = 0
     """When they were received."""
+    leases: tuple[LeaseId, ...] = ()
+    """Live leases of this provider whose work has messages among the records (EVD-005)."""
 
 
 class SessionSealed(Event, frozen=True, tag=95):
@@ -112,6 +116,8 @@ class PruneEvidence(Command, frozen=True):
     session: str
     until: int
     rows: tuple[EventNo, ...]
+    logs: tuple[int, ...] = ()
+    """The rows of `work_log` that speak of these rows."""
 
 
 class EvidencePruned(Event, frozen=True, tag=96):
@@ -122,6 +128,7 @@ class EvidencePruned(Event, frozen=True, tag=96):
     until: int
     rows: tuple[EventNo, ...]
     at_ms: int
+    logs: tuple[int, ...] = ()
 
 
 class AssignChannel(Command, frozen=True):

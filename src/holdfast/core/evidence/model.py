@@ -8,10 +8,10 @@ from typing import Final, Protocol
 
 import msgspec
 
-from holdfast.core.base.values import Digest, EventNo, ProviderId
+from holdfast.core.base.values import Digest, EventNo, LeaseId, ProviderId, TaskId
 from holdfast.core.index.touch import Touched
+from holdfast.core.lease.model import HasLeases
 from holdfast.core.policy import Policy
-from holdfast.core.provider.model import HasProviders
 
 
 class DeadLetterStatus(StrEnum):
@@ -103,6 +103,27 @@ class Evidence(msgspec.Struct, frozen=True, array_like=True, gc=False):
     size: int
     digest: Digest
     lines: bytes | None
+    leases: int = 0
+    """How many rows of `work_log` speak of it."""
+
+
+LEASES_PER_RUN_MAX: Final = 1 << 10
+
+
+class WorkMessages(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Which stored records have messages of running work; a row of the table `work_log` (EVD-005)."""
+
+    place: int
+    event: EventNo
+    task_id: TaskId
+    """The job; the whole one where the work is a replica of it."""
+    lease_id: LeaseId
+    attempt: int
+
+
+def work_log_place(event: EventNo, number: int) -> int:
+    """The key of a row of `work_log`: places are in the order of events."""
+    return event * LEASES_PER_RUN_MAX + number
 
 
 class ChannelSessions(msgspec.Struct, gc=False):
@@ -113,7 +134,7 @@ class ChannelSessions(msgspec.Struct, gc=False):
     """The watermark id of the session that began last."""
 
 
-class HasEvidence(HasProviders, HasDeadLetters, Protocol):
+class HasEvidence(HasLeases, HasDeadLetters, Protocol):
     """The parts of the state that this domain reads and changes."""
 
     watermarks: dict[str, SessionWatermark]

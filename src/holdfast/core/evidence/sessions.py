@@ -70,7 +70,9 @@ def prune_evidence(state: HasEvidence, command: PruneEvidence, now_ms: int) -> D
         return Decided((), repeat_of=state.last_event)
     if command.until > watermark.acked or not 0 < len(command.rows) <= PRUNE_ROWS_MAX:
         return Refused("EVD-008", "rows or records out of range", name="InvalidParams")
-    return Decided((EvidencePruned(command.channel, command.session, command.until, command.rows, now_ms),))
+    return Decided(
+        (EvidencePruned(command.channel, command.session, command.until, command.rows, now_ms, command.logs),)
+    )
 
 
 def apply_pruned(state: HasEvidence, event: EvidencePruned) -> None:
@@ -79,6 +81,8 @@ def apply_pruned(state: HasEvidence, event: EvidencePruned) -> None:
     state.touched["watermark"][watermark.id] = watermark
     for row in event.rows:
         state.touched["evidence"][row] = None
+    for place in event.logs:
+        state.touched["work_log"][place] = None
 
 
 # ------------------------------------------------------------------------------------------------ owners

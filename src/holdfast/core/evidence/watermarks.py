@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Decided, Event, make_payload
+from holdfast.core.base.values import LeaseId
 from holdfast.core.evidence.dead_letters import check_dead_letter_limit, dead_letter_events
 from holdfast.core.evidence.messages import EvidenceStored, SessionSealed, StoreEvidence
 from holdfast.core.evidence.model import (
+    LEASES_PER_RUN_MAX,
     NO_PROVIDER,
     RECORDS_BYTES_MAX,
     SESSION_MAX,
@@ -14,10 +16,12 @@ from holdfast.core.evidence.model import (
     HasEvidence,
     SessionEnd,
     SessionWatermark,
+    WorkMessages,
     acked_sequence,
     count_session,
     is_provider_channel,
     watermark_id,
+    work_log_place,
 )
 from holdfast.core.policy import UnstakedEvidence
 from holdfast.core.provider.invitations import invited_provider_key, is_invited
@@ -49,9 +53,18 @@ def store_evidence(state: HasEvidence, command: StoreEvidence, now_ms: int) -> D
         payload=payload,
         ending=command.ending,
         at_ms=now_ms,
+        leases=_own_leases(state, command),
     )
     dead_letters, rows = dead_letter_events(state, command, now_ms)
     return Decided((stored, *dead_letters, *_seal_previous_session(state, command, now_ms)), (*attachments, *rows))
+
+
+def _own_leases(state: HasEvidence, command: StoreEvidence) -> tuple[LeaseId, ...]:
+    """JOB-010: what a provider says of another one's work is evidence, and no message to that job's caller."""
+    if not command.leases:
+        return ()
+    own = state.leases.by_provider.get(command.provider_id, {})
+    return tuple(lease_id for lease_id in dict.fromkeys(command.leases) if lease_id in own)[:LEASES_PER_RUN_MAX]
 
 
 def _why_not_channel(state: HasEvidence, command: StoreEvidence) -> Refused | None:
@@ -145,4 +158,19 @@ def apply_stored(state: HasEvidence, event: EvidenceStored) -> None:
         size=payload.size,
         digest=payload.digest,
         lines=payload.inline,
+        leases=len(event.leases),
+    )
+    for at, lease_id in enumerate(event.leases):
+        _touch_work_log(state, work_log_place(number, at), lease_id)
+
+
+def _touch_work_log(state: HasEvidence, place: int, lease_id: LeaseId) -> None:
+    lease = state.leases.by_id[lease_id]
+    job = state.queue.jobs[lease.job_id]
+    state.touched["work_log"][place] = WorkMessages(
+        place=place,
+        event=state.last_event,
+        task_id=job.parent or job.id,
+        lease_id=lease_id,
+        attempt=lease.attempt,
     )

@@ -51,7 +51,7 @@ class AgentContext:
     ) -> None:
         self.node, self.engine, self.blobs, self.verify, self.rate_limiter = node, engine, blobs, verify, rate_limiter
         self.attestors, self.output_limit = attestors, OutputLimit()
-        self.evidence_budget, self.work_logs = evidence_budget, node.work_logs
+        self.evidence_budget, self.log_signals = evidence_budget, node.log_signals
         self.unproven = unproven or UnprovenStreams(GrpcSettings().address_unproven_max)
         self.on_proven: Callable[[str, str], None] = lambda peer, key: None
         self._pool = ThreadPoolExecutor(POOL_THREADS, thread_name_prefix="signatures")

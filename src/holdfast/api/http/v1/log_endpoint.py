@@ -1,13 +1,15 @@
 """`GET /v1/jobs/{task_id}/logs`: what running work says, as server-sent events, until the job has ended (EVD-005).
 
-An event's id is `attempt:sequence`; who reconnects with `Last-Event-ID` continues there. `?follow=false` sends what
-there is. For the keys of the job's caller, operators and auditors (JOB-010).
+An event's id is `attempt:sequence`; who reconnects with `Last-Event-ID`, to any node, continues there. `?follow=false`
+sends what there is. For the keys of the job's caller, operators and auditors (JOB-010). A log is read from the stored
+evidence and is there until that is pruned.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
+from contextlib import suppress
 from typing import Final
 from urllib.parse import parse_qs
 
@@ -26,7 +28,9 @@ from holdfast.engine import queries
 
 PREFIX: Final = "/v1/jobs/"
 LOOK_S: Final = 2.0
-"""How often it is looked whether the job has ended."""
+"""How often it is looked whether the job has ended, or has messages that another node received."""
+GATHER_S: Final = 0.2
+"""Messages that come within this time are read together: the tables are written about as often."""
 _PATH: Final = re.compile(r"([0-9a-f]{64})/logs")
 _HEADERS: Final = [(b"content-type", b"text/event-stream"), NOSNIFF, NO_STORE]
 
@@ -73,24 +77,30 @@ class LogEndpoint:
     async def _follow(
         self, scope: Scope, task_id: TaskId, connection: ClientConnection, left: asyncio.Event, send: Send
     ) -> None:
-        log = self._gateway.access.work_logs.log_of(task_id)
-        at, is_over = _position(log, scope), _follow_option(scope) == "false"
-        slow_s = self._gateway.settings.slow_ms / 1000
-        while True:
+        access = self._gateway.access
+        signal, log = access.log_signals.signal_of(task_id), JobLog(access.source, task_id)
+        last_id, is_over = _last_event_id(scope), _follow_option(scope) == "false"
+        while not left.is_set():
+            changed = signal.changed
             is_over = is_over or await self._has_ended(task_id)
-            new, at = log.entries[at:], len(log.entries)
-            chunk = b"".join(map(_frame, new)) + (b"event: end\ndata: {}\n\n" if is_over else b"" if new else b":\n\n")
-            if left.is_set():
+            await access.source.wait_tables(access.source.replication_status().tip.last)
+            new = _after([entry async for entry in log.new_entries()], last_id)
+            last_id = None
+            if not await self._send(connection, new, send, is_over=is_over) or is_over:
                 return
-            if not await connection.can_send(slow_s):
-                self._gateway.metrics.disconnected["slow"] += 1
-                connection.abort()
-                return
-            await send({"type": "http.response.body", "body": chunk, "more_body": not is_over})
-            if is_over:
-                return
-            if at == len(log.entries):
-                await _wait_any(log.changed, left)
+            await _wait_any(changed, left)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(left.wait(), GATHER_S)
+
+    async def _send(self, connection: ClientConnection, new: list[LogEntry], send: Send, *, is_over: bool) -> bool:
+        """Whether the client still reads."""
+        if not await connection.can_send(self._gateway.settings.slow_ms / 1000):
+            self._gateway.metrics.disconnected["slow"] += 1
+            connection.abort()
+            return False
+        chunk = b"".join(map(_frame, new)) + (b"event: end\ndata: {}\n\n" if is_over else b"" if new else b":\n\n")
+        await send({"type": "http.response.body", "body": chunk, "more_body": not is_over})
+        return True
 
     async def _has_ended(self, task_id: TaskId) -> bool:
         job = await queries.job(self._gateway.access.source, task_id)
@@ -104,10 +114,14 @@ async def _wait_any(changed: asyncio.Event, left: asyncio.Event) -> None:
         task.cancel()
 
 
-def _position(log: JobLog, scope: Scope) -> int:
-    """Behind the entry that the client has seen last; the beginning where it names none that is known."""
-    last = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"last-event-id"), None)
-    return next((at + 1 for at, entry in enumerate(log.entries) if entry.id == last), 0)
+def _last_event_id(scope: Scope) -> str | None:
+    return next((value.decode("latin-1") for name, value in scope["headers"] if name == b"last-event-id"), None)
+
+
+def _after(entries: list[LogEntry], last_id: str | None) -> list[LogEntry]:
+    """Those behind the entry that the client has seen last; all where it names none that is known."""
+    at = next((at + 1 for at, entry in enumerate(entries) if entry.id == last_id), 0)
+    return entries[at:]
 
 
 def _follow_option(scope: Scope) -> str:
