@@ -120,6 +120,7 @@ def test_a_token_is_one_word_and_a_wrong_one_is_not_repeated() -> None:
     with pytest.raises(Unavailable) as caught:
         Client("http://x", token="hf_one two")
     assert "two" not in str(caught.value)
+    assert "`token` does not contain a token" in str(caught.value), "it was not the environment's"
 
 
 def test_url_and_token_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

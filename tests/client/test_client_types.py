@@ -10,12 +10,15 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
-from holdfast import AsyncClient, Client
+from holdfast import AsyncClient, Client, JobRequest
 
 def work(client: Client) -> int:
     receipt = client.enqueue({{"kind": "AI"}}, 100)
     result = client.wait(receipt)
     return result.{field} + receipt.nonce
+
+def work_with_inputs(client: Client) -> list[bytes]:
+    return list(client.map([JobRequest({{"kind": "COMPUTE"}}, 100, input=b"text")]))
 
 async def work_later(client: AsyncClient) -> bytes:
     async for outcome in client.as_completed([await client.enqueue({{}}, 1)]):

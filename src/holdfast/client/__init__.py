@@ -1,6 +1,6 @@
-"""What a requester imports: `Client` and `AsyncClient`, typed answers, and an exception for each refusal.
+"""What a requester imports: `Client` and `AsyncClient`, `JobRequest`, typed answers, and an exception for each refusal.
 
-The two classes are resolved when they are first used: a node that names its sockets does not load an HTTP client.
+The classes are resolved when they are first used: a node that names its sockets does not load an HTTP client.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from holdfast.client.sockets import HTTP_SOCKET_NAME, SOCKET_NAME
 
 if TYPE_CHECKING:
     from holdfast.client.asynchronous.client import AsyncClient
+    from holdfast.client.job_lines import JobRequest
     from holdfast.client.synchronous.client import Client
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "AsyncClient",
     "Client",
     "JobEnded",
+    "JobRequest",
     "NodeRefused",
     "NodeUnreachable",
     "WaitTimeout",
@@ -35,4 +37,8 @@ def __getattr__(name: str) -> Any:
         from holdfast.client.synchronous.client import Client  # noqa: PLC0415
 
         return Client
+    if name == "JobRequest":
+        from holdfast.client.job_lines import JobRequest  # noqa: PLC0415
+
+        return JobRequest
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

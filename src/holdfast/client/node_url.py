@@ -59,7 +59,8 @@ def find_node(
     if isinstance(where, Path):
         socket = where if where.suffix == ".sock" else where / HTTP_SOCKET_NAME
         return NodeUrl(LOCAL_URL, str(socket))
-    return NodeUrl(_parse_url(where), None, checked_token(token or known.get(TOKEN_VARIABLE), TOKEN_VARIABLE), ca)
+    given = checked_token(token, "`token`") or checked_token(known.get(TOKEN_VARIABLE), TOKEN_VARIABLE)
+    return NodeUrl(_parse_url(where), None, given, ca)
 
 
 def _parse_url(url: str) -> str:
