@@ -54,6 +54,8 @@ class FakeNode:
     """What the node knows, whether its server is up or not."""
 
     def __init__(self) -> None:
+        self.registrations_wanted = 0
+        """Until there are as many, heartbeats are refused: another agent of the same key has registered."""
         self.port = free_port()
         self.status, self.stake, self.heartbeat_ms = "ACTIVE", 10_000, 60_000
         self.leases: dict[bytes, FakeLease] = {}
@@ -197,6 +199,8 @@ class FakeNode:
 
     def act(self, act: signed_messages.AgentAct) -> pb.ActOutcome:
         self.acts.append(act)
+        if act.act == "beat" and len(self.registrations) < self.registrations_wanted:
+            return pb.ActOutcome(name="Refused", rule="PRV-002", message="the capabilities are not the registered ones")
         if act.act == "beat":
             return pb.ActOutcome(is_done=True)
         lease = self.leases.get(act.lease_id)

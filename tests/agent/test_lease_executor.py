@@ -13,6 +13,7 @@ import pytest
 from tests.agent.fake_node import FakeNode
 from tests.agent.in_process_agent import lease_dirs, make_agent, running_agent, wait_until
 
+from holdfast.agent import runner
 from holdfast.agent.executors.contract import CancelSignal, ExecutorIsolation
 from holdfast.agent.leases import lease_executor, work_dir
 from holdfast.agent.leases.work_dir import WorkDir
@@ -432,6 +433,17 @@ async def test_heartbeats_come_as_often_as_the_node_wants_them(node: FakeNode, t
     node.heartbeat_ms = 10
     async with running_agent(node, tmp_path):
         await wait_until(lambda: sum(act.act == "beat" for act in node.acts) >= 5)
+
+
+@pytest.mark.rule("PRV-002", "RCV-002")
+async def test_an_agent_whose_heartbeat_is_refused_registers_again(
+    node: FakeNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second agent of the same key is refused its place, but has registered what it offers."""
+    monkeypatch.setattr(runner, "REGISTRATION_POLL_MS", 1)
+    node.heartbeat_ms, node.registrations_wanted = 60_000, 3
+    async with running_agent(node, tmp_path):
+        await wait_until(lambda: len(node.registrations) >= 3 and sum(act.act == "beat" for act in node.acts) >= 3)
 
 
 async def test_a_verdict_that_was_missed_is_asked_for_with_the_heartbeat(node: FakeNode, tmp_path: Path) -> None:

@@ -187,6 +187,8 @@ class Agent:
             clock=clock,
             on_progress=self._stream_backoff.reset,
         )
+        self._is_heartbeat_refused = False
+        self.leases.on_heartbeat_refused = self._on_heartbeat_refused
 
     def _open_sender(self, session: str, spool: Spool) -> SessionSender:
         return SessionSender(
@@ -295,14 +297,23 @@ class Agent:
             self.registration = status
             self._on_registration(status)
 
+    def _on_heartbeat_refused(self) -> None:
+        self._is_heartbeat_refused = True
+
     async def _registration_loop(self) -> None:
-        """Until the provider is active, poll its status; later, renew the attestation in time."""
+        """Until the provider is active, poll its status; later, renew the attestation in time.
+
+        A refused heartbeat says that the registration is not this agent's any more: another one used the key.
+        """
         while True:
             await self._clock.sleep(REGISTRATION_POLL_MS)
-            known = self.registration
-            if known is None or (known.status == ProviderStatus.ACTIVE and self.client.is_attested):
+            known, is_valid = self.registration, self.client.is_attested and not self._is_heartbeat_refused
+            if known is None or (known.status == ProviderStatus.ACTIVE and is_valid):
                 continue
             try:
                 await self._register()
+                if self._is_heartbeat_refused:
+                    self._is_heartbeat_refused = False
+                    self.leases.send_heartbeat()
             except RpcFault as fault:
                 _log.debug("registration_failed", reason=describe_fault(fault))

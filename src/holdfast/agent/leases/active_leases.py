@@ -67,6 +67,7 @@ class ActiveLeases:
         self._heartbeat_ms, self._heartbeat_due_ms = HEARTBEAT_IDLE_MS, 0
         self._changed = asyncio.Event()
         self.is_stopping = self.is_paused = False
+        self.on_heartbeat_refused: Callable[[], None] = lambda: None
         executor.on_declined = self._on_work_declined
 
     # -------------------------------------------------------------------------------------------- accepting
@@ -349,10 +350,17 @@ class ActiveLeases:
         """PRV-002. It also queries leases that wait for a verdict, which may have been sent while disconnected."""
         is_closed = self.is_stopping or self.is_paused or not self._emitter.is_ready
         slots = 0 if is_closed else self._settings.slots
-        self._send(self._client.make_heartbeat(slots, self._running_count()))
+        answer = self._send(self._client.make_heartbeat(slots, self._running_count()))
+        if answer is not None:
+            answer.add_done_callback(self._on_heartbeat_result)
         for lease in self.leases.values():
             if lease.outcome_spooled_at is not None:
                 self._query_lease(lease)
+
+    def _on_heartbeat_result(self, answer: asyncio.Future[ActResult]) -> None:
+        if not answer.cancelled() and not (result := answer.result()).is_done:
+            _log.warning("heartbeat_refused", rule=result.rule, reason=result.message)
+            self.on_heartbeat_refused()
 
     def _renew(self, lease: LeaseRun) -> None:
         renewal, lease.renew_due_ms = lease.renewals + 1, None
