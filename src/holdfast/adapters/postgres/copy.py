@@ -1,4 +1,4 @@
-"""Writes many rows at once: COPY into a temporary table, then an upsert from there; claims as sorted runs."""
+"""Writes many rows at once: new ones by COPY, others through a temporary table; claims as sorted runs."""
 
 from __future__ import annotations
 
@@ -10,28 +10,30 @@ from holdfast.adapters.postgres.connect import Connection
 from holdfast.adapters.sql.claim_rows import ClaimPage, pack_claims
 from holdfast.adapters.sql.named_queries import postgres_queries
 from holdfast.adapters.sql.sorted_runs import SortedRun, make_run, merge_pages, runs_over, runs_to_merge
-from holdfast.adapters.sql.table_schema import COLUMNS, delete_statement, insert_clause, upsert_clause
+from holdfast.adapters.sql.table_schema import COLUMNS, delete_statement, insert_clause, split_rows, upsert_clause
+from holdfast.core.base.event import JournalHead
 from holdfast.core.index.unique_ids import Claim
-from holdfast.ports import Row, is_row_deleted
+from holdfast.ports import Row
 
 _SQL: Final = postgres_queries("tables")
 _ROWS_PER_COPY: Final = 2_048
 """Rows encoded without a pause: the event loop has other work to do."""
 
 
-async def put_rows(connection: Connection, table: str, rows: Sequence[Row]) -> None:
-    """Replace rows by their first column, delete those marked deleted; of two with one key the later counts."""
-    latest = {row[0]: row for row in rows}.values()
-    if stored := [row for row in latest if not is_row_deleted(row)]:
+async def put_rows(connection: Connection, table: str, rows: Sequence[Row], after: JournalHead | None) -> None:
+    """Add and replace rows by their first column, delete those marked deleted."""
+    new, known, deleted = split_rows(table, rows, after)
+    if new:
+        await _copy(connection, table, new, COLUMNS[table])
+    if known:
         incoming = f"incoming_{table}"
         await connection.execute(
             f"CREATE TEMPORARY TABLE IF NOT EXISTS {incoming} (LIKE {table}) ON COMMIT DELETE ROWS"
         )
-        await _copy(connection, incoming, stored, COLUMNS[table])
+        await _copy(connection, incoming, known, COLUMNS[table])
         await connection.execute(_upsert_sql(table, incoming))
-    deleted = [row[0] for row in latest if is_row_deleted(row)]
     for start in range(0, len(deleted), _ROWS_PER_COPY):
-        keys = deleted[start : start + _ROWS_PER_COPY]
+        keys = [key for (key,) in deleted[start : start + _ROWS_PER_COPY]]
         await connection.execute(delete_statement(table, "= ANY ($1)"), keys)
 
 

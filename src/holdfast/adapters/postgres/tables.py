@@ -200,7 +200,7 @@ async def _write(
     if after is not None and (stored := await _checkpoint(connection)) != after:
         raise Unavailable("ENG-004", f"the tables are at batch {stored.number}, not {after.number}")
     for table, table_rows in rows.items():
-        await put_rows(connection, table, table_rows)
+        await put_rows(connection, table, table_rows, after)
     await add_claims(connection, claims, checkpoint.time_ms)
     await connection.execute(_SQL["put_checkpoint"], *head_values(checkpoint))
 

@@ -12,6 +12,7 @@ from holdfast.core.index.unique_ids import Claim, claim_id
 
 _REST: Final = struct.Struct(">QQQ")
 ID_BYTES: Final = 16
+_RECORD: Final = struct.Struct(f">{ID_BYTES}sQQQ")
 RECORD_BYTES: Final = ID_BYTES + _REST.size
 """Claim id, event, checksum, until when it counts (0: for ever); big endian, so that bytes sort like numbers."""
 RECORDS_PER_PAGE: Final = 100
@@ -25,10 +26,10 @@ ClaimPage = tuple[bytes, bytes]
 def pack_claims(claims: Iterable[tuple[bytes, Claim]]) -> tuple[list[bytes], list[bytes]]:
     """The records of claims that count for ever, and of those that count for a while."""
     lasting, temporary = list[bytes](), list[bytes]()
-    pack = _REST.pack
+    pack, add = _RECORD.pack, lasting.append
     for key, claim in claims:
-        until_ms = claim.until_ms
-        (temporary if until_ms else lasting).append(claim_id(key) + pack(claim.event, claim.checksum, until_ms))
+        record = pack(claim_id(key), claim.event, claim.checksum, claim.until_ms)
+        (temporary.append if claim.until_ms else add)(record)
     return lasting, temporary
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from holdfast.core.base.errors import Corrupt
+from holdfast.core.base.event import JournalHead
 from holdfast.core.tables import TABLES
+from holdfast.ports import Row, is_row_deleted
 
 COLUMNS: Final = {name: (*table.columns, *table.packed) for name, table in TABLES.items()}
 SELECT: Final = {name: f"SELECT {', '.join(columns)} FROM {name}" for name, columns in COLUMNS.items()}  # noqa: S608
@@ -61,6 +64,26 @@ IMMUTABLE: Final = {
     "blob": {"height", "number", "versioned_hash", "commitment", "proof", "keccak"},
 }
 """Columns that never change once the row exists: replacing a row does not write them, nor their indexes."""
+
+_BY_EVENT: Final = {table for table, key in KEYS.items() if key == "event"}
+
+
+def split_rows(table: str, rows: Sequence[Row], after: JournalHead | None) -> tuple[list[Row], list[Row], list[Row]]:
+    """New rows, rows that may exist, and rows to delete; of two with one key the later counts.
+
+    The key of most rows is the event that made them: after the checkpoint `after` there is no such row yet.
+    """
+    latest = {row[0]: row for row in rows}
+    deleted = [row for row in latest.values() if is_row_deleted(row)] if min(map(len, rows), default=0) == 1 else []
+    for row in deleted:
+        del latest[row[0]]
+    if after is None or table not in _BY_EVENT:
+        return [], list(latest.values()), deleted
+    last = after.last
+    known = [row for key, row in latest.items() if key <= last]  # type: ignore[operator]  # keys are events
+    if not known:
+        return list(latest.values()), [], deleted
+    return [row for key, row in latest.items() if key > last], known, deleted  # type: ignore[operator]
 
 
 def where_clause(filters: tuple[str, ...], placeholder: str, first: int = 1) -> str:

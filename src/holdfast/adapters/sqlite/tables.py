@@ -41,6 +41,7 @@ from holdfast.adapters.sql.table_schema import (
     SELECT,
     delete_statement,
     insert_clause,
+    split_rows,
     upsert_clause,
     where_clause,
 )
@@ -52,7 +53,7 @@ from holdfast.core.base.errors import Unavailable
 from holdfast.core.base.event import JournalHead
 from holdfast.core.base.values import EventNo
 from holdfast.core.index.unique_ids import Claim, claim_id
-from holdfast.ports import CLAIMS, Chunk, FoundClaims, Row, RowPage, is_row_deleted
+from holdfast.ports import CLAIMS, Chunk, FoundClaims, Row, RowPage
 
 T = TypeVar("T")
 _SQL: Final = queries("tables")
@@ -217,7 +218,7 @@ class SqliteTables:
             if after is not None and (stored := _checkpoint(db)) != after:
                 raise Unavailable("ENG-004", f"the tables are at batch {stored.number}, not {after.number}")
             for table, table_rows in rows.items():
-                _put_rows(db, table, table_rows)
+                _put_rows(db, table, table_rows, after)
             _add_claims(db, claims, checkpoint.time_ms)
             db.execute(_SQL["put_checkpoint"], head_values(checkpoint))
 
@@ -279,10 +280,12 @@ class SqliteTables:
             db.close()
 
 
-def _put_rows(db: apsw.Connection, table: str, rows: Sequence[Row]) -> None:
-    latest = rows if len({row[0] for row in rows}) == len(rows) else list({row[0]: row for row in rows}.values())
-    deleted = [row for row in latest if is_row_deleted(row)]
-    db.executemany(_put_sql(table), [row for row in latest if not is_row_deleted(row)] if deleted else latest)
+def _put_rows(db: apsw.Connection, table: str, rows: Sequence[Row], after: JournalHead | None) -> None:
+    new, known, deleted = split_rows(table, rows, after)
+    if new:
+        db.executemany(_insert_sql(table), new)
+    if known:
+        db.executemany(_put_sql(table), known)
     if deleted:
         db.executemany(delete_statement(table, "= ?"), deleted)
 
@@ -298,8 +301,13 @@ def page_sql(table: str, filters: tuple[str, ...], *, is_newest_first: bool = Fa
 
 @cache
 def _put_sql(table: str) -> str:
+    return f"{_insert_sql(table)} {upsert_clause(table)}"
+
+
+@cache
+def _insert_sql(table: str) -> str:
     placeholders = ", ".join("?" * len(COLUMNS[table]))
-    return f"{insert_clause(table)} VALUES ({placeholders}) {upsert_clause(table)}"
+    return f"{insert_clause(table)} VALUES ({placeholders})"
 
 
 def _checkpoint(db: apsw.Connection) -> JournalHead:

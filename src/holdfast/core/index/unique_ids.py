@@ -19,12 +19,13 @@ _pack = msgspec.msgpack.Encoder().encode
 HASHED: Final = frozenset(b"tjwnrcqi")
 """Keys that are a letter and a hash. All others have ids that clients choose."""
 HASHED_BYTES: Final = 17
+_BYTES: Final = tuple(bytes((value,)) for value in range(256))
 
 
 def claim_id(key: bytes) -> bytes:
     """ENG-005: the 16 bytes of a hash that stand for a key in the tables."""
     if key[0] in HASHED and len(key) >= HASHED_BYTES:
-        return bytes((key[0] ^ key[1],)) + key[2:17]
+        return _BYTES[key[0] ^ key[1]] + key[2:17]
     return blake2b(key, digest_size=16).digest()
 
 
@@ -113,7 +114,10 @@ class Claims(msgspec.Struct, gc=False):
 
     def drain_recent(self) -> list[tuple[bytes, Claim]]:
         """The recent claims as the tables store them, in order; memory has none of them afterwards."""
-        drained = [(key, _stored(*claimed)) for key, claimed in self.recent.items()]
+        drained = [
+            (key, Claim(number) if content is None else _stored(number, content))
+            for key, (number, content) in self.recent.items()
+        ]
         self.recent.clear()
         return drained
 

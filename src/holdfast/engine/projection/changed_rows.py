@@ -33,8 +33,7 @@ def take_rows(state: State) -> tuple[Rows, Claimed]:
     if touched["lease"]:
         rows["lease"] = _take_leases(state, touched["lease"])
     if touched["job"]:
-        rows["job"] = [_job_row(state, key, job) for key, job in touched["job"].items()]
-        touched["job"].clear()
+        rows["job"] = _take_jobs(state, touched["job"])
     for table, records in touched.items():
         if records:
             rows[table] = [
@@ -60,16 +59,18 @@ def _take_leases(state: State, leases: Marks) -> list[Row]:
     return rows
 
 
-def _job_row(state: State, key: object, job: msgspec.Struct | None) -> Row:
-    if not isinstance(job, Job):
-        return row_deleted(key)
-    return (*_as_tuple(job), _packed_leases(state, job))
-
-
-def _packed_leases(state: State, job: Job) -> bytes | None:
-    """The ended leases of a job; KEEP where it has none, or where memory does not have all of them."""
-    ended = state.attempts.get(job.id)
-    return _pack(ended) if ended and _has_all_leases(state, job) else KEEP
+def _take_jobs(state: State, jobs: Marks) -> list[Row]:
+    """Each with its ended leases packed; KEEP where it has none, or where memory does not have all of them."""
+    rows, attempts = list[Row](), state.attempts.get
+    for key, job in jobs.items():
+        if not isinstance(job, Job):
+            rows.append(row_deleted(key))
+            continue
+        ended = attempts(job.id)
+        leases = _pack(ended) if ended and _has_all_leases(state, job) else KEEP
+        rows.append((*_as_tuple(job), leases))
+    jobs.clear()
+    return rows
 
 
 def _has_all_leases(state: State, job: Job) -> bool:
