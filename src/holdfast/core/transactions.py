@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any, Final
 
 from holdfast.core.base.canonical import canonical
@@ -28,19 +29,19 @@ def _transfer_content(event: Deposited | Withdrawn | WithdrawalReturned) -> byte
 
 
 TRANSACTIONS: Final[dict[type[Event], tuple[TxKind, Callable[[Any], bytes], Callable[[Any], bytes]]]] = {
-    JobAdmitted: (TxKind.ADMISSION, lambda event: event.id, lambda event: event.request_hash),
-    JobRequeued: (TxKind.ADMISSION, lambda event: event.id, lambda event: event.job.request_hash),
-    JobCancelled: (TxKind.CANCELLATION, lambda event: event.id, lambda event: event.reason.encode()),
-    JobExpired: (TxKind.EXPIRY, lambda event: event.id, lambda event: event.reason.encode()),
-    JobFailed: (TxKind.FAILURE, lambda event: event.id, lambda event: event.reason.encode()),
-    ProofAccepted: (TxKind.PROOF, lambda event: event.task_id, lambda event: event.nullifier + event.digest),
-    ResultConsumed: (TxKind.CONSUMPTION, lambda event: event.task_id, lambda event: event.tx_hash),
+    JobAdmitted: (TxKind.ADMISSION, attrgetter("id"), attrgetter("request_hash")),
+    JobRequeued: (TxKind.ADMISSION, attrgetter("id"), lambda event: event.job.request_hash),
+    JobCancelled: (TxKind.CANCELLATION, attrgetter("id"), lambda event: event.reason.encode()),
+    JobExpired: (TxKind.EXPIRY, attrgetter("id"), lambda event: event.reason.encode()),
+    JobFailed: (TxKind.FAILURE, attrgetter("id"), lambda event: event.reason.encode()),
+    ProofAccepted: (TxKind.PROOF, attrgetter("task_id"), lambda event: event.nullifier + event.digest),
+    ResultConsumed: (TxKind.CONSUMPTION, attrgetter("task_id"), attrgetter("tx_hash")),
     Deposited: (TxKind.DEPOSIT, lambda event: event.reference.encode(), _transfer_content),
     WithdrawalReturned: (TxKind.DEPOSIT, lambda event: event.reference.encode(), _transfer_content),
     Withdrawn: (TxKind.WITHDRAWAL, lambda event: event.reference.encode(), _transfer_content),
     ValidatorAdded: (TxKind.VALIDATOR, change_subject, change_content),
     ValidatorRemoved: (TxKind.VALIDATOR, change_subject, change_content),
     ProposerSucceeded: (TxKind.VALIDATOR, change_subject, change_content),
-    ProviderSlashed: (TxKind.SLASH, lambda event: event.id, slash_tx_data),
+    ProviderSlashed: (TxKind.SLASH, attrgetter("id"), slash_tx_data),
 }
 """(kind, subject, content of the leaf), by event."""

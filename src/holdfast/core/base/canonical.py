@@ -121,7 +121,9 @@ def canonical(value: object) -> bytes:
 
 def packed_int(value: int) -> bytes:
     """The canonical bytes of one integer, for callers that build the bytes of a known shape themselves."""
-    return _HEAD_32(0x1A, value) if 0x10000 <= value < 0x100000000 else _integer(value)
+    if 0x10000 <= value < 0x100000000:  # most events
+        return _HEAD_32(0x1A, value)
+    return _HEADS[0][value] if 0 <= value < 0x100 else _integer(value)
 
 
 def packed_bytes(value: bytes) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 from holdfast.core.base.errors import Corrupt
@@ -68,11 +68,11 @@ def _reserved(_: Ledger, event: Reserved) -> Iterable[Posting]:
 
 
 def _charged(ledger: Ledger, event: Charged) -> Iterable[Posting]:
-    return _settlement(ledger.reservations[event.id], event.payee, event.charged)
+    return _settlement_of(ledger.reservations[event.id], event.payee, event.charged)
 
 
 def _refunded(ledger: Ledger, event: Refunded) -> Iterable[Posting]:
-    return _settlement(ledger.reservations[event.id], None, 0)
+    return _settlement_of(ledger.reservations[event.id], None, 0)
 
 
 def _finalized(ledger: Ledger, event: Finalized) -> Iterable[Posting]:
@@ -87,7 +87,7 @@ def _unsettled(rolled_back: Iterable[Reservation]) -> Iterable[Posting]:
     return [
         (owner, -available, -held, -pending)
         for reservation in rolled_back
-        for owner, available, held, pending in _settlement(reservation, reservation.payee, reservation.charged)
+        for owner, available, held, pending in _settlement_of(reservation, reservation.payee, reservation.charged)
     ]
 
 
@@ -102,8 +102,13 @@ _POSTINGS: Final[dict[type[Event], Callable[[Ledger, Any], Iterable[Posting]]]] 
 }
 
 
-def _settlement(reservation: Reservation, payee: AccountId | None, charged: int) -> tuple[Posting, ...]:
-    refund = (reservation.owner, 0, -reservation.amount, reservation.amount - charged)
+def _settlement_of(reservation: Reservation, payee: AccountId | None, charged: int) -> tuple[Posting, ...]:
+    return _settlement(reservation.owner, payee, reservation.amount, charged)
+
+
+def _settlement(owner: AccountId, payee: AccountId | None, amount: int, charged: int) -> tuple[Posting, ...]:
+    """Of one reservation, or of the sums of those that one owner's payee is paid from."""
+    refund = (owner, 0, -amount, amount - charged)
     return (refund,) if payee is None else (refund, (payee, 0, 0, charged))
 
 
@@ -202,7 +207,7 @@ def apply_reserved(state: HasLedger, event: Reserved) -> None:
 
 def reserve_for(state: HasLedger, wanted: Iterable[tuple[ReservationId, AccountId, Amount]]) -> None:
     """Reserve the fees of jobs. A fee is part of its job's row: the reservation has no row, event or claim itself."""
-    reservations, sums = state.ledger.reservations, dict[AccountId, int]()
+    reservations, sums = state.ledger.reservations.records, dict[AccountId, int]()
     for id_, owner, amount in wanted:
         reservations[id_] = Reservation(NO_ROW, id_, owner, amount)
         sums[owner] = sums.get(owner, 0) + amount
@@ -251,29 +256,24 @@ Settlement = tuple[EventNo, ReservationId, AccountId | None, int]
 """The event that settles a reservation, the reservation, the payee and the amount; without a payee it is refunded."""
 
 
-def settle_all(state: HasLedger, height: Height, settlements: Iterable[Settlement]) -> None:
-    """Charge or refund reservations in the block of this height, in this order; each account is posted to once."""
-    ledger, sums, settled = state.ledger, dict[AccountId, list[int]](), list[ReservationId]()
-    charged_total = refunded_total = 0
-    for number, id_, payee, charged in settlements:
-        reservation = ledger.reservations[id_]
+def settle_all(state: HasLedger, height: Height, settlements: Sequence[Settlement]) -> None:
+    """Charge or refund reservations in the block of this height, in this order; what one pays another, at once."""
+    ledger, sums = state.ledger, dict[tuple[AccountId, AccountId | None], list[int]]()
+    ids = [id_ for _, id_, _, _ in settlements]
+    for (number, _, payee, charged), reservation in zip(settlements, ledger.reservations.all_of(ids), strict=True):
         reservation.status = _after(reservation, REFUND if payee is None else CHARGE)
         reservation.charged, reservation.payee, reservation.height, reservation.settled = charged, payee, height, number
-        for owner, _, held, pending in _settlement(reservation, payee, charged):
-            if owner in sums:
-                posting = sums[owner]
-                posting[0] += held
-                posting[1] += pending
-            else:
-                sums[owner] = [held, pending]
-        charged_total += charged
-        refunded_total += reservation.amount - charged
-        settled.append(id_)
-        _touch(state, reservation)
-    _post(state, [(owner, 0, held, pending) for owner, (held, pending) in sums.items()])
-    ledger.charged_total += charged_total
-    ledger.refunded_total += refunded_total
-    ledger.settled_by_height.setdefault(height, []).extend(settled)
+        if (paid := sums.get((reservation.owner, payee))) is None:
+            paid = sums[reservation.owner, payee] = [0, 0]
+        paid[0] += reservation.amount
+        paid[1] += charged
+        if reservation.event != NO_ROW:
+            _touch(state, reservation)
+    for (owner, payee), (amount, charged) in sums.items():
+        _post(state, _settlement(owner, payee, amount, charged))
+        ledger.charged_total += charged
+        ledger.refunded_total += amount - charged
+    ledger.settled_by_height.setdefault(height, []).extend(ids)
 
 
 def apply_finalized(state: HasLedger, event: Finalized) -> None:

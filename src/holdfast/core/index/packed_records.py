@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterator, Mapping, MutableMapping, ValuesView
+from collections.abc import ItemsView, Iterator, Mapping, MutableMapping, Sequence, ValuesView
 from typing import Protocol, TypeVar
 
 K = TypeVar("K")
@@ -67,6 +67,14 @@ class PackedRecords(MutableMapping[K, R]):
     def __iter__(self) -> Iterator[K]:
         yield from self.packed.raw if self.packed is not None else ()
         yield from self.records
+
+    def all_of(self, keys: Sequence[K]) -> list[R]:
+        """The records of a run, each to be changed."""
+        records = self.records
+        try:
+            return [records[key] for key in keys]
+        except KeyError:
+            return [self[key] for key in keys]
 
     def peek(self, key: K) -> R | None:
         """The record to look at; None where there is none."""

@@ -146,7 +146,8 @@ def ready_ms(job: Job) -> int:
 
 def expires_at_ms(job: Job) -> int:
     """TTL-001: whichever of a job's times to live ends first."""
-    return job.expires_ms if job.relative_expires_ms is None else min(job.expires_ms, job.relative_expires_ms)
+    relative_ms, absolute_ms = job.relative_expires_ms, job.expires_ms
+    return absolute_ms if relative_ms is None or absolute_ms < relative_ms else relative_ms
 
 
 def reservation_id(job: Job, requeues: int | None = None) -> ReservationId:

@@ -34,16 +34,14 @@ EVICT_EVERY: Final = 256
 
 def apply_jobs_assigned(state: HasLeases, events: Sequence[JobAssigned]) -> None:
     """LEA-002: at most one live lease per job, always."""
-    by_id, by_job, touched = state.queue.jobs, state.leases.by_job, state.touched["lease"]
-    jobs, leases = list[Job](), list[Lease]()
-    for number, event in numbered(events, state.last_event):
-        job = by_id[event.job_id]
+    by_job, touched, leases = state.leases.by_job, state.touched["lease"], list[Lease]()
+    jobs = state.queue.jobs.all_of([event.job_id for event in events])
+    for (number, event), job in zip(numbered(events, state.last_event), jobs, strict=True):
         if event.job_id in by_job:
             raise Corrupt("LEA-002", f"job {event.job_id.hex()} has a live lease already")
         lease = _granted_lease(event, number)
         job.attempts = event.attempt + 1
         touched[number] = by_job[event.job_id] = lease
-        jobs.append(job)
         leases.append(lease)
     for epoch, group in groupby(zip(events, jobs, leases, strict=True), key=lambda each: each[0].epoch):
         _reserve_units(state, epoch, list(group))
@@ -163,14 +161,16 @@ LeaseEnd = tuple[LeaseId, str, int]
 """A lease that ends, why, and when."""
 
 
-def finish(state: HasLeases, transition: LeaseTransition, ends: Iterable[LeaseEnd]) -> list[Lease]:
+def finish(state: HasLeases, transition: LeaseTransition, ends: Sequence[LeaseEnd]) -> list[Lease]:
     """The last transition of leases; slots are free again, and so are units unless it was completed (QUO-001)."""
-    by_id, jobs, touched, submissions = state.leases.by_id, state.queue.jobs, state.touched["lease"], state.submissions
-    attempts = state.attempts
-    leases, counts, units = list[Lease](), dict[ProviderId, int](), dict[tuple[ProviderId, Kind, int], int]()
+    by_id, touched, submissions, attempts = (
+        state.leases.by_id, state.touched["lease"], state.submissions, state.attempts
+    )  # fmt: skip
+    counts, units = dict[ProviderId, int](), dict[tuple[ProviderId, Kind, int], int]()
     after, is_done = _AFTER[transition], transition is COMPLETE
-    for id_, reason, at_ms in ends:
-        lease = by_id[id_]
+    leases = [by_id[id_] for id_, _, _ in ends]
+    jobs = state.queue.jobs.all_of([lease.job_id for lease in leases])
+    for (id_, reason, at_ms), lease, job in zip(ends, leases, jobs, strict=True):
         if (status := after.get(lease.status)) is None:
             raise _refuse_transition(lease, transition)
         lease.status, lease.reason, lease.ended_ms = status, reason, at_ms
@@ -178,11 +178,10 @@ def finish(state: HasLeases, transition: LeaseTransition, ends: Iterable[LeaseEn
         provider_id = lease.provider_id
         counts[provider_id] = counts.get(provider_id, 0) + 1
         if lease.units:
-            used = provider_id, jobs[lease.job_id].kind, lease.epoch
+            used = provider_id, job.kind, lease.epoch
             units[used] = units.get(used, 0) + lease.units
         touched[lease.event] = lease
         attempts.setdefault(lease.job_id, []).append(lease)
-        leases.append(lease)
     state.leases.remove_many(leases)
     for (provider_id, kind, epoch), count in units.items():
         quota.settle_units(state, provider_id, kind, count, epoch, is_completed=is_done)

@@ -104,7 +104,7 @@ class Leases(msgspec.Struct):
             if of_provider is None:
                 of_provider = by_provider[lease.provider_id] = {}
             of_provider[lease.id] = lease
-        self.due_index.schedule_many([(lease.id, due_ms(lease)) for lease in leases])
+        self.due_index.schedule_many((lease.id, due_ms(lease)) for lease in leases)
 
     def remove_many(self, leases: Iterable[Lease]) -> None:
         by_id, by_job, by_provider = self.by_id, self.by_job, self.by_provider
@@ -114,7 +114,7 @@ class Leases(msgspec.Struct):
             del of_provider[lease.id]
             if not of_provider:
                 del by_provider[lease.provider_id]
-        self.due_index.remove_many([(lease.id, due_ms(lease)) for lease in leases])
+        self.due_index.remove_many((lease.id, due_ms(lease)) for lease in leases)
 
     def of(self, provider_id: ProviderId) -> list[Lease]:
         """The live leases of this provider, in the order granted."""
@@ -138,7 +138,8 @@ class HasLeases(HasQueue, HasProviders, Protocol):
 
 def due_ms(lease: Lease) -> int:
     """When this lease expires: without an ACK at `ack_by_ms`, else at its deadline."""
-    return lease.t_deadline_ms if lease.acked_ms is not None else min(lease.ack_by_ms, lease.t_deadline_ms)
+    ack_by_ms, deadline_ms = lease.ack_by_ms, lease.t_deadline_ms
+    return ack_by_ms if lease.acked_ms is None and ack_by_ms < deadline_ms else deadline_ms
 
 
 def lease_ms(kind: Kind, policy: LeasePolicy) -> int:

@@ -125,11 +125,12 @@ def finish(state: HasQueue, id_: TaskId, ending: JobTransition, reason: str, end
 
 def complete(state: HasQueue, ends: Sequence[tuple[TaskId, int]]) -> None:
     """The same for jobs without replicas whose proofs were accepted at these times."""
-    jobs = [state.queue.jobs[id_] for id_, _ in ends]
+    jobs = state.queue.jobs.all_of([id_ for id_, _ in ends])
     transition(state, jobs, JobTransition.ACCEPT)
     for job, (_, ended_ms) in zip(jobs, ends, strict=True):
         job.reason, job.ended_ms = "", ended_ms
-        state.input_claims.pop(job.id, None)
+        if state.input_claims:
+            state.input_claims.pop(job.id, None)
 
 
 def replicas_of(state: HasQueue, job: Job) -> list[Job]:
@@ -161,10 +162,10 @@ JobSettlement = tuple[EventNo, TaskId, AccountId | None, int]
 
 def settle(state: HasQueue, settlements: Sequence[JobSettlement]) -> None:
     """Settle the money of ended jobs in the open block, which includes their ends."""
-    height, jobs, touched = state.open_height, state.queue.jobs, state.touched["job"]
+    height, touched = state.open_height, state.touched["job"]
     reserved: list[escrow_apply.Settlement] = []
-    for number, id_, payee, charged in settlements:
-        job = jobs[id_]
+    jobs = state.queue.jobs.all_of([id_ for _, id_, _, _ in settlements])
+    for (number, _, payee, charged), job in zip(settlements, jobs, strict=True):
         job.charged, job.payee, job.settled_height = charged, payee, height
         touched[job.event] = job
         reserved.append((number, reservation_id(job), payee, charged))

@@ -35,8 +35,11 @@ def include_proofs(state: HasResults, included: Iterable[tuple[EventNo, Tx]]) ->
 
     CHN-004: the same proof in another block gives the same digest at a new height. Each has the event that includes it.
     """
-    proofs = [(number, state.results[TaskId(tx.subject)]) for number, tx in included]
-    for is_quorum, group in groupby(proofs, key=lambda proof: proof[1].task_id in state.quorums):
+    results = state.results
+    proofs = [(number, results[tx.subject]) for number, tx in included]  # type: ignore[index]  # a call takes time
+    for is_quorum, group in (
+        groupby(proofs, key=lambda proof: proof[1].task_id in state.quorums) if state.quorums else ((False, proofs),)
+    ):
         if is_quorum:
             for number, result in group:
                 replicas.settle_quorum(state, state.queue.jobs[result.task_id], number)

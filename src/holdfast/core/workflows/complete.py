@@ -40,6 +40,9 @@ def apply_proofs_accepted(state: State, events: Sequence[ProofAccepted]) -> None
 
     A job by quorum is paid in parts: its event is applied alone.
     """
+    if not any(event.paid for event in events):  # nearly always
+        _complete(state, events, is_quorum=False)
+        return
     for is_quorum, group in groupby(events, key=lambda event: bool(event.paid)):
         for run in [[event] for event in group] if is_quorum else [list(group)]:
             _complete(state, run, is_quorum=is_quorum)

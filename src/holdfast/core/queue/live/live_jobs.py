@@ -51,12 +51,12 @@ class LiveJobs(PackedRecords[TaskId, Job]):
         """Add a job, and now and then pack those that were added long before it and still wait."""
         if id_ in self.packed.raw:
             self._unpack(id_)
-        self.records[id_] = job
-        recent = self._recent
-        while recent and recent[0] not in self.records:  # it has left memory
+        records, recent = self.records, self._recent
+        records[id_] = job
+        while recent and recent[0] not in records:  # it has left memory
             recent.popleft()
         recent.append(id_)
-        if len(self._recent) > self.recent_max:
+        if len(recent) > self.recent_max:
             self._pack([self._recent.popleft() for _ in range(1 + self.recent_max // STEPS)])
 
     def __reversed__(self) -> Iterator[TaskId]:
