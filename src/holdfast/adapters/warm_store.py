@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -50,7 +51,7 @@ class WarmStore:
         """Folders known to be durable: one that merely exists may have been created just before a crash."""
         self._uncommitted: set[Digest] = set()
         """Renamed, but not known to be durable: these do not count as held yet."""
-        self._recently_requested: dict[Digest, float] = {}
+        self._recently_requested: OrderedDict[Digest, float] = OrderedDict()
         """When the size of held bytes was last requested, for a completion that relies on them; oldest first."""
         self._being_deleted: set[Digest] = set()
         """About to be deleted, since they were not requested lately: from now on they do not count as held."""
@@ -296,13 +297,11 @@ class WarmStore:
     def _record_request(self, digest: Digest) -> None:
         """Runs in the event loop for every completion: each expired request is removed once."""
         now = time.monotonic()
-        self._recently_requested.pop(digest, None)  # so that it moves to the end
-        while (
-            self._recently_requested
-            and self._recently_requested[oldest := next(iter(self._recently_requested))] <= now - RECENT_USE_S
-        ):
-            del self._recently_requested[oldest]
-        self._recently_requested[digest] = now
+        requested = self._recently_requested
+        while requested and requested[oldest := next(iter(requested))] <= now - RECENT_USE_S:
+            del requested[oldest]
+        requested[digest] = now
+        requested.move_to_end(digest)
 
     def _measure(self) -> int:
         """Add up all files once; afterwards count what is added and deleted."""

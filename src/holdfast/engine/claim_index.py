@@ -14,6 +14,7 @@ from holdfast.core.state import State
 from holdfast.ports import Tables
 
 BUCKETS: Final = 4096
+ENTRY_MASK: Final = 0xFFFF_FFFF
 CLAIMS_PER_BATCH: Final = 1_024
 """How many stored claims memory drops at each batch, in addition to twice the batch's events."""
 NEVER_ASKED: Final = ord("j")
@@ -21,31 +22,36 @@ NEVER_ASKED: Final = ord("j")
 
 
 class PrefixFilter:
-    """Eight bytes per key instead of a hundred: calls nearly all new keys new, and never an old one.
+    """Four bytes per key instead of a hundred: calls nearly all new keys new, and never an old one.
 
-    The prefixes are in sorted buckets, which are cheap to add to and quicker to sort than one long list.
+    The prefixes are in sorted buckets, which are cheap to add to and quicker to sort than one long list. The bucket is
+    12 bits of a prefix, the entry 32 more: with a hundred million keys, six new ones in a million are looked up in vain.
     """
 
     def __init__(self) -> None:
-        self._buckets = [array("Q") for _ in range(BUCKETS)]
+        self._buckets = [array("I") for _ in range(BUCKETS)]
 
     def load(self, chunks: Iterable[Sequence[int]]) -> None:
         """Add all keys that the tables hold at the start."""
         buckets = self._buckets
         for keys in chunks:
             for prefix in keys:
-                buckets[prefix % BUCKETS].append(prefix)
-        self._buckets = [array("Q", sorted(bucket)) for bucket in buckets]
+                buckets[prefix % BUCKETS].append(prefix // BUCKETS & ENTRY_MASK)
+        self._buckets = [array("I", sorted(bucket)) for bucket in buckets]
 
     def add(self, key: bytes) -> None:
         prefix = claim_number(key)
-        insort(self._buckets[prefix % BUCKETS], prefix)
+        insort(self._buckets[prefix % BUCKETS], prefix // BUCKETS & ENTRY_MASK)
 
     def may_contain(self, key: bytes) -> bool:
         prefix = claim_number(key)
-        bucket = self._buckets[prefix % BUCKETS]
-        at = bisect_left(bucket, prefix)
-        return at < len(bucket) and bucket[at] == prefix
+        bucket, entry = self._buckets[prefix % BUCKETS], prefix // BUCKETS & ENTRY_MASK
+        at = bisect_left(bucket, entry)
+        return at < len(bucket) and bucket[at] == entry
+
+    def size_bytes(self) -> int:
+        """What the entries take."""
+        return sum(len(bucket) * bucket.itemsize for bucket in self._buckets)
 
 
 class ClaimIndex:
@@ -55,18 +61,18 @@ class ClaimIndex:
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
-        self._filter = PrefixFilter()
+        self.prefixes = PrefixFilter()
         self._dropped_until = BatchNo(0)
         """Memory has dropped claims of batches up to this one."""
         self._older_until = BatchNo(0)
         """The last batch that the older claims in memory can be of."""
 
     async def load_filter(self) -> None:
-        self._filter.load([keys async for keys in self._tables.claim_keys()])
+        self.prefixes.load([keys async for keys in self._tables.claim_keys()])
 
     def may_contain(self, key: bytes) -> bool:
         """Whether the tables might have the key; what memory has dropped since is here, too."""
-        return self._filter.may_contain(key)
+        return self.prefixes.may_contain(key)
 
     async def load(self, state: State, keys: Sequence[bytes]) -> BatchNo:
         """Load old claims into memory, so that the decision sees them; another key may have the same prefix.
@@ -103,6 +109,6 @@ class ClaimIndex:
             for _ in range(min(limit, len(claims.older))):
                 key, _ = claims.older.popitem()
                 if key[0] != NEVER_ASKED:
-                    self._filter.add(key)
+                    self.prefixes.add(key)
         if not claims.older:
             claims.older, claims.recent, self._older_until = claims.recent, {}, newest

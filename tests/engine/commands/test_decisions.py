@@ -220,7 +220,7 @@ async def test_absent_counts_only_as_of_everything_that_memory_has_dropped(monke
     ours, theirs = b"12345678" + bytes(24), b"another" + bytes(25)
     await engine.submit(Mint(ours, ALICE, Amount(1)))
     await drop_claims(engine)
-    engine.claim_index._filter.load([[claim_number(b"m" + theirs)]])
+    engine.claim_index.prefixes.load([[claim_number(b"m" + theirs)]])
     slow = _SlowTables(world)
     slow.may_answer.set()
     stale = [False]

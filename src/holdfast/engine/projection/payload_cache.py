@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import Any, Final
 
 import msgspec
@@ -25,12 +26,12 @@ class PayloadCache(Marks):
 
     def __setitem__(self, key: Any, record: msgspec.Struct | None) -> None:
         if not isinstance(record, SpecRow):  # the job was purged
-            self.pop(key, None)
+            self._drop(key)
             return
         super().__setitem__(key, record)
         self._bytes += len(record.raw)
         while self._bytes > BYTES_MAX and len(self) > 1:
-            self._drop_oldest()
+            self._drop(next(iter(self)))
 
     def find(self, event: EventNo) -> bytes | None:
         record = self.get(event)
@@ -38,11 +39,11 @@ class PayloadCache(Marks):
 
     def drop_until(self, event: EventNo) -> None:
         """The tables hold the payloads of all admissions up to this event."""
-        while self and next(iter(self)) <= event:
-            self._drop_oldest()
+        for key in list(takewhile(lambda key: key <= event, self)):  # one by one each would look for the first anew
+            self._drop(key)
 
-    def _drop_oldest(self) -> None:
-        record = super().pop(next(iter(self)))
+    def _drop(self, key: Any) -> None:
+        record = self.pop(key, None)
         self._bytes -= len(record.raw) if isinstance(record, SpecRow) else 0
 
 
