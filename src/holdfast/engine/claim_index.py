@@ -25,7 +25,7 @@ class PrefixFilter:
     """Four bytes per key instead of a hundred: calls nearly all new keys new, and never an old one.
 
     The prefixes are in sorted buckets, which are cheap to add to and quicker to sort than one long list. The bucket is
-    12 bits of a prefix, the entry 32 more: with a hundred million keys, six new ones in a million are looked up in vain.
+    12 bits of a prefix, the entry 32 more: of a million new keys, six are looked up among 10⁸ in vain.
     """
 
     def __init__(self) -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from holdfast.core.base.errors import Corrupt
-from holdfast.core.base.event import Event
 from holdfast.core.base.fsm import by_transition, why_not_transition
 from holdfast.core.base.records import record_from
 from holdfast.core.base.values import AccountId, Amount, EventNo, Height, ReservationId
@@ -49,61 +48,18 @@ Posting = tuple[AccountId, int, int, int]
 """Account and what is added to its available, held and pending; the postings of one event sum to zero (ESC-001)."""
 
 
-def postings(ledger: Ledger, event: Event) -> list[Posting]:
-    """The postings of `event`, computed before it is applied."""
-    rule = _POSTINGS.get(type(event))
-    return list(rule(ledger, event)) if rule else []
-
-
-def _paid_in(_: Ledger, event: Minted | Deposited | WithdrawalReturned) -> Iterable[Posting]:
+def _paid_in(event: Minted | Deposited | WithdrawalReturned) -> Iterable[Posting]:
     return (MINT, -event.amount, 0, 0), (event.owner, event.amount, 0, 0)
-
-
-def _withdrawn(_: Ledger, event: Withdrawn) -> Iterable[Posting]:
-    return (event.owner, -event.amount, 0, 0), (MINT, event.amount, 0, 0)
-
-
-def _reserved(_: Ledger, event: Reserved) -> Iterable[Posting]:
-    return ((event.owner, -event.amount, event.amount, 0),)
-
-
-def _charged(ledger: Ledger, event: Charged) -> Iterable[Posting]:
-    return _settlement_of(ledger.reservations[event.id], event.payee, event.charged)
-
-
-def _refunded(ledger: Ledger, event: Refunded) -> Iterable[Posting]:
-    return _settlement_of(ledger.reservations[event.id], None, 0)
-
-
-def _finalized(ledger: Ledger, event: Finalized) -> Iterable[Posting]:
-    return [p for reservation in _settled_until(ledger, event.height) for p in _final_postings(reservation)]
-
-
-def _settlements_rolled_back(ledger: Ledger, event: SettlementsRolledBack) -> Iterable[Posting]:
-    return _unsettled(ledger.reservations[id_] for id_ in reversed(ledger.settled_by_height[event.height]))
 
 
 def _unsettled(rolled_back: Iterable[Reservation]) -> Iterable[Posting]:
     return [
         (owner, -available, -held, -pending)
         for reservation in rolled_back
-        for owner, available, held, pending in _settlement_of(reservation, reservation.payee, reservation.charged)
+        for owner, available, held, pending in _settlement(
+            reservation.owner, reservation.payee, reservation.amount, reservation.charged
+        )
     ]
-
-
-_POSTINGS: Final[dict[type[Event], Callable[[Ledger, Any], Iterable[Posting]]]] = {
-    **dict.fromkeys((Minted, Deposited, WithdrawalReturned), _paid_in),
-    Withdrawn: _withdrawn,
-    Reserved: _reserved,
-    Charged: _charged,
-    Refunded: _refunded,
-    Finalized: _finalized,
-    SettlementsRolledBack: _settlements_rolled_back,
-}
-
-
-def _settlement_of(reservation: Reservation, payee: AccountId | None, charged: int) -> tuple[Posting, ...]:
-    return _settlement(reservation.owner, payee, reservation.amount, charged)
 
 
 def _settlement(owner: AccountId, payee: AccountId | None, amount: int, charged: int) -> tuple[Posting, ...]:
@@ -117,10 +73,6 @@ def _final_postings(reservation: Reservation) -> Iterable[Posting]:
     for owner, amount in ((reservation.owner, refunded), (reservation.payee, reservation.charged)):
         if owner is not None and amount:
             yield owner, amount, 0, -amount
-
-
-def _settled_until(ledger: Ledger, height: Height) -> list[Reservation]:
-    return [ledger.reservations[id_] for h, ids in ledger.settled_by_height.items() if h <= height for id_ in ids]
 
 
 def _post(state: HasLedger, moves: Iterable[Posting]) -> None:
@@ -143,20 +95,20 @@ def _overdrawn(account: Account, event: int) -> Corrupt:
 
 
 def apply_minted(state: HasLedger, event: Minted) -> None:
-    _post(state, _paid_in(state.ledger, event))
+    _post(state, _paid_in(event))
     state.claims.add(mint_key(event), state.last_event, event)
 
 
 def apply_deposited(state: HasLedger, event: Deposited) -> None:
     """ESC-003: available at once; the block that holds it says so for ever, but decides nothing."""
-    _post(state, _paid_in(state.ledger, event))
+    _post(state, _paid_in(event))
     _book(state, event, TransferKind.DEPOSIT, TransferStatus.BOOKED)
     state.claims.add(transfer_key(event), state.last_event, event)
 
 
 def apply_withdrawn(state: HasLedger, event: Withdrawn) -> None:
     """ESC-003: debited at once, payable when its block is final."""
-    _post(state, _withdrawn(state.ledger, event))
+    _post(state, ((event.owner, -event.amount, 0, 0), (MINT, event.amount, 0, 0)))
     transfer = _book(state, event, TransferKind.WITHDRAWAL, TransferStatus.PENDING)
     state.ledger.withdrawals[event.reference] = transfer
     state.claims.add(transfer_key(event), state.last_event, event)
@@ -164,7 +116,7 @@ def apply_withdrawn(state: HasLedger, event: Withdrawn) -> None:
 
 def apply_returned(state: HasLedger, event: WithdrawalReturned) -> None:
     """A withdrawal that is returned before it is final never becomes payable."""
-    _post(state, _paid_in(state.ledger, event))
+    _post(state, _paid_in(event))
     _book(state, event, TransferKind.RETURN, TransferStatus.BOOKED)
     if (pending := state.ledger.withdrawals.pop(event.reference, None)) is not None:
         pending.status = TransferStatus.RETURNED
@@ -196,7 +148,7 @@ def _book(
 
 def apply_reserved(state: HasLedger, event: Reserved) -> None:
     ledger, number, memo = state.ledger, state.last_event, event.memo
-    _post(state, _reserved(ledger, event))
+    _post(state, ((event.owner, -event.amount, event.amount, 0),))
     reservation = Reservation(number, event.id, event.owner, event.amount)
     if memo is not None:
         reservation.memo_size, reservation.memo_digest = memo.size, memo.digest
