@@ -28,6 +28,7 @@ VERBS: Final = {
     "queue": "show the queue, pause and resume kinds of jobs",
     "models": "list what providers offer, at which price, and how long one waits",
     "top": "show the network in the terminal, live",
+    "dashboard": "show the page of a node, here or far away, in a browser on this machine",
     "result": "read a job's result and get a proof of it",
     "verify": "check a result's proof offline",
     "gc": "delete bytes and records that retention no longer needs, or show what it would delete",

@@ -69,7 +69,7 @@ def page_handlers(gateway: Gateway, files: dict[str, PageFile]) -> dict[str, Han
 
 def _handler(gateway: Gateway, file: PageFile) -> Handler:
     async def send_file(scope: Scope, _: Receive, send: Send) -> None:
-        response = gateway.why_not_public(gateway.address_of(scope)) or _response(scope, file)
+        response = gateway.why_not_public(gateway.address_of(scope)) or page_response(scope, file)
         await (send_head if scope["method"] == "HEAD" else send_response)(send, response)
         if scope["method"] == "HEAD":
             await send({"type": "http.response.body", "body": b""})
@@ -77,7 +77,8 @@ def _handler(gateway: Gateway, file: PageFile) -> Handler:
     return send_file
 
 
-def _response(scope: Scope, file: PageFile) -> Response:
+def page_response(scope: Scope, file: PageFile) -> Response:
+    """The file, compressed where the browser reads that; nothing where the browser has it already."""
     headers = dict(scope["headers"])
     shared = ((b"content-type", file.media_type), (b"etag", file.etag), (b"vary", b"accept-encoding"), CSP, NO_REFERRER)
     if headers.get(b"if-none-match") == file.etag:

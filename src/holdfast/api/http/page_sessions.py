@@ -50,11 +50,16 @@ class PageSessions:
 
 
 def cookie_of(scope: Scope) -> str:
+    return named_cookie(scope, COOKIE)
+
+
+def named_cookie(scope: Scope, name: str) -> str:
+    """The value of a cookie; empty where the request has none of that name."""
     raw = _header(scope, b"cookie")
-    if COOKIE not in raw:
+    if name not in raw:
         return ""
     try:
-        morsel = SimpleCookie(raw).get(COOKIE)
+        morsel = SimpleCookie(raw).get(name)
     except CookieError:
         return ""
     return morsel.value if morsel is not None else ""

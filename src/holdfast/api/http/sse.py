@@ -12,6 +12,7 @@ from holdfast.api.http.connection import ClientConnection
 from holdfast.api.http.event_fanout import EventFanout, Subscriber
 from holdfast.api.http.gateway import Gateway
 from holdfast.api.http.responses import (
+    CLOSE,
     NO_STORE,
     NOSNIFF,
     OK,
@@ -34,7 +35,9 @@ SSE_HEADERS: Final[list[Header]] = [
     (b"x-accel-buffering", b"no"),
     NOSNIFF,
     NO_STORE,
+    CLOSE,
 ]
+"""A connection with a stream takes no more requests, and its client is told so."""
 _CLIENT_LEFT: Final = Refused("EVT-001", "the client has left")
 
 

@@ -14,7 +14,7 @@ import msgspec
 from holdfast.adapters.keys.secret_file import read_secret
 from holdfast.cli.terminal.reporting import load_settings, report_errors
 from holdfast.client.node_socket import NodeSocket
-from holdfast.client.node_url import checked_token
+from holdfast.client.node_url import NodeUrl, checked_token, find_node
 
 if TYPE_CHECKING:
     from holdfast.client import AsyncClient, Client
@@ -79,6 +79,11 @@ FINDERS: Final = {
     "provider_id": ("aicf.findProvider", "provider_id"),
 }
 WHOLE_ID: Final = re.compile(r"[0-9a-f]{64}")
+
+
+def node_url(address: NodeAddress) -> NodeUrl:
+    """Where this node answers HTTP: its URL, or the socket of its folder."""
+    return find_node(_where(address), _read_token(address), address.ca)
 
 
 def find_job(address: NodeAddress, text: str) -> str:

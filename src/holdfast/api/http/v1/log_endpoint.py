@@ -18,7 +18,8 @@ import msgspec
 from holdfast.api.evidence.work_logs import JobLog, LogEntry
 from holdfast.api.http.connection import ClientConnection
 from holdfast.api.http.gateway import Gateway
-from holdfast.api.http.responses import NO_STORE, NOSNIFF, OK, Receive, Response, Scope, Send, send_response
+from holdfast.api.http.responses import OK, Receive, Response, Scope, Send, send_response
+from holdfast.api.http.sse import SSE_HEADERS
 from holdfast.api.node_access import OWNERS, READ_LOGS, why_not_allowed
 from holdfast.api.visibility import View, view_of
 from holdfast.core.base.errors import Corrupt, Refused, Unavailable
@@ -32,7 +33,6 @@ LOOK_S: Final = 2.0
 GATHER_S: Final = 0.2
 """Messages that come within this time are read together: the tables are written about as often."""
 _PATH: Final = re.compile(r"([0-9a-f]{64})/logs")
-_HEADERS: Final = [(b"content-type", b"text/event-stream"), NOSNIFF, NO_STORE]
 
 
 class LogEndpoint:
@@ -52,7 +52,7 @@ class LogEndpoint:
         connection: ClientConnection = scope["state"]["connection"]
         left = asyncio.Event()
         connection.on_lost(left.set)
-        await send({"type": "http.response.start", "status": OK, "headers": _HEADERS})
+        await send({"type": "http.response.start", "status": OK, "headers": SSE_HEADERS})
         await self._follow(scope, task_id, connection, left, send)
 
     async def _find(self, scope: Scope) -> TaskId | Response:
