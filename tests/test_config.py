@@ -221,7 +221,7 @@ def test_every_leaf_can_be_set_from_the_environment(path: str) -> None:
     found = load(None, {name: "\N{SNOWMAN} no"}, {})
     any_text = (".host", ".certificate", ".key", ".client_ca", ".folder")
     files = ("archive.token_file", "archive.peers_token_file")
-    any_word = ("data", "asrun_folder", "http.origins", "http.trusted_proxies", "archive.url")
+    any_word = ("data", "asrun_folder", "http.origins", "http.cors_origins", "http.trusted_proxies", "archive.url")
     if path in (*any_word, *files) or path.endswith(any_text):
         assert isinstance(found, Config)
     else:

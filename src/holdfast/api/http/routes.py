@@ -13,6 +13,7 @@ from holdfast.api.dashboard.live import LiveOverview
 from holdfast.api.dashboard.page import load_page, page_handlers
 from holdfast.api.http.beacon import blob_endpoint as beacon
 from holdfast.api.http.beacon import engine_endpoint as engine_api
+from holdfast.api.http.cors import CorsPolicy
 from holdfast.api.http.event_fanout import EventFanout
 from holdfast.api.http.gateway import Gateway
 from holdfast.api.http.health import HealthEndpoints
@@ -50,6 +51,7 @@ class Routes:
         self._subscriptions, self._health = Subscriptions(gateway, fanout), HealthEndpoints(gateway)
         self._sessions: set[WebSocketSession] = set()
         self._is_closing = False
+        self._cors = CorsPolicy(gateway.settings.cors_origins)
         post: dict[str, Handler] = {"POST": RpcEndpoint(gateway)}
         visits = session_endpoint.SessionEndpoint(gateway)
         self._paths: dict[str, dict[str, Handler]] = {
@@ -81,6 +83,10 @@ class Routes:
         if scope["type"] == "websocket":
             await self._open_websocket(scope, receive, send)
             return
+        if (preflight := self._cors.preflight(scope)) is not None:
+            await send_response(send, self._gateway.why_not_public(self._gateway.address_of(scope)) or preflight)
+            return
+        send = self._cors.readable(scope, send)
         handlers = self._paths.get(scope["path"]) or self._in_folder(scope["path"])
         handler = None if handlers is None else handlers.get(scope["method"])
         if handler is None or self._is_closing:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from holdfast.api.http.cors import why_not_origin
 from holdfast.api.limits.addresses import parse_networks
 from holdfast.api.rpc.limits import BATCH_MAX, DEPTH_MAX, VALUES_MAX
 from holdfast.api.tls import tls_faults
@@ -33,6 +34,8 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Serve without TLS on an address that other machines can reach: only behind a proxy that adds it."""
     origins: str = ""
     """Web pages of these origins, separated by blanks, may open a WebSocket; pages of the node's own always may."""
+    cors_origins: str = ""
+    """Web pages of these origins, separated by blanks, may call with a token of their own; never with a cookie."""
 
     public_reads: bool = True
     """Let everybody call methods that need no role; else only `rpc.discover`, `node.getStatus`, `auth.setToken`."""
@@ -98,6 +101,7 @@ LEAVES: Final[Mapping[str, Any]] = {
     "client_ca": _File,
     "allow_plain": bool,
     "origins": str,
+    "cors_origins": str,
     "public_reads": bool,
     "public_events": bool,
     "public_metrics": bool,
@@ -172,6 +176,9 @@ def _inconsistent(settings: HttpSettings) -> Iterator[Refused]:
         parse_networks(settings.trusted_proxies)
     except ValueError as fault:
         yield Refused("SEC-001", f"trusted_proxies: {fault}", "name addresses or networks, separated by blanks")
+    for why_not in filter(None, map(why_not_origin, settings.cors_origins.split())):
+        hint = "write https://console.example, separated by blanks; `*` is not possible"
+        yield Refused("SEC-001", f"cors_origins: {why_not}", hint)
     for name in ("key_burst", "address_burst"):
         if (burst := getattr(settings, name)) < settings.batch_max:
             message = f"{name}: {burst} is less than batch_max, {settings.batch_max}"

@@ -89,6 +89,7 @@ SECTIONS: Final = (
             SettingLine("body_bytes_max"),
             SettingLine("connections_max"),
             SettingLine("address_connections_max", "connections of one address without a key"),
+            SettingLine("cors_origins", "web pages that may call with a token of their own"),
             SettingLine("trusted_proxies", "whose X-Forwarded-For is believed"),
             SettingLine("key_per_s", "requests a second with one key"),
             SettingLine("address_per_s", "requests a second from one address without a key"),
