@@ -7,13 +7,14 @@ ready for more it gets what has changed since it was last sent something, so a s
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from contextlib import suppress
 from typing import Final
 
 import msgspec
 
-from holdfast.api.dashboard.summary import node_summary
+from holdfast.api.dashboard.alerts import find_alerts
+from holdfast.api.dashboard.summary import node_facts, node_summary
+from holdfast.api.dashboard.timeline import Timeline
 from holdfast.api.http.connection import ClientConnection
 from holdfast.api.http.gateway import Gateway
 from holdfast.api.http.responses import OK, Receive, Response, Scope, Send, send_response
@@ -22,23 +23,14 @@ from holdfast.api.node_access import NodeAccess, why_not_allowed
 from holdfast.api.rpc.params import to_json
 from holdfast.core.base.errors import Corrupt, Refused, Unavailable
 from holdfast.engine.lookups.overview import GetOverview
+from holdfast.engine.queries.metrics import GetQueueMetrics
 
 OVERVIEW_METHOD: Final = "node.getOverview"
 PATH: Final = "/v1/live"
 TICK_S: Final = 0.5
 SAMPLE_S: Final = 5.0
-SAMPLES_KEPT: Final = 180
-"""A quarter of an hour."""
 SILENT_TICKS: Final = 4
 """After N ticks without a change a viewer is told that the node is still there."""
-
-
-class QueueSample(msgspec.Struct, frozen=True, array_like=True):
-    """One point of the curves."""
-
-    time_ms: int
-    waiting: int
-    leases: int
 
 
 class LiveOverview:
@@ -47,7 +39,7 @@ class LiveOverview:
     def __init__(self, access: NodeAccess) -> None:
         self._access = access
         self.viewers: set[LiveViewer] = set()
-        self._samples: deque[QueueSample] = deque(maxlen=SAMPLES_KEPT)
+        self.timeline = Timeline()
         self._sections: dict[str, bytes] = {}
         self._changed_at: dict[str, int] = {}
         """The tick at which a section last changed."""
@@ -89,7 +81,10 @@ class LiveOverview:
         """Read the node once; whether anything changed."""
         summary = await node_summary(self._access)
         sections = {name: msgspec.json.encode(to_json(getattr(summary, name))) for name in summary.__struct_fields__}
-        sections["samples"] = msgspec.json.encode(list(self._samples))
+        self.timeline.observe(summary.now_ms, summary.alerts)
+        sections["samples"] = msgspec.json.encode(list(self.timeline.samples))
+        sections["faults"] = msgspec.json.encode(list(self.timeline.faults))
+        sections["alert_history"] = msgspec.json.encode(self.timeline.history())
         changed = [name for name, encoded in sections.items() if self._sections.get(name) != encoded]
         if not set(changed) - {"now_ms", "as_of"}:
             return False
@@ -113,14 +108,17 @@ class LiveOverview:
             self._tasks = [each for each in self._tasks if each is not task]
 
     async def _sample_for_ever(self) -> None:
-        source = self._access.source
         while True:
-            source = self._access.source
             with suppress(Unavailable, Corrupt):
-                seen = source.query_undurable(GetOverview(source.now_ms()))
-                waiting = sum(seen.queue.waiting.values()) + seen.queue.retrying
-                self._samples.append(QueueSample(seen.now_ms, waiting, seen.queue.leases))
+                self.sample()
             await asyncio.sleep(SAMPLE_S)
+
+    def sample(self) -> None:
+        """Without waiting for the disk: a curve may be a batch ahead of what is durable."""
+        source = self._access.source
+        seen = source.query_undurable(GetOverview(source.now_ms()))
+        self.timeline.sample(seen, source.query_undurable(GetQueueMetrics()).metrics.counts)
+        self.timeline.observe(seen.now_ms, find_alerts(seen, node_facts(self._access), source.policy))
 
 
 class LiveViewer:

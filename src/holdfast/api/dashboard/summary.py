@@ -74,7 +74,7 @@ async def node_summary(access: NodeAccess) -> NodeSummary:
     source = access.source
     now_ms = source.now_ms()
     overview = await source.query_durable(GetOverview(now_ms))
-    alerts = find_alerts(overview, _facts(access), source.policy)
+    alerts = find_alerts(overview, node_facts(access), source.policy)
     replication = source.replication_status()
     return NodeSummary(
         as_of=overview.as_of,
@@ -97,7 +97,8 @@ async def node_summary(access: NodeAccess) -> NodeSummary:
     )
 
 
-def _facts(access: NodeAccess) -> NodeFacts:
+def node_facts(access: NodeAccess) -> NodeFacts:
+    """What alerts need beside the state."""
     status = access.source.replication_status()
     return NodeFacts(
         tables_lag=max(0, status.tip.last - status.tables_as_of),
