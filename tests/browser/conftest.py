@@ -7,7 +7,9 @@ import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from playwright.async_api import Browser, Page, async_playwright
@@ -16,6 +18,7 @@ from holdfast.api.dashboard.page import STATIC
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 ROOT = Path(__file__).parent.parent.parent
+Scheme = Literal["dark", "light"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -51,20 +54,19 @@ async def browser() -> AsyncIterator[Browser]:
         await chromium.close()
 
 
-@pytest.fixture
-async def page(browser: Browser) -> AsyncIterator[Page]:
-    """A page that allows neither faults on its console nor requests to other machines."""
-    context = await browser.new_context(viewport={"width": 1440, "height": 900})
-    shown = await context.new_page()
+@asynccontextmanager
+async def watched_page(browser: Browser, scheme: Scheme = "dark") -> AsyncIterator[tuple[Page, list[str]]]:
+    """A page of its own, and what is wrong with it: faults on its console, and requests to other machines."""
+    context = await browser.new_context(viewport={"width": 1440, "height": 900}, color_scheme=scheme)
+    page = await context.new_page()
     faults: list[str] = []
-    shown.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
-    shown.on("pageerror", lambda error: faults.append(str(error)))
-    shown.on(
-        "request",
-        lambda asked: (
-            None if "://127.0.0.1:" in asked.url or asked.url.startswith("data:") else faults.append(asked.url)
-        ),
-    )
-    shown.faults = faults  # type: ignore[attr-defined]
-    yield shown
+
+    def check_request(url: str) -> None:
+        if "://127.0.0.1:" not in url and not url.startswith("data:"):
+            faults.append(f"asks {url}")
+
+    page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on("request", lambda asked: check_request(asked.url))
+    yield page, faults
     await context.close()

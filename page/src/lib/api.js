@@ -13,15 +13,18 @@ let lastId = 0;
 
 export async function rpc(method, params = {}) {
   const body = JSON.stringify({ jsonrpc: "2.0", id: ++lastId, method, params });
-  const response = await fetch("/rpc", { method: "POST", headers: { "content-type": "application/json" }, body });
-  const answer = await response.json();
+  const response = await fetch("/rpc", { method: "POST", headers: { "content-type": "application/json" }, body }).catch(() => {
+    throw new RpcError({ message: "the node does not answer", data: { hint: "it is tried again when it is back" } });
+  });
+  const answer = await response.json().catch(() => ({ error: { message: `the node answers ${response.status}` } }));
   if (answer.error) throw new RpcError(answer.error);
   return answer.result;
 }
 
 export async function whoAmI() {
-  const response = await fetch("/v1/session");
-  return response.ok ? response.json() : { name: "anonymous", role: null, account: null };
+  const nobody = { name: "anonymous", role: null, account: null, is_cookie: false };
+  const response = await fetch("/v1/session").catch(() => null);
+  return response?.ok ? { ...nobody, ...(await response.json()) } : nobody;
 }
 
 export async function signIn(token) {

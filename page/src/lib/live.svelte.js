@@ -1,33 +1,47 @@
 // The live overview: all of it at first, then the sections that changed. The browser reconnects by itself.
 import { whoAmI } from "./api.js";
 
-const SILENT_MS = 5000;
+const SILENT_MS = 8000; // the node says something every two seconds
+const RETRY_MS = 2000;
 
-export const live = $state({ overview: null, isLive: false, seenAt: 0 });
-export const session = $state({ name: "anonymous", role: null, account: null });
+export const live = $state({ overview: null, isLive: false, seenAt: 0, fault: "" });
+export const session = $state({ name: "anonymous", role: null, account: null, is_cookie: false });
 let source = null;
+let retry = 0;
+
+function heard(fault = "") {
+  live.seenAt = Date.now();
+  live.isLive = true;
+  live.fault = fault;
+}
 
 export function connect() {
+  clearTimeout(retry);
   source?.close();
-  source = new EventSource("/v1/live");
-  source.addEventListener("overview", (event) => {
+  const own = (source = new EventSource("/v1/live"));
+  own.addEventListener("overview", (event) => {
     live.overview = { ...(live.overview ?? {}), ...JSON.parse(event.data) };
-    live.seenAt = Date.now();
-    live.isLive = true;
+    heard();
   });
-  source.addEventListener("open", () => {
-    live.isLive = true;
-    live.seenAt = Date.now();
-  });
-  source.addEventListener("error", () => {
+  own.addEventListener("still", (event) => heard(JSON.parse(event.data).fault ?? ""));
+  own.addEventListener("open", () => heard());
+  own.addEventListener("error", () => {
     live.isLive = false;
-    if (source.readyState === EventSource.CLOSED) setTimeout(connect, 2000);
+    if (own.readyState === EventSource.CLOSED) retry = setTimeout(connect, RETRY_MS);
   });
 }
+
+// A node that hangs closes nothing: its silence says so.
+setInterval(() => {
+  if (live.isLive && Date.now() - live.seenAt > SILENT_MS) {
+    live.isLive = false;
+    connect();
+  }
+}, 1000);
 
 export async function refreshSession() {
   Object.assign(session, await whoAmI());
 }
 
 export const isOperator = () => session.role === "operator";
-export const isSilent = () => !live.isLive && Date.now() - live.seenAt > SILENT_MS;
+export const canSubmit = () => session.role === "operator" || session.role === "requester";

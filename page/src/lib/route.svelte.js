@@ -5,7 +5,7 @@ export const route = $state({ page: "overview", id: "", query: {} });
 function read() {
   const [path, search = ""] = location.hash.replace(/^#\/?/, "").split("?");
   const [page, ...rest] = path.split("/");
-  route.page = page || "overview";
+  route.page = page || (location.pathname === "/docs" && !location.hash ? "docs" : "overview");
   route.id = decodeURIComponent(rest.join("/"));
   route.query = Object.fromEntries(new URLSearchParams(search));
 }

@@ -35,7 +35,7 @@ async def watching(node: HttpNode, token: str | None = None) -> AsyncIterator[Ss
 
 async def next_overview(stream: SseStream) -> dict[str, Any]:
     while True:
-        if "data" in (block := await stream.block()):
+        if (block := await stream.block()).get("event") == "overview":
             return dict(json.loads(block["data"]))
 
 
@@ -104,7 +104,9 @@ async def test_a_viewer_of_a_node_that_does_not_answer_hears_that_the_server_liv
     async with http_node() as node, watching(node) as stream:
         await next_overview(stream)
         monkeypatch.setattr(live, "node_summary", fail)
-        assert "" in await stream.block()
+        while (block := await stream.block()).get("event") != "still" or json.loads(block["data"])["fault"] is None:
+            pass
+        assert json.loads(block["data"]) == {"fault": "ENG-002"}
 
 
 async def test_closing_the_server_ends_its_viewers() -> None:

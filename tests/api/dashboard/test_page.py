@@ -43,6 +43,7 @@ async def test_what_was_built_is_served_and_nothing_else(files: str) -> None:
         script = await client.get("/app.js")
         assert script.status_code == (200 if files == "built" else 404)
         assert (await client.get("/notes.txt")).status_code == 404
+        assert (await client.get("/docs")).status_code == script.status_code, "the same page, at the API"
         if files == "built":
             again = await client.get("/app.js", headers={"if-none-match": script.headers["etag"]})
             assert (again.status_code, again.content) == (304, b"")

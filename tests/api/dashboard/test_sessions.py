@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from tests.api.http.http_node import HttpNode, http_node, name_of, request
+from tests.api.http.http_node import HttpNode, bearer, http_node, name_of, request
 
 from holdfast.api.dashboard.session_endpoint import PATH
 from holdfast.api.http import page_sessions
 from holdfast.api.http.page_sessions import COOKIE, SESSION_MS
+from holdfast.core import journal_codec
+from holdfast.core.base.privileged import PrivilegedActRecorded
 from holdfast.core.key.model import Role
 
 pytestmark = pytest.mark.rule("SEC-001")
@@ -27,11 +29,14 @@ async def test_a_session_does_what_its_key_may_until_it_is_ended() -> None:
             "role": "auditor",
             "account": None,
             "until_ms": 0,
+            "is_cookie": True,
         }
         cookie = signed_in.headers["set-cookie"]
         assert all(part in cookie for part in ("HttpOnly", "SameSite=Strict", "Path=/", "Max-Age=43200"))
         assert token not in cookie
         assert (await client.get(PATH)).json()["role"] == "auditor"
+        shown = [(await client.get(PATH, headers=headers)).json()["is_cookie"] for headers in ({}, bearer(token))]
+        assert shown == [True, False], "a token of its own cannot be signed out"
         asked = request("archive.getStatus")
         assert "result" in (await client.post("/rpc", json=asked, headers=own(node))).json()
         await client.request("DELETE", PATH, headers=own(node))
@@ -100,3 +105,26 @@ async def test_sessions_are_bounded_and_the_oldest_ends(monkeypatch: pytest.Monk
             seen = await client.get(PATH, headers={"cookie": f"{COOKIE}={cookie}"})
             roles.append(seen.json()["role"])
         assert roles == [None, "auditor", "auditor"]
+
+
+@pytest.mark.rule("SEC-002")
+async def test_what_an_operator_does_in_a_session_is_recorded_with_the_name_of_the_key() -> None:
+    async with http_node() as node, node.client() as client:
+        token = await node.token()
+        await client.post(PATH, json={"token": token}, headers=own(node))
+        pause = request("queue.pause", kind="AI", reason="by the page")
+        assert "result" in (await client.post("/rpc", json=pause, headers=own(node))).json()
+        acts = [event for batch in node.world.disk.batches for event in journal_codec.unpack(batch)]
+        recorded = [(each.actor, each.method) for each in acts if isinstance(each, PrivilegedActRecorded)]
+        assert recorded == [(token.split("_")[1], "queue.pause")]
+
+
+@pytest.mark.rule("SEC-002")
+async def test_without_a_session_the_page_reads_and_changes_nothing() -> None:
+    async with http_node() as node, node.client() as client:
+        before = node.digest()
+        assert "result" in (await client.post("/rpc", json=request("node.getOverview"), headers=own(node))).json()
+        for method, params in (("queue.pause", {"kind": "AI"}), ("key.listKeys", {}), ("blob.retry", {})):
+            answer = await client.post("/rpc", json=request(method, **params), headers=own(node))
+            assert name_of(answer) == "Unauthorized"
+        assert node.digest() == before

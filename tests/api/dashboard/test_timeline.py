@@ -59,6 +59,7 @@ def test_lost_leases_and_stuck_things_are_marked_where_they_happened() -> None:
     take(20, lost=5, cancelled=3)
     assert list(seen.faults) == [], "what was before this process looked, and what harms nobody"
     take(30, lost=7)
+    seen.observe(30, [])
     seen.observe(40, [PAUSED, STALLED])
     seen.observe(50, [PAUSED, STALLED])
     assert [(each.time_ms, each.text, each.rule) for each in seen.faults] == [
@@ -66,6 +67,12 @@ def test_lost_leases_and_stuck_things_are_marked_where_they_happened() -> None:
         (40, "The archive is stalled at 1 blob", "ARC-003"),
     ]
     assert seen.samples[-1].admitted == 7
+
+
+def test_what_was_stuck_before_the_process_looked_is_not_marked_at_its_start() -> None:
+    seen = Timeline()
+    seen.observe(10, [STALLED])
+    assert (list(seen.faults), len(seen.history())) == ([], 1)
 
 
 async def test_a_page_that_is_opened_later_has_the_whole_history() -> None:

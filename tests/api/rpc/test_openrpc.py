@@ -18,6 +18,8 @@ from holdfast.api.http.websocket import websocket_methods
 from holdfast.api.node_access import NodeAccess, RpcCall, RpcMethod
 from holdfast.api.rpc.methods import METHODS
 from holdfast.api.rpc.openrpc import HEX, document, with_discovery
+from holdfast.api.rpc.params import read_params
+from holdfast.core.base.errors import Refused
 from holdfast.core.key.model import Role
 
 pytestmark = pytest.mark.rule("RPC-001")
@@ -248,3 +250,19 @@ def test_the_check_sees_what_does_not_fit() -> None:
     assert faults(schema, good) == []
     wrong: list[Any] = [{**good, "held": "0"}, {**good, "x": 1}, {"held": 0}, [], {**good, "held": True}]
     assert [each for each in wrong if not faults(schema, each)] == []
+
+
+@pytest.mark.parametrize("name", sorted(KNOWN))
+def test_the_example_of_every_method_is_accepted_as_it_is(name: str) -> None:
+    example = method_of(DOCUMENT, name)["x-example"]
+    params = read_params(KNOWN[name].params, example)
+    assert not isinstance(params, Refused), params
+
+
+async def test_examples_can_be_called() -> None:
+    async with http_node() as node:
+        await node.mint(*range(1, 101))
+        token = await node.token()
+        for name in ("cap.enqueue", "cap.listJobs", "chain.listBlocks", "account.getAccount", "queue.pause"):
+            answer = (await node.call(name, token, **method_of(DOCUMENT, name)["x-example"])).json()
+            assert "result" in answer, (name, answer)

@@ -80,7 +80,7 @@ def _archive(overview: Overview, facts: NodeFacts, _: Policy) -> Iterator[Alert]
         remedy = "Nothing is dropped. Mend the archive or its credential, then: holdfast blob retry"
         yield Alert("archive_stalled", AlertLevel.STUCK, "ARC-003", text, remedy)
     elif archive.pending and not facts.has_archive:
-        text = f"No archive is configured, and {_count(archive.pending, 'blob')} wait for one"
+        text = f"No archive is configured for {_count(archive.pending, 'blob')}"
         yield Alert("archive_missing", AlertLevel.WATCH, "ARC-004", text, "Set archive.provider in holdfast.toml")
 
 
@@ -88,7 +88,7 @@ def _providers(overview: Overview, _: NodeFacts, __: Policy) -> Iterator[Alert]:
     for provider in overview.providers:
         if provider.status in (ProviderStatus.SUSPENDED, ProviderStatus.JAILED):
             name = provider.name or provider.id.hex()[:8]
-            text = f"Provider {name} is {provider.status.value}: {provider.why_not}"
+            text = f"Provider {name} is {provider.status.value}{f': {provider.reason}' if provider.reason else ''}"
             remedy = f"See: holdfast provider show {provider.id.hex()[:12]}"
             yield Alert(f"provider {provider.id.hex()}", AlertLevel.WATCH, "PRV-002", text, remedy)
 
@@ -101,7 +101,8 @@ def _queue(overview: Overview, _: NodeFacts, __: Policy) -> Iterator[Alert]:
         yield Alert(f"paused {kind}", AlertLevel.WATCH, "MAT-004", text, f"To go on: holdfast queue resume {kind}")
     oldest_ms = min((ms for kind, ms in queue.oldest_ms.items() if kind not in queue.paused), default=overview.now_ms)
     if not queue.leases and overview.now_ms - oldest_ms > UNLEASED_MS:
-        text = f"{_count(sum(queue.waiting.values()), 'job')} wait, and no provider takes them"
+        waiting = sum(queue.waiting.values())
+        text = f"{_count(waiting, 'job')} {'waits' if waiting == 1 else 'wait'}, and no provider takes any"
         remedy = "holdfast job quote TASK_ID says why each provider is passed over"
         yield Alert("unleased", AlertLevel.STUCK, "MAT-004", text, remedy)
 

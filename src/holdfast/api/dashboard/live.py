@@ -46,6 +46,8 @@ class LiveOverview:
         self._deltas: dict[int, bytes] = {}
         """What a viewer of an earlier tick needs now: encoded for the first of them."""
         self.tick = 0
+        self._fault: str | None = None
+        """The rule by which the node did not answer last."""
         self._tasks: list[asyncio.Task[None]] = []
 
     def open(self) -> None:
@@ -98,14 +100,25 @@ class LiveOverview:
         """Ends when the last viewer has left."""
         try:
             while self.viewers:
-                with suppress(Unavailable, Corrupt):  # a viewer sees by the silence that nothing is known
-                    if await self.refresh():
-                        for viewer in self.viewers:
-                            viewer.wake.set()
+                await self._refresh_viewers()
                 await asyncio.sleep(TICK_S)
         finally:
             task = asyncio.current_task()
             self._tasks = [each for each in self._tasks if each is not task]
+
+    async def _refresh_viewers(self) -> None:
+        """A fault is told with the next sign of life, by its rule alone: anybody may be looking."""
+        try:
+            has_changed, self._fault = await self.refresh(), None
+        except (Unavailable, Corrupt) as fault:
+            has_changed, self._fault = False, fault.rule
+        if has_changed:
+            for viewer in self.viewers:
+                viewer.wake.set()
+
+    def sign_of_life(self) -> bytes:
+        """For a viewer whom nothing was sent for a while: this server is there, and whether the node answers it."""
+        return b"event: still\ndata: %s\n\n" % msgspec.json.encode({"fault": self._fault})
 
     async def _sample_for_ever(self) -> None:
         while True:
@@ -145,7 +158,7 @@ class LiveViewer:
                 async with asyncio.timeout(SILENT_TICKS * TICK_S):
                     await self.wake.wait()
             except TimeoutError:
-                return b": still here\n\n"
+                return self._live.sign_of_life()
         return b""
 
 

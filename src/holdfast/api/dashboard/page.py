@@ -24,6 +24,8 @@ MEDIA_TYPES: Final = {
     ".js": b"text/javascript; charset=utf-8",
     ".css": b"text/css",
 }
+DOCS_PATH: Final = "/docs"
+"""The same page, which begins at the description of the API there."""
 NOT_MODIFIED: Final = 304
 CSP: Final[Header] = (
     b"content-security-policy",
@@ -46,11 +48,9 @@ class PageFile(msgspec.Struct, frozen=True):
 def load_page(folder: Path = STATIC) -> dict[str, PageFile]:
     """By path; empty where the page was not built."""
     files = sorted(folder.iterdir()) if (folder / "index.html").is_file() else []
-    return {
-        "/" if path.name == "index.html" else f"/{path.name}": _page_file(path)
-        for path in files
-        if path.suffix in MEDIA_TYPES
-    }
+    page = {f"/{path.name}": _page_file(path) for path in files if path.suffix in MEDIA_TYPES}
+    index = page.pop("/index.html", None)
+    return page | dict.fromkeys(("/", DOCS_PATH), index) if index is not None else {}
 
 
 def _page_file(path: Path) -> PageFile:

@@ -31,6 +31,8 @@ class SessionInfo(msgspec.Struct, frozen=True):
     role: str | None
     account: str | None
     until_ms: int | None = None
+    is_cookie: bool = False
+    """Whether it can be ended here: it is a session of the page, not a token or a socket."""
 
 
 class SessionEndpoint:
@@ -60,12 +62,14 @@ class SessionEndpoint:
             return principal
         name, until_ms = self._sessions.begin(token)
         cookie = session_cookie(name, SESSION_MS // 1000, is_secure=scope["scheme"] == "https")
-        return Response(OK, msgspec.json.encode(_info(principal, until_ms)), (JSON, cookie))
+        return Response(OK, msgspec.json.encode(_info(principal, until_ms, is_cookie=True)), (JSON, cookie))
 
     async def show(self, scope: Scope, _: Receive, send: Send) -> None:
         principal = await self._gateway.admit(self._sessions.token_of(scope), scope)
         if isinstance(principal, Principal):
-            await send_response(send, Response(OK, msgspec.json.encode(_info(principal))))
+            await send_response(
+                send, Response(OK, msgspec.json.encode(_info(principal, is_cookie=self._sessions.has(scope))))
+            )
         else:
             await send_response(send, principal)
 
@@ -75,5 +79,5 @@ class SessionEndpoint:
         await send_response(send, Response(OK, b"{}", (JSON, cookie)))
 
 
-def _info(principal: Principal, until_ms: int | None = None) -> SessionInfo:
-    return SessionInfo(principal.name, principal.role, principal.account, until_ms)
+def _info(principal: Principal, until_ms: int | None = None, *, is_cookie: bool) -> SessionInfo:
+    return SessionInfo(principal.name, principal.role, principal.account, until_ms, is_cookie)

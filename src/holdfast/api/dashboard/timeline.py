@@ -60,11 +60,13 @@ class Timeline:
         self._open: dict[str, PastAlert] = {}
         self._cleared: deque[PastAlert] = deque(maxlen=ALERTS_KEPT)
         self._lost: dict[str, int] | None = None
+        self._has_looked = False
+        """What was stuck before this process looked began at a time that it does not know."""
 
     def history(self) -> list[PastAlert]:
         """The open ones, then those that were cleared, the newest first."""
         by_age = sorted(self._open.values(), key=lambda each: -each.raised_ms)
-        return [*by_age, *reversed(self._cleared)][:ALERTS_KEPT]
+        return [*by_age, *reversed(self._cleared)]
 
     def sample(self, seen: Overview, counts: Counts) -> None:
         """Take one point, and mark what was lost since the last one."""
@@ -90,7 +92,8 @@ class Timeline:
         for key in [key for key in self._open if key not in found]:
             self._cleared.append(msgspec.structs.replace(self._open.pop(key), cleared_ms=now_ms))
         for key, alert in found.items():
-            if key not in self._open and alert.level is AlertLevel.STUCK:
+            if key not in self._open and alert.level is AlertLevel.STUCK and self._has_looked:
                 self.faults.append(FaultMark(now_ms, alert.text, alert.rule))
             raised_ms = self._open[key].raised_ms if key in self._open else now_ms
             self._open[key] = PastAlert(alert, raised_ms)
+        self._has_looked = True

@@ -39,6 +39,10 @@ class PageSessions:
     def end(self, scope: Scope) -> None:
         self._tokens.pop(cookie_of(scope), None)
 
+    def has(self, scope: Scope) -> bool:
+        """Whether a request has the cookie of a session, and no token of its own."""
+        return token_of(scope["headers"]) is None and cookie_of(scope) in self._tokens
+
     def token_of(self, scope: Scope) -> str | Refused | None:
         """The token of a request: its own, or that of its session where the request comes from the page itself."""
         if (token := token_of(scope["headers"])) is not None:

@@ -22,6 +22,7 @@ import msgspec
 from holdfast.__about__ import __version__
 from holdfast.api.error_codes import ERROR_CODES
 from holdfast.api.node_access import NodeAccess, RpcCall, RpcMethod
+from holdfast.api.rpc.openrpc_examples import example_params
 from holdfast.api.rpc.params import NoParams
 
 DISCOVER: Final = "rpc.discover"
@@ -99,6 +100,7 @@ def _method(name: str, method: RpcMethod, schemas: _Schemas) -> Schema:
         "errors": [{"$ref": f"#/components/errors/{error}"} for error in _errors_of(method)],
         "x-roles": sorted(method.roles),
         "x-write": method.is_write,
+        "x-example": example_params(name, [field for field in _hints(method.params) if field in required]),
     }
 
 

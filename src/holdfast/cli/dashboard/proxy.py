@@ -27,7 +27,8 @@ COOKIE_STEM: Final = "holdfast_dashboard"
 BODY_BYTES_MAX: Final = 4 << 20
 CONNECT_S: Final = 10.0
 OPENED: Final = (
-    b'<!doctype html><title>Holdfast</title><meta http-equiv="refresh" content="0;url=/"><a href="/">The page</a>'
+    b'<!doctype html><title>Holdfast</title><link rel="icon" href="data:,">'
+    b'<meta http-equiv="refresh" content="0;url=/"><a href="/">The page</a>'
 )
 """Not a redirect: a browser that followed a link of another site here would not send the cookie along with it."""
 READ: Final = frozenset({"GET", "HEAD"})
@@ -37,6 +38,7 @@ FORWARDED: Final = {
     "/v1/live": READ,
     "/v1/jobs/": READ,
     "/v1/outputs/": READ,
+    "/events": READ,
     "/openrpc.json": READ,
     "/metrics": READ,
     "/healthz": READ,

@@ -59,6 +59,8 @@ class ProviderSummary(msgspec.Struct, frozen=True):
     """The nearest deadline of its leases."""
     why_not: str
     """Why it gets no work; empty where it does."""
+    reason: str = ""
+    """Why it has its status, where somebody or a rule gave it one."""
 
 
 class EvidenceSummary(msgspec.Struct, frozen=True):
@@ -143,6 +145,7 @@ def _provider(state: State, provider: Provider, now_ms: int) -> ProviderSummary:
         heartbeat_ms=provider.heartbeat_ms,
         deadline_ms=min(deadlines, default=None),
         why_not=why_not_available(provider, state.policy, now_ms) or provider.denied_by_list,
+        reason=provider.reason,
     )
 
 
