@@ -1,4 +1,4 @@
-// The live overview: all of it at first, then the sections that changed. The browser reconnects by itself.
+// The live overview: all of it at first, then the sections that changed.
 import { whoAmI } from "./api.js";
 
 const SILENT_MS = 8000; // the node says something every two seconds
@@ -26,8 +26,10 @@ export function connect() {
   own.addEventListener("still", (event) => heard(JSON.parse(event.data).fault ?? ""));
   own.addEventListener("open", () => heard());
   own.addEventListener("error", () => {
+    if (own !== source) return;
     live.isLive = false;
-    if (own.readyState === EventSource.CLOSED) retry = setTimeout(connect, RETRY_MS);
+    own.close(); // a browser gives up after some answers and not after others: here it never does
+    retry = setTimeout(connect, RETRY_MS);
   });
 }
 
