@@ -7,7 +7,7 @@ import asyncio
 import platform
 from pathlib import Path
 
-from bench import abuse, chain, gateway, machine_load, match, measure, plot, work_folder
+from bench import abuse, chain, dashboard, gateway, machine_load, match, measure, plot, work_folder
 from bench.api import program as api
 from bench.archive import program as archive
 from bench.data_flow import idle_providers, soak
@@ -37,6 +37,7 @@ PROGRAMS = {
     "gateway": gateway.run,
     "archive": archive.run,
     "abuse": abuse.run,
+    "dashboard": dashboard.run,
     "soak": soak.run,
 }
 WAIT_S = 600.0
