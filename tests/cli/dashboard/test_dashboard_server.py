@@ -16,7 +16,7 @@ from tests.loopback_ports import free_port
 
 from holdfast.api.dashboard.page import PageFile
 from holdfast.cli.dashboard.server import DashboardServer
-from holdfast.client import NodeRefused
+from holdfast.client import NodeRefused, NodeUnreachable
 from holdfast.client.node_url import NodeUrl
 from holdfast.core.base.errors import Unavailable
 from holdfast.core.key.model import Role
@@ -109,7 +109,7 @@ async def test_a_node_that_is_gone_is_named_and_the_page_stays() -> None:
 
 
 async def test_a_node_that_cannot_be_reached_is_named_before_anything_is_served() -> None:
-    with pytest.raises(Unavailable, match="no answer from"):
+    with pytest.raises(NodeUnreachable, match="no answer from"):
         async with DashboardServer(NodeUrl(f"http://127.0.0.1:{free_port()}"), FILES, free_port()):
             pass
 
@@ -119,6 +119,13 @@ async def test_a_wrong_token_is_refused_before_anything_is_served() -> None:
         url = NodeUrl(node.url, token="hf_0000000000000000_" + "x" * 30)
         with pytest.raises(NodeRefused):
             async with DashboardServer(url, FILES, free_port()):
+                pass
+
+
+async def test_an_installation_without_the_page_says_how_to_build_it() -> None:
+    async with http_node() as node:
+        with pytest.raises(Unavailable, match="has no page"):
+            async with DashboardServer(NodeUrl(node.url), {}, free_port()):
                 pass
 
 

@@ -20,7 +20,7 @@ ALERTS_KEPT: Final = 100
 LOST: Final = "lost"
 """Leases that ended without a result, by reason."""
 HARMLESS: Final = frozenset({"JOB_CANCELLED", "QUORUM_REACHED", "DECLINED"})
-"""Reasons for which nobody has to look at a curve."""
+"""Reasons that are no faults."""
 ENDED: Final = ("COMPLETED", "FAILED", "EXPIRED", "CANCELLED")
 Counts = Mapping[tuple[str, str], int]
 

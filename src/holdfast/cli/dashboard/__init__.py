@@ -12,9 +12,8 @@ import typer
 from holdfast.cli import VerbCommand, make_app
 from holdfast.cli.terminal.node_client import NodeAddress, node_url
 from holdfast.cli.terminal.options import Ca, Data, TokenFile, Url
-from holdfast.cli.terminal.reporting import refuse, report_errors
+from holdfast.cli.terminal.reporting import report_errors
 from holdfast.client.node_url import NodeUrl
-from holdfast.core.base.errors import Refused
 
 app = make_app()
 PORT: Final = 8460
@@ -44,12 +43,10 @@ async def _serve(node: NodeUrl, port: int, *, is_opened: bool) -> None:
     from holdfast.api.dashboard.page import load_page  # noqa: PLC0415 - a server is loaded when one is wanted
     from holdfast.cli.dashboard.server import DashboardServer  # noqa: PLC0415
 
-    if not (files := load_page()):
-        refuse(Refused("OBS-001", "this installation has no page", "build it: make page", "Unavailable"))
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    async with DashboardServer(node, files, port) as server:
+    async with DashboardServer(node, load_page(), port) as server:
         print(f"The page of {node}, as {server.visitor}:\n  {server.url}\nCtrl-C ends it.", flush=True)
         if is_opened:
             await asyncio.to_thread(webbrowser.open, server.url)

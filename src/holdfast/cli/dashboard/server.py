@@ -14,7 +14,8 @@ from holdfast.api.http.connection import make_guard
 from holdfast.api.http.settings import HttpSettings
 from holdfast.api.http.uvicorn_server import UvicornServer, uvicorn_config
 from holdfast.api.http.v1.follower_server import FollowerCounts
-from holdfast.cli.dashboard.proxy import CONNECT_S, OPEN_PATH, DashboardProxy, unreachable
+from holdfast.cli.dashboard.proxy import CONNECT_S, OPEN_PATH, DashboardProxy
+from holdfast.client import NodeUnreachable
 from holdfast.client.node_url import NodeUrl
 from holdfast.client.replies import ProxyAnswer, read_answer
 from holdfast.core.base.errors import Unavailable
@@ -52,6 +53,8 @@ class DashboardServer:
         client = httpx.AsyncClient(transport=local, base_url=node.base, headers=node.headers, verify=node.tls)
         http = await self._opened.enter_async_context(client)
         self.visitor = _visitor(await _ask_who_we_are(node, http))
+        if not self._files:
+            raise Unavailable("OBS-001", "this installation has no page", "build it: make page")
         settings, sock = HttpSettings(drain_ms=DRAIN_MS), listen_on(HOST, self._port)
         port = sock.getsockname()[1]
         proxy = DashboardProxy(node, http, self._files, port)
@@ -59,7 +62,7 @@ class DashboardServer:
         serving = asyncio.create_task(server.serve([sock]), name="dashboard-http")
         self._opened.push_async_callback(_close, server, serving)
         await server.is_up.wait()
-        self.url = f"http://{HOST}:{port}{OPEN_PATH}?key={proxy.key}"
+        self.url = f"http://{HOST}:{port}" + OPEN_PATH + f"?key={proxy.key}"
 
 
 async def _close(server: UvicornServer, serving: asyncio.Task[None]) -> None:
@@ -72,7 +75,7 @@ async def _ask_who_we_are(node: NodeUrl, http: httpx.AsyncClient) -> dict[str, A
     try:
         answer = await http.get("/v1/session", timeout=CONNECT_S)
     except (httpx.TransportError, OSError) as fault:
-        raise unreachable(node, fault) from fault
+        raise NodeUnreachable(f"no answer from {node}: {fault or type(fault).__name__}") from fault
     try:
         if answer.status_code == httpx.codes.OK:
             return dict(answer.json())
