@@ -69,6 +69,10 @@ async def node(tmp_path: Path, built_page: Path) -> AsyncIterator[ServedNode]:
     await served.process.kill()
 
 
+def test_the_page_is_small(built_page: Path) -> None:
+    assert sum(path.stat().st_size for path in built_page.iterdir()) <= 200_000
+
+
 async def test_a_person_sees_and_runs_a_node_through_its_life_and_death(node: ServedNode, browser: Browser) -> None:
     token = await node.token("operator")
     async with watched_page(browser) as (page, faults):
