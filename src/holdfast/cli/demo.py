@@ -192,7 +192,12 @@ def _program() -> str:
 
 
 def _inspect_commands(data: str, task_id: str) -> list[str]:
-    return [f"  {_program()} job list --data {data}", f"  {_program()} job show {task_id} --data {data}"]
+    """The page only where it was built: whoever runs the demo from a checkout need not have it."""
+    from holdfast.api.dashboard.page import STATIC  # noqa: PLC0415 - at the end, what it takes to load is not seen
+
+    page = [f"  {_program()} dashboard --data {data}"] if (STATIC / "index.html").is_file() else []
+    jobs = [f"  {_program()} job list --data {data}", f"  {_program()} job show {task_id} --data {data}"]
+    return [*page, *jobs]
 
 
 def _kept_lines(run: DemoRun, pids: list[int]) -> list[str]:
