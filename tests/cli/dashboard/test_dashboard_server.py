@@ -15,6 +15,7 @@ from tests.api.http.test_sse import SseStream
 from tests.loopback_ports import free_port
 
 from holdfast.api.dashboard.page import PageFile
+from holdfast.cli.dashboard.proxy import DashboardProxy
 from holdfast.cli.dashboard.server import DashboardServer
 from holdfast.client import NodeRefused, NodeUnreachable
 from holdfast.client.node_url import NodeUrl
@@ -97,6 +98,24 @@ async def test_the_live_overview_passes_through_and_calls_go_on_after_a_stream_h
                 assert (await next_overview(SseStream(answer)))["verdict"] == "Nothing needs a hand."
             called = await browser.post("/rpc", json=request("node.getStatus"), headers=own(browser))
             assert called.json()["result"]["role"] == "owner"
+
+
+async def test_an_output_keeps_the_headers_that_prevent_it_from_running_as_a_page() -> None:
+    guards = {"content-security-policy": "default-src 'none'; sandbox", "content-disposition": "attachment"}
+
+    def answer(asked: httpx.Request) -> httpx.Response:
+        assert "cookie" not in asked.headers
+        return httpx.Response(200, content=b"<script>", headers={**guards, "set-cookie": "a=b"})
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as http:
+        proxy = DashboardProxy(NodeUrl("http://node.example"), http, FILES, 8460)
+        local = httpx.ASGITransport(app=proxy)
+        async with httpx.AsyncClient(transport=local, base_url="http://127.0.0.1:8460") as browser:
+            await browser.get("/open", params={"key": proxy.key})
+            output = await browser.get("/v1/outputs/00")
+    assert output.content == b"<script>"
+    assert {name: output.headers.get(name) for name in guards} == guards
+    assert "set-cookie" not in output.headers
 
 
 async def test_a_node_that_is_gone_is_named_and_the_page_stays() -> None:

@@ -46,10 +46,11 @@ FORWARDED: Final = {
 }
 """What the page asks of a node; a path that ends in a slash stands for all below it."""
 REQUEST_HEADERS: Final = frozenset({b"accept", b"content-type", b"last-event-id", b"range"})
-RESPONSE_HEADERS: Final = frozenset(
-    {"content-type", "content-disposition", "content-range", "accept-ranges", "cache-control", "etag", "retry-after"}
-    | {"x-content-type-options", "x-accel-buffering"}
+OWN_HEADERS: Final = frozenset(
+    {"connection", "keep-alive", "transfer-encoding", "content-encoding", "content-length", "upgrade"}
+    | {"date", "server", "set-cookie"}
 )
+"""Of the connection to the node. All others are passed on: those of an output keep what is in it from running here."""
 
 
 class DashboardProxy:
@@ -143,7 +144,7 @@ def unreachable(node: NodeUrl, fault: Exception) -> Unavailable:
 
 async def _pass_on(answer: httpx.Response, receive: Receive, send: Send) -> None:
     """As it comes, until the node ends it or the browser leaves."""
-    headers = [(name, value) for name, value in answer.headers.raw if name.decode().lower() in RESPONSE_HEADERS]
+    headers = [(name, value) for name, value in answer.headers.raw if name.decode().lower() not in OWN_HEADERS]
     await send({"type": "http.response.start", "status": answer.status_code, "headers": headers})
 
     async def copy() -> None:
