@@ -11,9 +11,13 @@ import pytest
 import typer
 from tests.core.reachable_states import unreachable_states
 from tests.rules import ID, NOT_RULES, ROOT, rules_of_spec
-from tools import draw_state_charts
+from tools import draw_state_charts, generate_reference
 
+from holdfast.api.error_codes import ERROR_CODES
+from holdfast.api.public_events import event_names
+from holdfast.api.rpc.methods import METHODS
 from holdfast.cli import VERBS
+from holdfast.config import LEAVES
 
 GLOSSARY = ROOT / "docs" / "glossary.md"
 DECISIONS = ROOT / "docs" / "decisions.md"
@@ -116,8 +120,20 @@ def test_decisions_are_numbered_without_gaps_and_name_rules_that_exist() -> None
     assert set(ID.findall(page)) - {f"D-{number:03}" for number in numbers} - NOT_RULES <= set(rules_of_spec())
 
 
-def test_the_page_of_state_charts_is_what_the_tables_give() -> None:
-    assert draw_state_charts.PAGE.read_text("utf-8") == draw_state_charts.page(), "run make charts"
+@pytest.mark.parametrize("name", generate_reference.PAGES)
+def test_a_page_of_the_reference_is_what_the_code_gives(name: str) -> None:
+    written = (generate_reference.FOLDER / name).read_text("utf-8")
+    assert written == generate_reference.PAGES[name](), "run make reference"
+
+
+def test_the_reference_has_every_command_setting_method_event_and_error() -> None:
+    text = {name: (generate_reference.FOLDER / name).read_text("utf-8") for name in generate_reference.PAGES}
+    assert [verb for verb in VERBS if f"\n## {verb}\n" not in text["commands.md"]] == []
+    assert [path for path in LEAVES if f"| `{path.rpartition('.')[2]}` |" not in text["settings.md"]] == []
+    assert [name for name in METHODS if f"\n## {name}\n" not in text["methods.md"]] == []
+    assert [name for name in event_names() if f"\n| `{name}` |" not in text["events.md"]] == []
+    assert [name for name in ERROR_CODES if f"\n| `{name}` | -" not in text["errors.md"]] == []
+    assert len(set(re.findall(r"^### ([A-Z-]+\d{3})$", text["errors.md"], re.MULTILINE))) > 80
 
 
 def test_every_transition_table_of_core_is_drawn() -> None:

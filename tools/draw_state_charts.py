@@ -1,10 +1,9 @@
-"""Draws docs/reference/state_charts.md from the transition tables of core: make charts."""
+"""Draws docs/reference/state_charts.md from the transition tables of core: make reference."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from holdfast.core.escrow.model import RESERVATION_TRANSITIONS, ReservationStatus
@@ -13,11 +12,10 @@ from holdfast.core.lease.model import LEASE_TRANSITIONS, LeaseStatus
 from holdfast.core.provider.model import PROVIDER_TRANSITIONS, ProviderStatus
 from holdfast.core.schedule.model import SCHEDULE_TRANSITIONS, ScheduleState
 
-PAGE: Final = Path(__file__).parent.parent / "docs" / "reference" / "state_charts.md"
 INTRODUCTION: Final = """# State charts
 
-Drawn from the transition tables by `make charts`; a test compares this page with them. Every arrow is an event of the
-journal, and what has no arrow cannot happen. States that lead to the final dot are final.
+Drawn from the transition tables by `make reference`; a test compares this page with them. Every arrow is an event
+of the journal, and what has no arrow cannot happen. States that lead to the final dot are final.
 """
 
 
@@ -74,8 +72,3 @@ def _section(chart: StateChart) -> Iterator[str]:
         if not arrows:
             yield f"    {state} --> [*]"
     yield "```\n"
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), "utf-8")
-    print(f"drawn: {PAGE}")

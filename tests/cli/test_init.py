@@ -13,8 +13,9 @@ from tests.stories.node_process import HOLDFAST
 
 from holdfast.adapters.keys.certificate import TlsFiles, describe_file
 from holdfast.adapters.keys.signing import SigningKey
-from holdfast.cli.init.template import SECTIONS, InitOptions, render_settings
-from holdfast.config import LEAVES, Config, Store, load
+from holdfast.cli.init.sections import SECTIONS
+from holdfast.cli.init.template import InitOptions, render_settings
+from holdfast.config import LEAVES, SECRETS, Config, Store, load
 from holdfast.core.base.values import Network
 
 pytestmark = pytest.mark.rule("SEC-001")
@@ -118,6 +119,18 @@ def test_every_line_that_names_a_setting_names_one_there_is() -> None:
     paths = [f"{section.name}.{leaf.name}".removeprefix(".") for section in SECTIONS for leaf in section.settings]
     assert [path for path in paths if path not in LEAVES] == []
     assert len(paths) == len(set(paths))
+
+
+def test_every_setting_is_in_the_file_with_a_line_about_it() -> None:
+    described = {f"{table.name}.{leaf.name}".removeprefix("."): leaf for table in SECTIONS for leaf in table.settings}
+    assert set(LEAVES) - set(described) == set(), "describe them in cli/init/sections"
+    assert [path for path, leaf in described.items() if not leaf.comment] == []
+    text = render_settings(InitOptions(Path("d"), Network.PRODUCTION, 9, Store.SQLITE, 2001, 2002, tls=False))
+    names = ["", *re.findall(r"^\[(.+)\]$", text, re.MULTILINE)]
+    tables = dict(zip(names, re.split(r"^\[.+\]$", text, flags=re.MULTILINE), strict=True))
+    for path in sorted(set(LEAVES) - SECRETS):
+        table, _, name = path.rpartition(".")
+        assert re.search(rf"^#? ?{name} = ", tables[table], re.MULTILINE), path
 
 
 def test_a_wrong_default_in_the_file_would_be_seen() -> None:

@@ -24,7 +24,7 @@ from holdfast.shipping.sender_metrics import SenderMetrics
 from holdfast.spool.prometheus import SpoolCollector
 
 pytestmark = pytest.mark.rule("OBS-001")
-OPERATE = ROOT / "docs" / "how-to" / "operator.md"
+METRICS = ROOT / "docs" / "reference" / "metrics.md"
 ADDED_BY_PROMETHEUS = {"job", "instance", "le"}
 SUFFIXES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}
 Labels = Mapping[str, Mapping[str, set[str]]]
@@ -47,7 +47,7 @@ def labels_of(families: Iterable[Metric]) -> dict[str, dict[str, set[str]]]:
 
 def documented_labels() -> dict[str, list[str]]:
     """By metric, as documented; tests/stories/lives/test_node_metrics.py compares them with a node."""
-    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| ([^|]+) \|", OPERATE.read_text("utf-8"), flags=re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| ([^|]+) \|", METRICS.read_text("utf-8"), flags=re.MULTILINE)
     return {
         name + ("_bucket" if kind == "histogram" else ""): re.findall(r"`(\w+)`", labels) for name, kind, labels in rows
     }

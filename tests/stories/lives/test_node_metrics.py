@@ -22,7 +22,7 @@ from holdfast.client.node_socket import NodeSocket
 from holdfast.wire.signed_messages import AgentAct
 
 pytestmark = pytest.mark.rule("OBS-001")
-OPERATE = Path(__file__).parents[3] / "docs" / "how-to" / "operator.md"
+REFERENCE = Path(__file__).parents[3] / "docs" / "reference" / "metrics.md"
 QUICK = {"HOLDFAST_POLICY__RETRY__BASE_AI_MS": "100", "HOLDFAST_POLICY__LEASE__DECLINE_COOLDOWN_MS": "1"}
 LATE = {"HOLDFAST_POLICY__LEASE__ACK_TIMEOUT_MS": "60000"}
 Counts = dict[tuple[str, ...], float]
@@ -164,9 +164,8 @@ async def test_the_reference_names_what_a_node_with_an_archive_shows_and_nothing
     async with running_node(tmp_path, archive) as place, httpx.AsyncClient(timeout=20) as client:
         said = (await client.get(f"{place.node.url}/metrics")).text
     shown = dict(re.findall(r"^# TYPE (\S+) (\S+)$", said, re.MULTILINE))
-    rows = re.findall(
-        r"^\| `(\w+)` \| (counter|gauge|histogram) \| ([^|]*) \| [^|]+ \|$", OPERATE.read_text(), re.MULTILINE
-    )
+    section = REFERENCE.read_text("utf-8").partition("## A node\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| (counter|gauge|histogram) \| ([^|]*) \| [^|]+ \|$", section, re.MULTILINE)
     told_ = {name: kind for name, kind, _ in rows}
     assert told_ == {name: kind for name, kind in shown.items() if not name.endswith("_created")}
     labels = {name: set(re.findall(r"`(\w+)`", label)) for name, _, label in rows}
