@@ -15,7 +15,7 @@ COVERED := $(filter-out tests/stories/ tests/mutants/,$(wildcard tests/*/))
 # The stories start a thousand processes: compiling all modules in each of them would take as long as the tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install setup demo test test-one test-all tests coverage attack check format lint types contracts page wheel browser reference client stubs peers bench clean
+.PHONY: help install setup demo test test-one test-all tests coverage attack check format lint types contracts page wheel browser reference picture client stubs peers bench clean
 
 help:            ## what can be made
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -86,6 +86,9 @@ browser:         ## install Debian's Chromium, with which the tests look at the 
 
 reference: setup ## write docs/reference from the code
 	$(BIN)/python -m tools.generate_reference
+
+picture: setup page  ## photograph the page for README.md, with Chromium (make browser)
+	$(BIN)/python -m tools.picture_page
 
 client: setup    ## make the blocking client from the asynchronous one
 	$(BIN)/python tools/generate_sync.py

@@ -6,6 +6,7 @@ import re
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -16,7 +17,7 @@ from tools import draw_state_charts, generate_reference
 from holdfast.api.error_codes import ERROR_CODES
 from holdfast.api.public_events import event_names
 from holdfast.api.rpc.methods import METHODS
-from holdfast.cli import VERBS
+from holdfast.cli import VERBS, app
 from holdfast.config import LEAVES
 
 GLOSSARY = ROOT / "docs" / "glossary.md"
@@ -213,3 +214,85 @@ def test_every_page_that_the_code_names_exists() -> None:
     named = {name for path in [*files, ROOT / "Makefile"] for name in NAMED_PAGE.findall(path.read_text("utf-8"))}
     invented = {"docs/plan.md", "docs/log.md", "docs/spec/page.md"}  # by tests, as examples
     assert {name for name in named - invented if not (ROOT / name).is_file()} == set()
+
+
+FENCE = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
+NOT_RUN = re.compile(r"<!-- not run: [^>]{20,}-->")
+SHELL = re.compile(r"^(?:[A-Z_]+=\S+ )*(?:holdfast|curl|make|pip|git|createdb) ", re.MULTILINE)
+RUN_BY = {
+    "README.md": "tests/stories/pages/test_readme.py",
+    "docs/tutorial.md": "tests/stories/pages/test_tutorial.py",
+    "docs/how-to/production.md": "tests/stories/pages/test_production.py",
+}
+"""Pages whose blocks of `bash` are run, and the test that runs them."""
+
+
+def test_every_block_of_bash_is_run_by_a_test() -> None:
+    written = {name for name in ("README.md", *PAGES) if "```bash\n" in (ROOT / name).read_text("utf-8")}
+    assert written == set(RUN_BY), "a block that no test runs says why: <!-- not run: … --> and no language"
+    assert [name for name, test in RUN_BY.items() if Path(name).name not in (ROOT / test).read_text("utf-8")] == []
+
+
+def blocks_without_reason(page: str) -> list[str]:
+    """Blocks of commands that no test runs, with no reason before them: for one block, or for the rest of the page."""
+    faults = []
+    for fence in FENCE.finditer(page):
+        if (
+            fence["language"] in ("", "sh")
+            and SHELL.search(fence["text"])
+            and not NOT_RUN.search(page[: fence.start()])
+        ):
+            faults.append(fence["text"].splitlines()[0])
+    return faults
+
+
+@pytest.mark.parametrize("name", ["README.md", *(name for name in PAGES if not name.startswith("docs/reference/"))])
+def test_commands_that_no_test_runs_say_why(name: str) -> None:
+    assert blocks_without_reason((ROOT / name).read_text("utf-8")) == []
+
+
+def test_a_block_without_a_reason_is_seen() -> None:
+    reason = "<!-- not run: needs a bucket of your own -->\n"
+    block = "```\nholdfast up --store postgres\n```\n"
+    assert blocks_without_reason(block + reason) == ["holdfast up --store postgres"]
+    assert blocks_without_reason(reason + block) == []
+    assert blocks_without_reason("```\nact 1 of 6\n```\n") == []
+
+
+COMMAND = re.compile(r"(?:^|[\s`(|;/])holdfast((?: [a-z][a-z-]*)+)(?P<rest>(?:[^`|;&#\n\\]|\\\n)*)", re.MULTILINE)
+
+
+def unknown_options(text: str) -> list[str]:
+    """Options in commands of a page that the command does not have."""
+    faults = []
+    for match in COMMAND.finditer(text):
+        known = _options(match[1].split())
+        given = re.findall(r"(?<=\s)--[a-z][a-z-]+", match["rest"])
+        faults += [f"holdfast{match[1]} {option}" for option in given if option not in known]
+    return faults
+
+
+def _options(words: list[str]) -> set[str]:
+    """The options of the command that these words begin with; an agent is run where none is named."""
+    command: Any = typer.main.get_command(app)
+    while hasattr(command, "list_commands"):
+        children = command.list_commands(typer.Context(command))
+        named = words[0] if words and words[0] in children else None
+        if named is None and command.name != "agent":
+            break
+        command, words = command.get_command(typer.Context(command), named or "run"), words[1:]
+    return {each for param in command.params for each in (*param.opts, *param.secondary_opts)} | {"--help", "-h"}
+
+
+@pytest.mark.parametrize(
+    "name", ["README.md", "CONTRIBUTING.md", "SECURITY.md", "deploy/README.md", "bench/README.md", *PAGES]
+)
+def test_every_option_that_a_page_names_exists(name: str) -> None:
+    text = (ROOT / name).read_text("utf-8")
+    commands = re.findall(r"```[a-z]*\n.*?```|`[^`\n]+`", text, flags=re.DOTALL)
+    assert unknown_options("\n".join(each.replace("\\\n", " ") for each in commands)) == []
+
+
+def test_an_option_that_does_not_exist_is_seen() -> None:
+    page = "`holdfast job run --modle echo` `holdfast up --store postgres` `holdfast db export --to DIR --ever 6h`"
+    assert unknown_options(page) == ["holdfast job run --modle", "holdfast db export --ever"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.rules import ROOT
-from tests.stories.lives.test_readme import run_commands
+from tests.stories.pages.page_commands import run_commands
 
 PAGE = ROOT / "docs/how-to/production.md"
 
