@@ -84,6 +84,9 @@ def check_installed(python: Path, folder: Path) -> None:
     where = run(python, "-c", "import holdfast; print(holdfast.__file__)", cwd=folder).strip()
     assert Path(where).is_relative_to(folder), "not the sources"
     assert run(holdfast, "version", cwd=folder) == f"holdfast {__version__}\n"
+    facts = run(holdfast, "version", "--verbose", cwd=folder)
+    assert __version__ in facts
+    assert "Python" in facts
     assert "run a node" in run(holdfast, "--help", cwd=folder)
     run(holdfast, "init", ".", cwd=folder)
     assert (folder / "holdfast.toml").exists()
