@@ -299,3 +299,13 @@ def test_every_option_that_a_page_names_exists(name: str) -> None:
 def test_an_option_that_does_not_exist_is_seen() -> None:
     page = "`holdfast job run --modle echo` `holdfast up --store postgres` `holdfast db export --to DIR --ever 6h`"
     assert unknown_options(page) == ["holdfast job run --modle", "holdfast db export --ever"]
+
+
+def test_the_pictures_of_the_readme_are_there_small_and_legible_in_light_and_dark() -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+    named = set(re.findall(r"docs/pictures/[\w.-]+", readme))
+    there = {path.relative_to(ROOT).as_posix(): path.stat().st_size for path in (ROOT / "docs/pictures").iterdir()}
+    assert named == set(there)
+    assert {name: size for name, size in there.items() if size > 200_000} == {}
+    assert "prefers-color-scheme: dark" in (ROOT / "docs/pictures/data_flow.svg").read_text("utf-8")
+    assert {"docs/pictures/page-light.png", "docs/pictures/page-dark.png"} <= named
