@@ -90,6 +90,8 @@ async def test_a_result_is_held_by_the_archive_when_its_last_part_is_archived(tm
     assert {live.blob.assurance for live in node.lives} == {"verified"}  # two of its four blobs
     assert await node.recorded.holds(wanted) == {}
     await node.pack_final()
+    await node.engine.wait_tables()
+    assert await node.recorded.holds(wanted) == {}  # all are in blobs, two of these in no archive
     await node.archiver.run_once()
     await node.engine.wait_tables()
     assert list(await node.recorded.holds(wanted)) == [result_digest(LARGE)]
