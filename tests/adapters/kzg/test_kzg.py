@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -57,8 +58,9 @@ async def test_signatures_are_verified_in_a_process_of_their_own_without_the_tru
         (child,) = pool._children
         assert child.process_id not in (None, os.getpid())
         child.kill()
-        with pytest.raises(Unavailable):
+        with suppress(Unavailable):  # whoever asks before its death is noticed
             await pool.verify_signatures([good])
+        assert await pool.verify_signatures([good]) == [True]  # in another process
     finally:
         await pool.close()
 

@@ -134,7 +134,7 @@ class ArchiveControl:
         return False
 
     def _lost_blobs(self) -> list[Blob]:
-        """Those that nobody had at an earlier audit: a disk may be mounted again, or a follower back."""
+        """Those that no node and no archive had at an earlier audit: a disk may be back, or a follower."""
         lives = [live.blob for live in all_blobs(self._engine.undurable_state)]
         return [replace(blob) for blob in lives if blob.status is BlobStatus.SUSPECT and blob.is_pruned]
 
