@@ -37,6 +37,8 @@ WHO = {
     "cap.raiseFee": REQUESTERS,
     "cap.consumeResult": REQUESTERS,
     **dict.fromkeys(("cap.getQuote", "cap.readResult", "job.listDeadLetters"), OWNERS),
+    **dict.fromkeys(("cap.listSchedules", "cap.getSchedule"), OWNERS),
+    **dict.fromkeys((f"cap.{each}Schedule" for each in ("create", "pause", "resume", "delete")), REQUESTERS),
     "aicf.getBalance": EVERYBODY - {"nobody"},
     **dict.fromkeys(("queue.pause", "queue.resume", "job.requeue", "gc.run"), OPERATORS),
     "gc.getStatus": READERS,
