@@ -30,7 +30,7 @@ from holdfast.agent.leases.work_dir import WorkDir
 from holdfast.agent.settings import AgentSettings
 from holdfast.agent.transport.evidence_emitter import EvidenceEmitter
 from holdfast.agent.transport.node_client import NodeClient, RegistrationStatus
-from holdfast.agent.transport.work_stream import WorkStream
+from holdfast.agent.transport.work_stream import ActResult, WorkStream
 from holdfast.core.base.errors import Unavailable
 from holdfast.core.base.values import ProviderId
 from holdfast.core.provider.model import ProviderStatus, provider_id
@@ -188,7 +188,7 @@ class Agent:
             on_progress=self._stream_backoff.reset,
         )
         self._is_heartbeat_refused = False
-        self.leases.on_heartbeat_refused = self._on_heartbeat_refused
+        self.leases.watch_heartbeat = self._watch_heartbeat
 
     def _open_sender(self, session: str, spool: Spool) -> SessionSender:
         return SessionSender(
@@ -297,8 +297,14 @@ class Agent:
             self.registration = status
             self._on_registration(status)
 
-    def _on_heartbeat_refused(self) -> None:
-        self._is_heartbeat_refused = True
+    def _watch_heartbeat(self, answer: asyncio.Future[ActResult] | None) -> None:
+        if answer is not None:
+            answer.add_done_callback(self._on_heartbeat_result)
+
+    def _on_heartbeat_result(self, answer: asyncio.Future[ActResult]) -> None:
+        if not answer.cancelled() and not (result := answer.result()).is_done:
+            _log.warning("heartbeat_refused", rule=result.rule, reason=result.message)
+            self._is_heartbeat_refused = True
 
     async def _registration_loop(self) -> None:
         """Until the provider is active, poll its status; later, renew the attestation in time.

@@ -65,9 +65,8 @@ class ActiveLeases:
         self._other_tasks: set[asyncio.Task[None]] = set()
         self._stream: WorkStream | None = None
         self._heartbeat_ms, self._heartbeat_due_ms = HEARTBEAT_IDLE_MS, 0
-        self._changed = asyncio.Event()
-        self.is_stopping = self.is_paused = False
-        self.on_heartbeat_refused: Callable[[], None] = lambda: None
+        self._changed, self.is_stopping, self.is_paused = asyncio.Event(), False, False
+        self.watch_heartbeat: Callable[[asyncio.Future[ActResult] | None], None] = lambda _: None
         executor.on_declined = self._on_work_declined
 
     # -------------------------------------------------------------------------------------------- accepting
@@ -350,17 +349,10 @@ class ActiveLeases:
         """PRV-002. It also queries leases that wait for a verdict, which may have been sent while disconnected."""
         is_closed = self.is_stopping or self.is_paused or not self._emitter.is_ready
         slots = 0 if is_closed else self._settings.slots
-        answer = self._send(self._client.make_heartbeat(slots, self._running_count()))
-        if answer is not None:
-            answer.add_done_callback(self._on_heartbeat_result)
+        self.watch_heartbeat(self._send(self._client.make_heartbeat(slots, self._running_count())))
         for lease in self.leases.values():
             if lease.outcome_spooled_at is not None:
                 self._query_lease(lease)
-
-    def _on_heartbeat_result(self, answer: asyncio.Future[ActResult]) -> None:
-        if not answer.cancelled() and not (result := answer.result()).is_done:
-            _log.warning("heartbeat_refused", rule=result.rule, reason=result.message)
-            self.on_heartbeat_refused()
 
     def _renew(self, lease: LeaseRun) -> None:
         renewal, lease.renew_due_ms = lease.renewals + 1, None
