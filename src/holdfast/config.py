@@ -58,7 +58,7 @@ CONFIG_VARIABLE: Final = "HOLDFAST_CONFIG"
 LOOPBACK: Final = "127.0.0.1"
 GATEWAY_TOKEN: Final = "keys/gateway.token"  # noqa: S105 - a file of the data folder
 """The key that a node has at the gateway it runs."""
-NOT_SETTINGS: Final = frozenset({CONFIG_VARIABLE, "HOLDFAST_TOKEN", "HOLDFAST_FULL"})
+NOT_SETTINGS: Final = frozenset({CONFIG_VARIABLE, "HOLDFAST_URL", "HOLDFAST_TOKEN", "HOLDFAST_FULL"})
 """Variables that are not settings: the file's name, a client's token, and the test suite's full counts."""
 
 

@@ -159,7 +159,7 @@ async def test_the_command_line_checks_beside_a_gateway_that_runs_and_rebuilds_w
 
 @pytest.mark.rule("SEC-001")
 def test_keys_are_created_listed_and_revoked_and_only_hashes_are_stored(tmp_path: Path) -> None:
-    code, token = cli(tmp_path, "key", "new", "--label", "archiver", "--quota-bytes", "5")
+    code, token = cli(tmp_path, "key", "create", "--label", "archiver", "--quota-bytes", "5")
     assert (code, token.startswith("load_acc_")) == (0, True)
     file = tmp_path / "gateway" / "keys.json"
     assert token.strip().split("_")[3] not in file.read_text("utf-8")
@@ -170,15 +170,15 @@ def test_keys_are_created_listed_and_revoked_and_only_hashes_are_stored(tmp_path
     keys = KeyFile(file)
     key = keys.authenticate(token.strip())
     assert key is not None
-    assert cli(tmp_path, "key", "revoke", key.id) == (0, f"key {key.id} is revoked\n")
+    assert cli(tmp_path, "key", "revoke", key.id[:6], "--yes") == (0, f"key {key.id} is revoked\n")
     revoked = keys.authenticate(token.strip())
     assert revoked is not None
     assert revoked.revoked_ms is not None
     assert cli(tmp_path, "key", "revoke", "nobody")[0] != 0
     assert "revoked" in cli(tmp_path, "key", "list")[1]
     (tmp_path / "token").write_text("x", "utf-8")
-    assert cli(tmp_path, "key", "new", "--output", str(tmp_path / "token"))[0] != 0
-    assert cli(tmp_path, "key", "new", "--output", str(tmp_path / "new")) == (0, "")
+    assert cli(tmp_path, "key", "create", "--output", str(tmp_path / "token"))[0] != 0
+    assert cli(tmp_path, "key", "create", "--output", str(tmp_path / "new")) == (0, "")
     assert keys.authenticate((tmp_path / "new").read_text("utf-8").strip()) is not None
 
 

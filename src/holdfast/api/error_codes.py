@@ -29,6 +29,7 @@ ERROR_CODES: Final = {
     "Refused": ErrorCodes(-32000, 409, "FAILED_PRECONDITION", 1),
     "NotFound": ErrorCodes(-32001, 404, "NOT_FOUND", 1),
     "Ambiguous": ErrorCodes(-32028, 409, "FAILED_PRECONDITION", 2),
+    "NotConfirmed": ErrorCodes(-32068, 409, "FAILED_PRECONDITION", 1),
     "InsufficientFunds": ErrorCodes(-32002, 402, "FAILED_PRECONDITION", 1),
     "SpendCapReached": ErrorCodes(-32029, 402, "FAILED_PRECONDITION", 1),
     "IdReused": ErrorCodes(-32003, 409, "ALREADY_EXISTS", 1),
@@ -110,6 +111,49 @@ RESULT_ERRORS: Final = frozenset(
 """RES-007: how a read of a result can be refused. The command line prints these names, too."""
 
 
+HINTS: Final = {
+    "BadConfig": "correct the setting or the option that is named, then start again",
+    "BadSignature": "check that sender and node use the same keys and the same version",
+    "BufferFull": "try again when the notices that wait are used up",
+    "Corrupt": "run `holdfast db check`: it names what is damaged and how to repair it",
+    "Forbidden": "use a key that may do it; `holdfast key whoami` shows what yours may do",
+    "IdReused": "use another id; the first request with this one counts",
+    "InvalidParams": "correct the value that is named; `-h` after the command, or rpc.discover, shows what is expected",
+    "InvalidRequest": "send it as docs/rpc.md says",
+    "KeyRevoked": "use another key: `holdfast key create` makes one",
+    "LeaseLost": "drop this attempt: the job was given to the queue again, or has ended",
+    "Malformed": "check that both nodes run the same version",
+    "NotFound": "check the id and the node: the lists show what there is",
+    "NullifierReuse": "submit a proof of this lease, made for it alone",
+    "QueueFull": "try again when there is room: `holdfast queue show` says how full it is",
+    "TooLarge": "send less, or in parts; the message names the limit",
+    "Unavailable": "try again in a moment; `holdfast doctor` and the node's log say more",
+    "UnknownValidator": "`holdfast validator list` shows who counts, `holdfast validator add` lets a key count",
+}
+"""What to do about a refusal that does not say it itself, by its name."""
+RULE_HINTS: Final = {
+    ("InvalidParams", "JOB-001"): "pass --caller ACCOUNT, or use a key of an account",
+    ("InvalidParams", "RES-005"): "pass --caller ACCOUNT, or use a key of an account",
+    ("InvalidParams", "PRV-003"): "start the agent anew; if that does not help, check that its version is the node's",
+    ("NotFound", "BLB-002"): "`holdfast chain head` shows the newest block",
+    ("NotFound", "CHN-001"): "`holdfast chain list` shows the blocks",
+    ("NotFound", "CHN-003"): "`holdfast chain head` shows the newest block",
+    ("NotFound", "ESC-001"): "`holdfast account list` and `holdfast account reservations` show what there is",
+    ("NotFound", "ESC-003"): "`holdfast account transfers` shows the references",
+    ("NotFound", "EVD-001"): "`holdfast evidence list` shows channels and sessions",
+    ("NotFound", "JOB-007"): "`holdfast job list` shows the jobs of this node",
+    ("NotFound", "MAT-002"): "`holdfast models` shows what is offered",
+    ("NotFound", "PRV-001"): "`holdfast provider list` shows names and ids",
+    ("NotFound", "RES-007"): "`holdfast job list` shows the jobs of this node",
+}
+"""The same where the rule says more."""
+
+
+def hint_for(name: str, rule: str) -> str:
+    """The hint of a refusal without one; empty where none is known."""
+    return RULE_HINTS.get((name, rule)) or HINTS.get(name, "")
+
+
 class ErrorReply(msgspec.Struct, frozen=True):
     """An error, ready to be sent: the same name, rule, message and hint on every protocol."""
 
@@ -132,9 +176,9 @@ def error_reply(error: Refused | Exception) -> ErrorReply:
     """The reply to a refusal or a fault. Of an unexpected exception it reveals nothing."""
     match error:
         case Refused(rule, message, hint, name, details):
-            return ErrorReply(name, rule, message, hint, details)
+            return ErrorReply(name, rule, message, hint or hint_for(name, rule), details)
         case Unavailable():
-            return ErrorReply("Unavailable", error.rule, error.message, error.hint)
+            return ErrorReply("Unavailable", error.rule, error.message, error.hint or HINTS["Unavailable"])
         case Corrupt():
-            return ErrorReply("Corrupt", error.rule, error.message, error.hint)
+            return ErrorReply("Corrupt", error.rule, error.message, error.hint or HINTS["Corrupt"])
     return ErrorReply("Internal", "", "internal error", "see the node's log")

@@ -164,7 +164,10 @@ class Node:
         await asyncio.wait({stopping, starting}, return_when=asyncio.FIRST_COMPLETED)
         if starting.done() and starting.exception() is None and self._end_task is not None:
             await asyncio.wait({stopping, self._end_task}, return_when=asyncio.FIRST_COMPLETED)
-        _log.info("stopping", reason="signal" if signalled.is_set() else "failure")
+        if signalled.is_set():
+            _log.info("stopping", reason="signal")
+        else:
+            _log.error("stopping", reason=_why_ended(starting, self._end_task))
         stopping.cancel()
         starting.cancel()  # a start may take long, or wait for a store that is away
         await asyncio.wait({starting})
@@ -324,3 +327,11 @@ class Node:
             return Refused(refusal.rule, refusal.message, refusal.hint, refusal.name, details)
         except NodeUnreachable as fault:
             raise Unavailable("ENG-006", f"the owner does not answer: {fault}", "ask again with the same id") from fault
+
+
+def _why_ended(*tasks: asyncio.Task[None] | None) -> str:
+    """What made the first of them fail, in its own words."""
+    for task in tasks:
+        if task is not None and task.done() and not task.cancelled() and (fault := task.exception()) is not None:
+            return str(fault) or type(fault).__name__
+    return "it has ended by itself"

@@ -1,22 +1,25 @@
-"""The command line: `holdfast VERB`. A verb is one module and one line in `VERBS`; only the called one is imported.
+"""The command line: `holdfast NOUN VERB`. A noun is a module and a line in `VERBS`; only the called one is imported.
 
-The module `cli/VERB.py`, or the package `cli/VERB/`, has a `typer.Typer` named `app`, created by `make_app()`.
+The module `cli/NOUN.py`, or the package `cli/NOUN/`, has a `VerbApp` named `app`, created by `make_app()`.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from holdfast.__about__ import __version__
+from holdfast.cli.terminal.metavars import name_values
 
+Verb = TypeVar("Verb", bound=Callable[..., Any])
 VERBS: Final = {
     "demo": "kill an agent and the node within a minute, and prove that every job has one result",
     "init": "create what a node needs: folder, key, settings",
@@ -54,25 +57,46 @@ VERBS: Final = {
 """Every verb with its one-line help. It stands here so that `--help` imports no verb."""
 
 
-class _LazyHelp:
-    """Avoids importing pydantic, a tenth of a second, which typer needs to convert the default of an absent `--help`.
+class _PlainHelp:
+    """What a command and a group share: plain help that starts fast and names values as a person does.
 
-    A default that is already a boolean is not converted. Verbs with arguments still pay for the import.
+    A default that is already a boolean is not converted: so an absent flag does not import pydantic, a tenth of a
+    second. Verbs with arguments still pay for the import.
     """
 
-    def get_help_option(self, ctx: Any) -> Any:
-        option = super().get_help_option(ctx)  # type: ignore[misc]
-        if option is not None:
-            option.default = False
-        return option
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        for param in self.params:  # type: ignore[attr-defined]
+            name_values(param)
+
+    def get_params(self, ctx: Any) -> Any:
+        params = super().get_params(ctx)  # type: ignore[misc]
+        for param in params:
+            if getattr(param, "is_flag", False) and param.default is None:
+                param.default = False
+        return params
 
 
-class VerbCommand(_LazyHelp, TyperCommand):
+class VerbCommand(_PlainHelp, TyperCommand):
     """One command."""
 
 
-class VerbGroup(_LazyHelp, TyperGroup):
+class VerbGroup(_PlainHelp, TyperGroup):
     """Several commands below one name."""
+
+
+class VerbApp(typer.Typer):
+    """Every command has `-h`, values named for people, choices in any case, and an example below its help."""
+
+    def command(self, name: str | None = None, *, example: str = "", **options: Any) -> Callable[[Verb], Verb]:
+        """`example` is what a user types, one command a line; a test runs each against the command tree."""
+        options = {"cls": VerbCommand, "context_settings": HELP_OPTIONS, **options}
+        if example:
+            options["epilog"] = "\b\n" + "\n".join(["Example:", *(f"  {line}" for line in example.splitlines())])
+        return super().command(name, **options)
+
+
+HELP_OPTIONS: Final = {"help_option_names": ["-h", "--help"]}
 
 
 class LazyVerbs(VerbGroup):
@@ -89,20 +113,34 @@ class LazyVerbs(VerbGroup):
         return command
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        with formatter.section("Verbs"):
+        with formatter.section("Commands"):
             formatter.write_dl(list(VERBS.items()))
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """The nouns without importing their modules, so that Tab answers at once."""
+        from typer._click.shell_completion import CompletionItem  # noqa: PLC0415 - only a shell needs it
+
+        words = [CompletionItem(name, help=help_) for name, help_ in VERBS.items() if name.startswith(incomplete)]
+        return words if incomplete[:1] != "-" else super().shell_complete(ctx, incomplete)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         self.commands = dict.fromkeys(VERBS, self)  # only the keys are read, to suggest a verb for a misspelt one
         return super().resolve_command(ctx, args)
 
 
-def make_app(cls: type[VerbGroup] = VerbGroup, **options: Any) -> typer.Typer:
+def make_app(cls: type[VerbGroup] = VerbGroup, *, add_completion: bool = False, **options: Any) -> VerbApp:
     """An app with plain help and plain errors: importing rich takes longer than most verbs."""
-    return typer.Typer(cls=cls, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, **options)
+    return VerbApp(
+        cls=cls,
+        add_completion=add_completion,
+        context_settings=HELP_OPTIONS,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        **options,
+    )
 
 
-app = make_app(LazyVerbs, no_args_is_help=True)
+app = make_app(LazyVerbs, add_completion=True, no_args_is_help=True)
 
 
 def _show_version(wanted: bool) -> None:
@@ -111,13 +149,17 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(subcommand_metavar="VERB …")
+@app.callback(subcommand_metavar="COMMAND …")
 def _holdfast(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Run compute jobs on providers you do not control; keep everything until its next custodian provably holds it."""
+    """Run compute jobs on providers you do not control; keep everything until its next custodian provably holds it.
+
+    Commands are `holdfast NOUN VERB`; `-h` after any of them explains it. HOLDFAST_URL and HOLDFAST_TOKEN name a node
+    on another machine; without them commands speak to the node of ./holdfast-data.
+    """
 
 
 def main() -> None:

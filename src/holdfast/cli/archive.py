@@ -9,13 +9,12 @@ from typing import Annotated, Any, Final
 import typer
 
 from holdfast.cli import make_app
-from holdfast.cli.terminal.node_client import NodeAddress, NodeSession, call_node, run_on_node
-from holdfast.cli.terminal.options import Ca, ConfigFile, Data, Json, TokenFile, Url
-from holdfast.cli.terminal.progress import ProgressLine
+from holdfast.cli.terminal.node_client import NodeSession, call_node, run_on_node
+from holdfast.cli.terminal.options import ConfigFile, Data, Json, NodeAddress, on_node
+from holdfast.cli.terminal.progress import ProgressLine, format_bar
 from holdfast.cli.terminal.reporting import load_settings, report_errors
-from holdfast.cli.terminal.tables import pluralize, print_json, print_record
+from holdfast.cli.terminal.tables import pluralize, print_json, print_outcome, print_record
 
-BAR_WIDTH: Final = 30
 POLL_S: Final = 0.2
 
 app = make_app(no_args_is_help=True)
@@ -28,22 +27,19 @@ def _archive() -> None:
     """Show how far the archive is, and export its key."""
 
 
-@app.command()
+@app.command(example="holdfast archive status --wait")
+@on_node
 def status(
+    address: NodeAddress,
     wait: Annotated[
         bool, typer.Option("--wait", help="Show the progress until nothing waits for the archive.")
     ] = False,
-    data: Data = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
     as_json: Json = False,
 ) -> None:
     """Show what is archived and pruned, what waits, what is stalled, and how far the archive lags behind.
 
     With --wait it ends when everything is archived, or with exit code 1 when all that is left is stalled.
     """
-    address = NodeAddress(data, url, token_file, ca)
     progress = run_on_node(address, _wait) if wait else call_node(address, "archive.getStatus")
     if as_json:
         print_json(progress)
@@ -68,15 +64,15 @@ async def _wait(node: NodeSession) -> dict[str, Any]:
 
 
 def _bar(done: int, total: int) -> str:
-    filled = BAR_WIDTH * done // total if total else BAR_WIDTH
-    return f"[{'#' * filled}{'.' * (BAR_WIDTH - filled)}] {done} of {pluralize(total, 'blob')}"
+    return f"{format_bar(done, total)} {done} of {pluralize(total, 'blob')}"
 
 
-@key.command("export")
+@key.command("export", example="holdfast archive key export /media/usb/archive.key")
 def export(
     target: Annotated[Path, typer.Argument(metavar="FILE", help="A new file, on another disk.")],
     data: Data = None,
     config: ConfigFile = None,
+    as_json: Json = False,
 ) -> None:
     """Copy the archive key to a new file. Nothing that it has encrypted is deleted before this was done once."""
     from holdfast.adapters.keys.archive_key import export_key  # noqa: PLC0415 - cryptography takes long to load
@@ -85,4 +81,5 @@ def export(
     settings = load_settings(config, {"data": data})
     with report_errors():
         exported = export_key(settings.data / ARCHIVE_KEY, target)
-    print(f"key {exported.id:08x} is in {target}: keep it where this machine cannot lose it")
+    outcome = f"key {exported.id:08x} is in {target}: keep it where this machine cannot lose it"
+    print_outcome({"key": f"{exported.id:08x}", "file": str(target)}, outcome, as_json=as_json)

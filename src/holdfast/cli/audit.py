@@ -13,7 +13,7 @@ import typer
 from holdfast.cli import make_app
 from holdfast.cli.db.stores import open_stores
 from holdfast.cli.terminal.node_client import TIMEOUT_S
-from holdfast.cli.terminal.options import ConfigFile, Data, Json
+from holdfast.cli.terminal.options import ConfigFile, Data, Json, JsonLines
 from holdfast.cli.terminal.progress import ProgressLine
 from holdfast.cli.terminal.reporting import load_settings, report_errors, value_or_exit
 from holdfast.cli.terminal.tables import format_time, pluralize, print_json
@@ -32,12 +32,12 @@ SECRET_FIELDS: Final = frozenset({"secret"})
 # ------------------------------------------------------------------------------------------------ privileged actions
 
 
-@app.command()
+@app.command(example="holdfast audit log --after 1200 --actor local")
 def log(
-    after: Annotated[int, typer.Option(min=0, help="Only actions after this event.")] = 0,
+    after: Annotated[int, typer.Option(metavar="EVENT", min=0, help="Only actions after this event.")] = 0,
     actor: Annotated[str | None, typer.Option(help="Only this key's, by its id, or `local`.")] = None,
     data: Data = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One action per line, as JSON.")] = False,
+    as_json: JsonLines = False,
 ) -> None:
     """Show privileged actions up to now: when, by whom, which method, and the events it caused.
 
@@ -93,10 +93,12 @@ def _format_action(action: dict[str, Any]) -> str:
 # ------------------------------------------------------------------------------------------------ assignments
 
 
-@app.command()
+@app.command(example="holdfast audit match --from 120000")
 def match(
-    since: Annotated[int, typer.Option("--from", min=1, help="Only from this event on.")] = 1,
-    until: Annotated[int | None, typer.Option("--to", min=1, help="Only up to this event. [default: the last]")] = None,
+    since: Annotated[int, typer.Option("--from", metavar="EVENT", min=1, help="Only from this event on.")] = 1,
+    until: Annotated[
+        int | None, typer.Option("--to", metavar="EVENT", min=1, help="Only up to this event. [default: the last]")
+    ] = None,
     data: Data = None,
     config: ConfigFile = None,
     as_json: Json = False,
@@ -113,6 +115,7 @@ def match(
 
     async def audit_journal() -> AuditReport | Refused:
         async with open_stores(settings) as stores:
+            progress.total = (await stores.journal.tip()).number
             return await audit(stores.journal, stores.snapshots, stores.policy, since, until, progress.show_batch)
 
     with report_errors():

@@ -10,14 +10,14 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 from msgspec.structs import replace
 
 from holdfast.api.rpc.unix_socket import SOCKET_PATH_MAX
-from holdfast.cli import VerbCommand, make_app
-from holdfast.cli.terminal.reporting import BAD_INPUT
+from holdfast.cli import make_app
+from holdfast.cli.exit_codes import BAD_INPUT, INTERRUPTED
 from holdfast.client import SOCKET_NAME, NodeRefused, NodeUnreachable
 from holdfast.config import Config, Store, load, why_not_own_gateway, why_not_store
 from holdfast.core.base.errors import Corrupt, Unavailable
@@ -30,14 +30,15 @@ from holdfast.demo.screen.board import Screen
 from holdfast.demo.screen.plain import PlainScreen
 
 app = make_app()
-INTERRUPTED: Final = 130
 
 
-@app.command(cls=VerbCommand)
+@app.command(example="holdfast demo\nholdfast demo --keep --data look")
 def demo(
     data: Annotated[Path | None, typer.Option(help="An empty or new folder. [default: a temporary one]")] = None,
     seconds: Annotated[float, typer.Option(min=1, max=600, help="Its rough length.")] = DEFAULT_S,
-    store: Annotated[str, typer.Option(help="sqlite, or postgres with HOLDFAST_POSTGRES__DSN set.")] = "sqlite",
+    store: Annotated[
+        str, typer.Option(metavar="sqlite|postgres", help="postgres needs HOLDFAST_POSTGRES__DSN.")
+    ] = "sqlite",
     keep: Annotated[
         bool, typer.Option("--keep", help="Leave its processes running at the end, and keep the data.")
     ] = False,

@@ -11,8 +11,9 @@ import typer
 
 from holdfast.api.derived_events import Cursor, parse_cursor
 from holdfast.api.public_events import event_names
-from holdfast.cli import VerbCommand, make_app
-from holdfast.cli.terminal.options import Data
+from holdfast.cli import make_app
+from holdfast.cli.terminal import node_client
+from holdfast.cli.terminal.options import Data, JsonAlways
 from holdfast.cli.terminal.reporting import load_settings, refuse, report_errors
 from holdfast.client.node_socket import NodeSocket
 from holdfast.core.base.errors import Refused
@@ -21,10 +22,14 @@ from holdfast.system.did_you_mean import did_you_mean
 app = make_app()
 
 
-@app.command(cls=VerbCommand)
+@app.command(example="holdfast events --no-follow --limit 20\nholdfast events --type jobCompleted --after 1200")
 def events(
     after: Annotated[
-        str, typer.Option(help="Start after this event: the last `number` you saw, or `number.index` where it had one.")
+        str,
+        typer.Option(
+            metavar="EVENT",
+            help="Start after this event: the last `number` you saw, or `number.index` where it had one.",
+        ),
     ] = "0",
     limit: Annotated[int | None, typer.Option(min=1, help="End after this many. [default: never]")] = None,
     follow: Annotated[
@@ -34,13 +39,15 @@ def events(
         list[str] | None, typer.Option("--type", help="Only this type, for example jobAdmitted. May be repeated.")
     ] = None,
     data: Data = None,
+    as_json: JsonAlways = True,
 ) -> None:
     """Print durable events as JSON lines: old ones first, then new ones, also across a restart of the node."""
     types, cursor = _check_types(type_ or []), _check_cursor(after)
 
     async def print_events() -> None:
         left, folder = limit, load_settings(None, {"data": data}).data
-        last = None if follow else await _last_event(folder)
+        newest = await _last_event(folder)
+        last = None if follow else newest
         if cursor.after == last:
             return
         async for event in NodeSocket(folder).follow(after, derived=True):
@@ -56,7 +63,7 @@ def events(
 
 
 async def _last_event(folder: Path) -> int:
-    async with NodeSocket(folder) as node:
+    async with NodeSocket(folder, node_client.TIMEOUT_S) as node:  # later, a node that restarts is waited for
         return int((await node.status())["event"])
 
 

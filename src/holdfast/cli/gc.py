@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated, Any, Final
 
 import typer
 
 from holdfast.cli import make_app
-from holdfast.cli.terminal.node_client import NodeAddress, NodeSession, call_node, run_on_node
-from holdfast.cli.terminal.options import Ca, Data, Json, TokenFile, Url
+from holdfast.cli.terminal.node_client import NodeSession, call_node, run_on_node
+from holdfast.cli.terminal.options import Json, NodeAddress, on_node
+from holdfast.cli.terminal.progress import ProgressLine
+from holdfast.cli.terminal.reporting import refuse
 from holdfast.cli.terminal.tables import print_json, print_record, print_table
+from holdfast.core.base.errors import Refused
 from holdfast.core.retention.model import Pass
 
 app = make_app(
@@ -21,17 +23,15 @@ PASSES: Final = (Pass.HOT.value, Pass.WARM.value, Pass.RECORDS.value, Pass.ORPHA
 SUMMED_FIELDS: Final = ("looked", "dropped", "freed_bytes", "lost", "deleted", "ms")
 
 
-@app.command("run")
+@app.command("run", example="holdfast gc run --dry-run\nholdfast gc run --pass orphans")
+@on_node
 def run_(
+    address: NodeAddress,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; show what would be done.")] = False,
     pass_: Annotated[
         str | None,
         typer.Option("--pass", metavar="|".join(PASSES), help="Only this pass. [default: all, in this order]"),
     ] = None,
-    data: Data = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
     as_json: Json = False,
 ) -> None:
     """Run the passes on a running node until nothing more can be deleted; report what was freed and kept, and why.
@@ -44,27 +44,30 @@ def run_(
 
     In the report, `dropped` counts results (orphans: files) and `deleted` the rows or files that are gone.
     """
-    passes = [pass_] if pass_ is not None else list(PASSES)
+    passes = [pass_.lower()] if pass_ is not None else list(PASSES)
     if not set(passes) <= set(PASSES):
-        print(f"holdfast gc run: RET-003: --pass is one of {', '.join(PASSES)}", file=sys.stderr)
-        raise typer.Exit(2)
+        message, hint = f"--pass: no pass {pass_!r:.40}", f"one of {', '.join(PASSES)}"
+        refuse(Refused("RET-003", message, hint, "InvalidParams"))
 
     async def run_passes(node: NodeSession) -> list[dict[str, Any]]:
-        return [await _run_pass(node, each, dry_run) for each in passes]
+        return [await _run_pass(node, each, dry_run, progress) for each in passes]
 
-    reports = run_on_node(NodeAddress(data, url, token_file, ca), run_passes)
+    progress = ProgressLine("deleting")
+    try:
+        reports = run_on_node(address, run_passes)
+    finally:
+        progress.end()
     if as_json:
         print_json(reports)
         return
     _print_reports(reports, dry_run)
 
 
-@app.command()
-def status(
-    data: Data = None, url: Url = None, token_file: TokenFile = None, ca: Ca = None, as_json: Json = False
-) -> None:
+@app.command(example="holdfast gc status")
+@on_node
+def status(address: NodeAddress, as_json: Json = False) -> None:
     """Show how far each pass has come, and how many bytes are in the store and on the disk."""
-    retention = call_node(NodeAddress(data, url, token_file, ca), "gc.getStatus")
+    retention = call_node(address, "gc.getStatus")
     if as_json:
         print_json(retention)
         return
@@ -73,7 +76,7 @@ def status(
     print_table(heads, [[row[name] for name in heads] for row in retention["passes"]])
 
 
-async def _run_pass(node: NodeSession, tier: str, is_dry: bool) -> dict[str, Any]:
+async def _run_pass(node: NodeSession, tier: str, is_dry: bool, progress: ProgressLine) -> dict[str, Any]:
     """Run a pass until nothing more can be done; each run is bounded, so that the node answers others in between."""
     total: dict[str, Any] = {"tier": tier, "dry_run": is_dry, **dict.fromkeys(SUMMED_FIELDS, 0), "kept": {}, "runs": 0}
     after = 0
@@ -89,7 +92,7 @@ async def _run_pass(node: NodeSession, tier: str, is_dry: bool) -> dict[str, Any
             return total
         after = report["until"]
         unit = "files" if tier == Pass.ORPHANS.value else "results"
-        print(f"{tier}: {total['dropped']} {unit}, {total['freed_bytes']} bytes …", file=sys.stderr)
+        progress.show_text(f"{tier}, {total['dropped']} {unit}, {total['freed_bytes']} bytes freed")
 
 
 def _print_reports(reports: list[dict[str, Any]], is_dry: bool) -> None:

@@ -11,11 +11,13 @@ import typer
 
 from holdfast.adapters.keys.secret_file import write_new
 from holdfast.cli import make_app
+from holdfast.cli.terminal.abbreviations import find_key
 from holdfast.cli.terminal.clock import now_ms
+from holdfast.cli.terminal.confirmation import confirm
 from holdfast.cli.terminal.durations import parse_duration_ms
-from holdfast.cli.terminal.node_client import NodeAddress, NodeSession, call_node, run_on_node
-from holdfast.cli.terminal.options import Ca, Data, Json, TokenFile, Url
-from holdfast.cli.terminal.tables import format_time, print_json, print_record, print_table, repeat_note
+from holdfast.cli.terminal.node_client import NodeSession, call_node, run_on_node
+from holdfast.cli.terminal.options import Json, NodeAddress, OldestFirst, Yes, on_node
+from holdfast.cli.terminal.tables import format_time, print_json, print_outcome, print_record, print_table, repeat_note
 from holdfast.client import NodeRefused
 from holdfast.core.base.errors import Unavailable
 from holdfast.core.base.values import Tier
@@ -24,14 +26,16 @@ from holdfast.core.key.model import Role, secret_hash
 app = make_app(no_args_is_help=True, help="Create and revoke API keys for people and programs.")
 SECRET_BYTES: Final = 32
 
-KeyId = Annotated[str, typer.Argument(metavar="ID", help="The key's id, as `holdfast key list` shows it.")]
+KeyArgument = Annotated[str, typer.Argument(metavar="KEY", help="The key's id, the beginning of it, or its label.")]
 Output = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Write the token into this new file instead of printing it.")
 ]
 
 
-@app.command()
+@app.command(example="holdfast key create --account alice --label laptop --expires 30d --output alice.token")
+@on_node
 def create(
+    address: NodeAddress,
     role: Annotated[Role, typer.Option(help="The role of whoever uses it.")] = Role.REQUESTER,
     account: Annotated[
         str | None,
@@ -47,10 +51,7 @@ def create(
         int | None, typer.Option(min=1, help="How much its jobs may reserve in a day of UTC. [default: no limit]")
     ] = None,
     output: Output = None,
-    data: Data = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
+    as_json: Json = False,
 ) -> None:
     """Create a key and print its token, once, alone on standard output: TOKEN=$(holdfast key create --account alice)
 
@@ -72,19 +73,19 @@ def create(
         params["daily_cap"] = daily_cap
 
     async def create_key(node: NodeSession) -> None:
-        await _call_with_token(f"hf_{id_}_{secret}", output, node, "key.createKey", params)
+        await _call_with_token((id_, secret), output, node, "key.createKey", params)
 
-    run_on_node(NodeAddress(data, url, token_file, ca), create_key)
+    run_on_node(address, create_key)
+    _print_token(id_, secret, output, as_json=as_json)
     until = "never expires" if expires_ms is None else f"expires {format_time(expires_ms)}"
     _print_note(f"key {id_}: {role}{f' of {account}' if account else ''}, {until}; the token is shown only now")
 
 
-@app.command("list")
-def list_(
-    data: Data = None, url: Url = None, token_file: TokenFile = None, ca: Ca = None, as_json: Json = False
-) -> None:
-    """List all keys, oldest first, without their secrets."""
-    page = call_node(NodeAddress(data, url, token_file, ca), "key.listKeys")
+@app.command("list", example="holdfast key list")
+@on_node
+def list_(address: NodeAddress, oldest_first: OldestFirst = False, as_json: Json = False) -> None:
+    """List all keys, newest first, without their secrets."""
+    page = call_node(address, "key.listKeys")
     if as_json:
         print_json(page)
         return
@@ -101,45 +102,49 @@ def list_(
             format_time(key["made_ms"]),
             key["label"],
         )
-        for key in page["keys"]
+        for key in (page["keys"] if oldest_first else reversed(page["keys"]))
     ]
     print_table(heads, rows)
 
 
-@app.command()
+@app.command(example="holdfast key rotate laptop --grace 1h --output alice.token")
+@on_node
 def rotate(
-    id_: KeyId,
+    address: NodeAddress,
+    key: KeyArgument,
     grace: Annotated[str, typer.Option(help="How long the old token stays valid: 90m, 12h, 30d.")] = "24h",
     output: Output = None,
-    data: Data = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
+    as_json: Json = False,
 ) -> None:
     """Give a key a new secret and print its new token, once; the old token stays valid for a while."""
     secret, grace_ms = _new_secret(), parse_duration_ms("--grace", grace)
 
-    async def rotate_key(node: NodeSession) -> None:
+    async def rotate_key(node: NodeSession) -> str:
+        id_ = await find_key(node, key)
         params = {"id": id_, "secret": _hash(secret), "grace_ms": grace_ms}
-        await _call_with_token(f"hf_{id_}_{secret}", output, node, "key.rotateKey", params)
+        await _call_with_token((id_, secret), output, node, "key.rotateKey", params)
+        return id_
 
-    run_on_node(NodeAddress(data, url, token_file, ca), rotate_key)
+    id_ = run_on_node(address, rotate_key)
+    _print_token(id_, secret, output, as_json=as_json)
     _print_note(f"key {id_} has a new token; the old one is valid until {format_time(now_ms() + grace_ms)}")
 
 
-@app.command()
-def revoke(id_: KeyId, data: Data = None, url: Url = None, token_file: TokenFile = None, ca: Ca = None) -> None:
-    """Revoke a key: its tokens are refused from now on."""
-    answer = call_node(NodeAddress(data, url, token_file, ca), "key.revokeKey", id=id_)
-    print(f"key {id_} is revoked ({repeat_note(answer)})")
+@app.command(example="holdfast key revoke laptop --yes")
+@on_node
+def revoke(address: NodeAddress, key: KeyArgument, yes: Yes = False, as_json: Json = False) -> None:
+    """Revoke a key for good: its tokens are refused from now on."""
+    id_ = run_on_node(address, lambda node: find_key(node, key))
+    confirm(f"Revoke key {id_}?", "SEC-001", yes=yes)
+    answer = call_node(address, "key.revokeKey", id=id_)
+    print_outcome({"id": id_, **answer}, f"key {id_} is revoked ({repeat_note(answer)})", as_json=as_json)
 
 
-@app.command()
-def whoami(
-    data: Data = None, url: Url = None, token_file: TokenFile = None, ca: Ca = None, as_json: Json = False
-) -> None:
+@app.command(example="holdfast key whoami --url https://node.example:8451 --token-file alice.token")
+@on_node
+def whoami(address: NodeAddress, as_json: Json = False) -> None:
     """Show the key in use and what it may do. Whoever may open the folder's socket is an operator."""
-    principal = call_node(NodeAddress(data, url, token_file, ca), "key.whoami")
+    principal = call_node(address, "key.whoami")
     print_json(principal) if as_json else print_record(principal)
 
 
@@ -151,21 +156,29 @@ def _new_secret() -> str:
     return secrets.token_urlsafe(SECRET_BYTES)
 
 
+def _print_token(id_: str, secret: str, output: Path | None, *, as_json: bool) -> None:
+    """Once, unless it is in a file."""
+    token = f"hf_{id_}_{secret}"
+    if as_json:
+        print_json({"id": id_, "token": token} if output is None else {"id": id_, "file": str(output)})
+    elif output is None:
+        print(token, flush=True)
+
+
 def _hash(secret: str) -> str:
     return secret_hash(secret.encode()).hex()
 
 
 async def _call_with_token(
-    token: str, output: Path | None, node: NodeSession, method: str, params: dict[str, object]
+    token: tuple[str, str], output: Path | None, node: NodeSession, method: str, params: dict[str, object]
 ) -> None:
     """Save the token before the node gets its hash: a crash leaves a useless token, never a key without one."""
     if output is None:
         await node.call(method, **params)
-        print(token, flush=True)
         return
     if output.is_dir():  # noqa: ASYNC240 - nothing else runs in this loop
         raise Unavailable("SEC-001", f"{output} is a folder", "pass a file in it")
-    if not write_new(output, f"{token}\n".encode()):
+    if not write_new(output, f"hf_{'_'.join(token)}\n".encode()):
         raise Unavailable("SEC-001", f"{output} already exists", "nothing is overwritten: pass another file")
     try:
         await node.call(method, **params)

@@ -10,8 +10,8 @@ import msgspec
 import typer
 
 from holdfast.cli import make_app
-from holdfast.cli.terminal.node_client import NodeAddress, NodeSession, call_node, run_on_node
-from holdfast.cli.terminal.options import Ca, Data, Json, TokenFile, Url
+from holdfast.cli.terminal.node_client import NodeSession, call_node, run_on_node
+from holdfast.cli.terminal.options import Json, Limit, NodeAddress, on_node
 from holdfast.cli.terminal.tables import format_time, print_json, print_table
 from holdfast.config import Config, load
 from holdfast.core.base.values import Network
@@ -20,12 +20,11 @@ from holdfast.core.policy import Policy, policy_differences, settings_of
 app = make_app(no_args_is_help=True, help="Show the policy that counts, adopt another one, list earlier ones.")
 
 
-@app.command()
-def show(
-    data: Data = None, url: Url = None, token_file: TokenFile = None, ca: Ca = None, as_json: Json = False
-) -> None:
+@app.command(example="holdfast policy show")
+@on_node
+def show(address: NodeAddress, as_json: Json = False) -> None:
     """Show every setting of the policy that counts. A star marks what differs from the network's default."""
-    adopted = call_node(NodeAddress(data, url, token_file, ca), "policy.getPolicy")
+    adopted = call_node(address, "policy.getPolicy")
     if as_json:
         print_json(adopted)
         return
@@ -36,14 +35,13 @@ def show(
     print(f"adopted by event {adopted['event']}")
 
 
-@app.command()
+@app.command(example="holdfast policy apply holdfast.toml --dry-run")
+@on_node
 def apply(
+    address: NodeAddress,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A holdfast.toml; its [policy] tables are adopted.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
-    data: Data = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
+    as_json: Json = False,
 ) -> None:
     """Adopt the policy of a settings file, at once and without a restart.
 
@@ -58,7 +56,11 @@ def apply(
         answer = None if dry_run else await node.call("policy.apply", policy=settings)
         return policy_differences(policy, wanted), answer
 
-    changes, answer = run_on_node(NodeAddress(data, url, token_file, ca), adopt)
+    changes, answer = run_on_node(address, adopt)
+    if as_json:
+        event = None if answer is None else answer["event"]
+        print_json({"changes": changes, "is_applied": answer is not None, "event": event})
+        return
     _print_changes(changes)
     if not changes:
         print("this policy counts already")
@@ -68,17 +70,15 @@ def apply(
         print(f"adopted by event {answer['event']}")
 
 
-@app.command()
+@app.command(example="holdfast policy history --limit 5")
+@on_node
 def history(
-    limit: Annotated[int, typer.Option(help="How many.")] = 20,
-    data: Data = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
+    address: NodeAddress,
+    limit: Limit = 20,
     as_json: Json = False,
 ) -> None:
     """List adopted policies, the newest first: when, by whom, and which settings changed."""
-    page = call_node(NodeAddress(data, url, token_file, ca), "policy.listHistory", limit=limit)
+    page = call_node(address, "policy.listHistory", limit=limit)
     if as_json:
         print_json(page)
         return

@@ -7,44 +7,43 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.cli import make_app
-from holdfast.cli.terminal.node_client import NodeAddress, call_node
-from holdfast.cli.terminal.options import Ca, Data, Json, TokenFile, Url
-from holdfast.cli.terminal.tables import format_time, print_json, print_record, print_table, repeat_note
+from holdfast.cli.terminal.node_client import call_node
+from holdfast.cli.terminal.options import Json, NodeAddress, on_node
+from holdfast.cli.terminal.tables import format_time, print_json, print_outcome, print_record, print_table, repeat_note
 from holdfast.core.base.values import Kind
 
 app = make_app(no_args_is_help=True, help="Show the queue, pause and resume kinds of jobs.")
 KindArgument = Annotated[Kind, typer.Argument(metavar="KIND", help="AI, QUANTUM or COMPUTE.")]
 
 
-@app.command()
-def show(
-    data: Data = None, url: Url = None, token_file: TokenFile = None, ca: Ca = None, as_json: Json = False
-) -> None:
+@app.command(example="holdfast queue show")
+@on_node
+def show(address: NodeAddress, as_json: Json = False) -> None:
     """Show the queue: its depth, what waits and for how long, what is leased, which kinds are paused."""
-    status = call_node(NodeAddress(data, url, token_file, ca), "queue.getStatus")
+    status = call_node(address, "queue.getStatus")
     print_json(status) if as_json else _print(status)
 
 
-@app.command()
+@app.command(example='holdfast queue pause AI --reason "model server is down"')
+@on_node
 def pause(
+    address: NodeAddress,
     kind: KindArgument,
     reason: Annotated[str, typer.Option(help="Why; shown with the queue.")] = "",
-    data: Data = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
+    as_json: Json = False,
 ) -> None:
     """Assign no more jobs of a kind. Jobs are still admitted and wait, leases go on, and times to live run on."""
-    answer = call_node(NodeAddress(data, url, token_file, ca), "queue.pause", kind=kind.value, reason=reason)
-    print(f"{kind.value} is paused ({repeat_note(answer)})")
+    answer = call_node(address, "queue.pause", kind=kind.value, reason=reason)
+    print_outcome(answer, f"{kind.value} is paused ({repeat_note(answer)})", as_json=as_json)
 
 
-@app.command()
-def resume(kind: KindArgument, data: Data = None, url: Url = None, token_file: TokenFile = None, ca: Ca = None) -> None:
+@app.command(example="holdfast queue resume AI")
+@on_node
+def resume(address: NodeAddress, kind: KindArgument, as_json: Json = False) -> None:
     """Assign jobs of a kind again."""
-    answer = call_node(NodeAddress(data, url, token_file, ca), "queue.resume", kind=kind.value)
+    answer = call_node(address, "queue.resume", kind=kind.value)
     outcome = "was not paused" if answer["is_repeat"] else f"is resumed (event {answer['event']})"
-    print(f"{kind.value} {outcome}")
+    print_outcome(answer, f"{kind.value} {outcome}", as_json=as_json)
 
 
 def _oldest_age(status: dict[str, Any], kind: str) -> str | None:

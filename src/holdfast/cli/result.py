@@ -11,10 +11,10 @@ import typer
 from holdfast.adapters.keys.signing import verify as check_signature
 from holdfast.cli import make_app
 from holdfast.cli.job.output import write_output
-from holdfast.cli.terminal.node_client import NodeAddress, NodeSession, call_node, find_job, run_on_node
-from holdfast.cli.terminal.options import Ca, Data, Json, TokenFile, Url
+from holdfast.cli.terminal.node_client import NodeSession, call_node, find_job, run_on_node
+from holdfast.cli.terminal.options import Json, JsonAlways, Limit, NodeAddress, Wide, on_node
 from holdfast.cli.terminal.reporting import report_errors
-from holdfast.cli.terminal.tables import format_time, print_json, print_record, print_table
+from holdfast.cli.terminal.tables import format_time, print_json, print_more, print_record, print_table
 from holdfast.client import NodeRefused, NodeUnreachable
 from holdfast.client.job_lines import NONCE_MAX
 from holdfast.lightclient import result_proof, share_proof
@@ -26,7 +26,7 @@ from holdfast.lightclient.sampling import Availability, assess_availability, sam
 
 app = make_app(no_args_is_help=True, help="Read a job's result and get a proof of it.")
 SEED_BYTES: Final = 16
-Id = Annotated[str, typer.Argument(metavar="TASK_ID", help="The job's id, as in its receipt.")]
+Id = Annotated[str, typer.Argument(metavar="TASK_ID", help="The job's id, or the beginning of it.")]
 ChainIdOption = Annotated[
     int | None, typer.Option("--chain-id", min=0, help="Refuse if the node has another chain id.")
 ]
@@ -35,71 +35,66 @@ ChainIdOption = Annotated[
 # ------------------------------------------------------------------------------------------------ reading
 
 
-@app.command()
+@app.command(example="holdfast result show 3f9c0a1b")
+@on_node
 def show(
+    address: NodeAddress,
     task_id: Id,
     chain_id: ChainIdOption = None,
     pending: Annotated[bool, typer.Option("--pending", help="Also show a result that is PENDING or EXPIRED.")] = False,
-    data: Data = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
     as_json: Json = False,
 ) -> None:
     """Show the record of a result. It can be read from the block after its own on."""
     params = {"task_id": task_id, "chain_id": chain_id, "even_pending": pending}
-    record = call_node(NodeAddress(data, url, token_file, ca), "cap.getResult", **params)
+    record = call_node(address, "cap.getResult", **params)
     print_json(record) if as_json else print_record(record)
 
 
-@app.command("list")
+@app.command("list", example="holdfast result list --caller alice --from-height 100")
+@on_node
 def list_(
+    address: NodeAddress,
     caller: Annotated[str | None, typer.Option(help="Only this account's, with what they cost.")] = None,
     from_height: Annotated[int, typer.Option(min=1, help="Resolved in this block or later.")] = 1,
     until_height: Annotated[int | None, typer.Option(min=1, help="Resolved in this block or earlier.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=1_000, help="At most this many results.")] = 100,
-    cursor: Annotated[int, typer.Option(min=0, help="Where the last page ended.")] = 0,
-    data: Data = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
+    after: Annotated[int, typer.Option(metavar="N", min=0, help="Continue after this one, as the last page says.")] = 0,
+    limit: Limit = 100,
+    wide: Wide = False,
     as_json: Json = False,
 ) -> None:
     """List results by the block that resolved them, of everybody or of one caller."""
     heights = {"from_height": from_height, "until_height": until_height}
-    params = {"caller": caller, **heights, "limit": limit, "cursor": cursor}
-    page = call_node(NodeAddress(data, url, token_file, ca), "cap.listResults", **params)
+    params = {"caller": caller, **heights, "limit": limit, "cursor": after}
+    page = call_node(address, "cap.listResults", **params)
     if as_json:
         print_json(page)
         return
     rows = [
-        (row["height_resolved"], row["task_id"], row["result_size"], row["result_digest"][:16], row.get("charged", ""))
+        (row["height_resolved"], row["task_id"], row["result_size"], row["result_digest"], row.get("charged", ""))
         for row in page["rows"]
     ]
-    print_table(("height", "task", "bytes", "digest", "charged"), rows)
-    if page["next_after"] is not None:
-        print(f"more: --cursor {page['next_after']}", file=sys.stderr)
+    print_table(("HEIGHT", "TASK ID", "BYTES", "DIGEST", "CHARGED"), rows, wide=wide)
+    print_more(page["next_after"])
 
 
-@app.command()
-def read(task_id: Id, data: Data = None, url: Url = None, token_file: TokenFile = None, ca: Ca = None) -> None:
+@app.command(example="holdfast result read 3f9c0a1b > output.bin")
+@on_node
+def read(address: NodeAddress, task_id: Id) -> None:
     """Write what the program wrote to standard output, checked against the digest in the chain.
 
     The same as `holdfast job output`, which also writes to a file.
     """
-    write_output(NodeAddress(data, url, token_file, ca), task_id)
+    write_output(address, task_id)
 
 
-@app.command()
+@app.command(example="holdfast result consume 3f9c0a1b --caller alice")
+@on_node
 def consume(
+    address: NodeAddress,
     task_id: Id,
     caller: Annotated[str | None, typer.Option(help="The account that uses it, if an operator acts for it.")] = None,
     chain_id: ChainIdOption = None,
     nonce: Annotated[int | None, typer.Option(min=0, help="Repeat it to retry safely. [default: random]")] = None,
-    data: Data = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
     as_json: Json = False,
 ) -> None:
     """Mark a result as used: once, by its job's caller, from the block after its own on.
@@ -116,70 +111,70 @@ def consume(
             print(f"outcome unknown: retry with --nonce {request_nonce}", file=sys.stderr)
             raise
 
-    used = run_on_node(NodeAddress(data, url, token_file, ca), consume_result)
+    used = run_on_node(address, consume_result)
     if as_json:
         print_json(used)
     else:
         print(f"used by {used['caller']}, event {used['event']}" + (", as before" if used["is_repeat"] else ""))
 
 
-@app.command()
-def verdicts(
-    task_id: Id, data: Data = None, url: Url = None, token_file: TokenFile = None, ca: Ca = None, as_json: Json = False
-) -> None:
+@app.command(example="holdfast result verdicts 3f9c0a1b")
+@on_node
+def verdicts(address: NodeAddress, task_id: Id, wide: Wide = False, as_json: Json = False) -> None:
     """Show why proofs of a job were refused, and by which method. The accepted proof is in the result's record."""
-    page = call_node(NodeAddress(data, url, token_file, ca), "cap.listVerdicts", task_id=task_id)
+    page = call_node(address, "cap.listVerdicts", task_id=task_id)
     if as_json:
         print_json(page)
         return
-    heads = ("when", "verdict", "method", "provider", "reasons")
+    heads = ("WHEN", "VERDICT", "METHOD", "PROVIDER", "REASONS")
     rows = [
-        (format_time(row["at_ms"]), row["verdict"], row["method"], row["provider_id"][:16], row["reasons"])
+        (format_time(row["at_ms"]), row["verdict"], row["method"], row["provider_id"], row["reasons"])
         for row in page["rows"]
     ]
-    print_table(heads, rows) if rows else print("no proof of this job was refused")
+    print_table(heads, rows, wide=wide) if rows else print("no proof of this job was refused")
 
 
 # ------------------------------------------------------------------------------------------------ proofs
 
 
-@app.command()
-def prove(task_id: Id, data: Data = None, url: Url = None, token_file: TokenFile = None, ca: Ca = None) -> None:
+@app.command(example="holdfast result prove 3f9c0a1b > proof.json")
+@on_node
+def prove(
+    address: NodeAddress,
+    task_id: Id,
+    as_json: JsonAlways = True,
+) -> None:
     """Print a proof of a result as JSON. `holdfast verify` checks it on any machine, without a node."""
-    print_json(call_node(NodeAddress(data, url, token_file, ca), "cap.proveResult", task_id=task_id))
+    print_json(call_node(address, "cap.proveResult", task_id=task_id))
 
 
-@app.command("prove-shares")
+@app.command("prove-shares", example="holdfast result prove-shares 3f9c0a1b --share 0 --count 4 > shares.json")
+@on_node
 def prove_shares(
+    address: NodeAddress,
     task_id: Id,
     share: Annotated[int, typer.Option(min=0, help="The first share, counted from 0; a share has 512 bytes.")],
     count: Annotated[int, typer.Option(min=1, help="How many shares.")] = 1,
-    data: Data = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
+    as_json: JsonAlways = True,
 ) -> None:
     """Print shares of a large result as JSON, with a proof that they are part of it and the result's own proof.
 
     `holdfast verify` checks both on any machine, without the other bytes.
     """
-    address = NodeAddress(data, url, token_file, ca)
     print_json(call_node(address, "da.proveShares", task_id=task_id, start=share, count=count))
 
 
 # ------------------------------------------------------------------------------------------------ availability
 
 
-@app.command()
+@app.command(example="holdfast result sample 3f9c0a1b --samples 50")
+@on_node
 def sample(
+    address: NodeAddress,
     task_id: Id,
     samples: Annotated[int, typer.Option(min=1, max=1_000, help="How many shares to request.")] = 20,
-    seed: Annotated[str | None, typer.Option(help="Determines which shares, in hex. [default: random]")] = None,
+    seed: Annotated[str | None, typer.Option(help="Determines which shares. [default: random]")] = None,
     key: Annotated[list[str] | None, typer.Option(help="Trust only this proposer's signature, in hex.")] = None,
-    data: Data = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
     as_json: Json = False,
 ) -> None:
     """Check that a large result is available: request random shares and verify each against the result's block.
@@ -188,7 +183,6 @@ def sample(
     """
     with report_errors():
         keys, seed_bytes = parse_keys(key or []), parse_hex(seed, "--seed") if seed is not None else None
-    address = NodeAddress(data, url, token_file, ca)
     whole_id = find_job(address, task_id)
     try:
         availability = run_on_node(address, lambda node: sample_shares(node, whole_id, samples, seed_bytes, keys))

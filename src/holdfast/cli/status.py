@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any
-
-from holdfast.cli import VerbCommand, make_app
-from holdfast.cli.terminal.options import Data
-from holdfast.cli.terminal.reporting import load_settings, report_errors
-from holdfast.client.node_socket import NodeSocket
+from holdfast.cli import make_app
+from holdfast.cli.terminal.node_client import call_node
+from holdfast.cli.terminal.options import Json, NodeAddress, on_node
+from holdfast.cli.terminal.tables import print_json, print_record
 
 app = make_app()
 
 
-@app.command(cls=VerbCommand)
-def status(data: Data = None) -> None:
+@app.command(example="holdfast status\nholdfast status --url https://node.example:8451 --token-file alice.token")
+@on_node
+def status(address: NodeAddress, as_json: Json = False) -> None:
     """Show node status: role, term, last batch and event, and how far the tables are behind."""
-
-    async def get_status() -> dict[str, Any]:
-        async with NodeSocket(load_settings(None, {"data": data}).data, total_timeout_s=2.0) as node:
-            return dict(await node.status())
-
-    with report_errors():
-        for name, value in asyncio.run(get_status()).items():
-            print(f"{name:14}{value}")
+    answer = call_node(address, "node.getStatus")
+    print_json(answer) if as_json else print_record(answer)

@@ -10,7 +10,7 @@ import structlog
 import typer
 
 from holdfast.api.grpc.settings import address_of
-from holdfast.cli import VerbCommand, make_app
+from holdfast.cli import make_app
 from holdfast.cli.terminal.options import ConfigFile, Data
 from holdfast.cli.terminal.reporting import load_settings, report_errors
 from holdfast.client import SOCKET_NAME
@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 app = make_app()
 
 
-@app.command(cls=VerbCommand)
+@app.command(example="holdfast up\nholdfast up --data /var/lib/holdfast --config /etc/holdfast.toml")
 def up(
     data: Data = None,
     config: ConfigFile = None,
-    network: Annotated[str | None, typer.Option(help="development or production. [default: development]")] = None,
-    store: Annotated[str | None, typer.Option(help="sqlite or postgres. [default: sqlite]")] = None,
+    network: Annotated[
+        str | None, typer.Option(metavar="development|production", help="Which rules. [default: development]")
+    ] = None,
+    store: Annotated[str | None, typer.Option(metavar="sqlite|postgres", help="Which store. [default: sqlite]")] = None,
     node: Annotated[str | None, typer.Option(help="This node's name in the journal.")] = None,
     standby: Annotated[
         bool | None,

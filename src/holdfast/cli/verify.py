@@ -9,21 +9,24 @@ from typing import Annotated
 import typer
 
 from holdfast.adapters.keys.signing import verify as check_signature
-from holdfast.cli import VerbCommand, make_app
+from holdfast.cli import make_app
+from holdfast.cli.exit_codes import BAD_INPUT, REFUSED
 from holdfast.cli.terminal.input_files import UnreadableInput, read_bytes, read_json
-from holdfast.cli.terminal.tables import print_record
+from holdfast.cli.terminal.options import Json
+from holdfast.cli.terminal.tables import print_json, print_record
 from holdfast.core.base.errors import Corrupt, Unavailable
-from holdfast.core.chain.header import SignedHeader
+from holdfast.core.chain.header import Header, SignedHeader
 from holdfast.core.result import result_digest
 from holdfast.lightclient import log_proof, result_proof, share_proof
 from holdfast.lightclient.header_export import parse_keys
 from holdfast.lightclient.headers import VerificationFailed
+from holdfast.lightclient.result_proof import ResultLeaf
 
-EXIT_FALSE, EXIT_UNREADABLE = 1, 2
+EXIT_FALSE, EXIT_UNREADABLE = REFUSED, BAD_INPUT
 app = make_app()
 
 
-@app.command(cls=VerbCommand)
+@app.command(example="holdfast result prove 3f9c0a1b > proof.json\nholdfast verify proof.json --output result.bin")
 def verify(
     proof: Annotated[
         Path, typer.Argument(metavar="FILE", help="The output of `holdfast result prove`; - is standard input.")
@@ -38,6 +41,7 @@ def verify(
         Path | None,
         typer.Option(help="The output of `holdfast chain prove-consistency`, from the result's block to a newer one."),
     ] = None,
+    as_json: Json = False,
 ) -> None:
     """Check that a result is in a block that its proposer has signed. No node is needed.
 
@@ -48,14 +52,16 @@ def verify(
     Exit code 0: true. 1: false, with the first check that failed. 2: cannot be read.
     """
     try:
-        _verify(proof, frozenset(parse_keys(key or [])), output, consistency)
+        _verify(proof, frozenset(parse_keys(key or [])), output, consistency, as_json=as_json)
     except VerificationFailed as fault:
         _exit(f"false: {fault}", EXIT_FALSE)
     except (Corrupt, Unavailable) as fault:
         _exit(f"holdfast: {fault}", EXIT_UNREADABLE)
 
 
-def _verify(file: Path, keys: frozenset[bytes], output: Path | None, consistency: Path | None) -> None:
+def _verify(
+    file: Path, keys: frozenset[bytes], output: Path | None, consistency: Path | None, *, as_json: bool
+) -> None:
     values = _read_json(file)
     proof, sample = result_proof.parse(values, str(file)), share_proof.parse(values, str(file))
     leaf = result_proof.check(proof, check_signature, keys)
@@ -65,6 +71,9 @@ def _verify(file: Path, keys: frozenset[bytes], output: Path | None, consistency
         raise VerificationFailed(f"{output} has the digest {digest.hex()}, the chain has {leaf.result_digest.hex()}")
     header = proof.signed.header
     head = _check_consistency(consistency, proof.signed, keys) if consistency is not None else None
+    if as_json:
+        print_json(_as_values(leaf, header, head))
+        return
     print(f"true: task {leaf.task_id.hex()} was resolved in block {header.height} of chain {header.chain_id}")
     signer = header.proposer.hex()
     record = {"digest": leaf.result_digest.hex(), "size": leaf.size, "nullifier": leaf.nullifier.hex()}
@@ -75,6 +84,20 @@ def _verify(file: Path, keys: frozenset[bytes], output: Path | None, consistency
         record |= {"shares": f"{sample.start} to {last} of {sample.commitment.total} are part of it"}
     record |= {"output": "has this digest"} if output is not None else {}
     print_record(record | ({"log": f"still in the log of block {head}"} if head is not None else {}))
+
+
+def _as_values(leaf: ResultLeaf, header: Header, head: int | None) -> dict[str, object]:
+    return {
+        "is_valid": True,
+        "task_id": leaf.task_id.hex(),
+        "result_digest": leaf.result_digest.hex(),
+        "result_size": leaf.size,
+        "nullifier": leaf.nullifier.hex(),
+        "height": header.height,
+        "chain_id": header.chain_id,
+        "proposer": header.proposer.hex(),
+        "in_log_of": head,
+    }
 
 
 def _check_consistency(file: Path, block: SignedHeader, keys: frozenset[bytes]) -> int:
@@ -101,7 +124,7 @@ def _read_bytes(path: Path) -> bytes:
     try:
         return read_bytes(path)
     except UnreadableInput as fault:
-        raise Unavailable("RES-008", f"{path}: {fault}") from fault
+        raise Unavailable("RES-008", f"{path}: {fault}", "pass a file that can be read") from fault
 
 
 def _exit(message: str, code: int) -> None:

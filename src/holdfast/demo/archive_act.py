@@ -99,7 +99,7 @@ async def _fetch_back(demo: DemoRun) -> None:
     async with NodeSocket(demo.data) as node:
         where = await node.call("blob.getParts", task_id=task_id)
     fetched, settings = demo.folder / "fetched", demo.archive_settings()
-    words = ("blob", "fetch", task_id, "--out", str(fetched), "--data", str(demo.data))
+    words = ("blob", "fetch", task_id, "--output", str(fetched), "--data", str(demo.data))
     ended = await demo.complete_within(
         asyncio.to_thread(demo.processes.run, *words, settings=settings), "holdfast blob fetch ends"
     )

@@ -156,7 +156,7 @@ class DemoRun:
 
     def new_archive_key(self) -> None:
         """The node's key at the gateway."""
-        new = ("gateway", "key", "new", "--label", "node", "--data", str(self.folder / "archive"))
+        new = ("gateway", "key", "create", "--label", "node", "--data", str(self.folder / "archive"))
         created = self.processes.run(*new, "--output", str(self.folder / TOKEN_FILE))
         if created.returncode:
             raise DemoFailed(created.stderr.decode("utf-8", "replace"))

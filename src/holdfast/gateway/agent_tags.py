@@ -47,7 +47,9 @@ def raw_item_tags(content_type: str, custom: Sequence[CustomTag]) -> list[Tag] |
     if (why_not := why_not_tags(encoded)) is not None:
         return why_not
     if (size := len(encode_tags(encoded))) > PORTABLE_TAG_BYTES:
-        return Refused("ARC-004", f"the tags take {size} bytes, at most {PORTABLE_TAG_BYTES}")
+        return Refused(
+            "ARC-004", f"the tags take {size} bytes, at most {PORTABLE_TAG_BYTES}", "send fewer or shorter tags"
+        )
     return encoded
 
 

@@ -82,7 +82,7 @@ class GatewayServer:
             self._background.append(asyncio.create_task(self._scrub(), name="gateway-scrub"))
         _log.info("gateway_listening", url=self.url, keys=len(self.keys.keys()))
         if not self.keys.keys():
-            _log.warning("gateway_without_keys", hint="holdfast gateway key new")
+            _log.warning("gateway_without_keys", hint="holdfast gateway key create")
 
     async def close(self) -> None:
         """Accept no more requests, finish those that run, then close the index as complete if it is."""

@@ -95,7 +95,9 @@ async def export_journal(
 async def _why_not_continue(journal: FullJournal, exported: JournalHead, end: JournalHead) -> Refused | None:
     trimmed = await journal.trimmed_until()
     if end.number == 0:
-        return Refused("ENG-004", "the journal is empty: there is nothing to export")
+        return Refused(
+            "ENG-004", "the journal is empty: there is nothing to export", "start the node once: holdfast up"
+        )
     if exported.number < trimmed:
         message = f"batches {exported.number + 1} to {trimmed} were deleted from the archive, an export needs them"
         return Refused("ENG-004", message, "continue an export that has them, or bring the segments back")

@@ -139,9 +139,23 @@ def refusal_of(fault: RpcFault) -> Refused | None:
     return Refused(texts.get("holdfast-rule", ""), fault.details() or "", texts.get("holdfast-hint", ""), name)
 
 
+_CONNECTION_HINTS: Final = {
+    "certificate_verify_failed": "pass the CA that signed the node's certificate: --ca ca.pem",
+    "wrong_version_number": "that port speaks no TLS: leave --ca, --certificate and --key out",
+    "handshake": "check --ca, --certificate and --key, and that it is the node's gRPC port",
+    "socket closed": "that port may want TLS, pass --ca; or it is not the node's gRPC port",
+    "connection refused": "no node listens there: check the address, or start one with `holdfast up`",
+}
+"""What to do about a connection that fails, by words of gRPC's own message."""
+
+
 def describe_fault(fault: BaseException) -> str:
     """A fault in a few words, for the log."""
     if isinstance(fault, RpcFault):
         refusal = refusal_of(fault)
-        return str(refusal) if refusal is not None else f"{fault.code().name}: {fault.details()}"
+        if refusal is not None:
+            return str(refusal)
+        details = fault.details() or ""
+        hint = next((hint for words, hint in _CONNECTION_HINTS.items() if words in details.lower()), "")
+        return f"{fault.code().name}: {details}" + (f" ({hint})" if hint else "")
     return str(fault) or type(fault).__name__

@@ -72,7 +72,14 @@ class RetrovueEvidenceStream:
         if ack.error:
             name = ack.error.partition(":")[0]  # a Holdfast node begins with the refusal's name
             is_name = name.isalpha() and name.isascii() and name[0].isupper()
-            raise RefusedByPeer(Refused("EVD-002", ack.error[:500], "", name if is_name else "ReceiverError"))
+            raise RefusedByPeer(
+                Refused(
+                    "EVD-002",
+                    ack.error[:500],
+                    "the receiver says it: look at its log",
+                    name if is_name else "ReceiverError",
+                )
+            )
         return ReceiverAck(ack.acked_sequence, WINDOW_BYTES)
 
     async def finish(self) -> None:

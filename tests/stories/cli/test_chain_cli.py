@@ -23,6 +23,7 @@ KEEPS = {
     "HOLDFAST_POLICY__RESULT__RETAIN_HOT_BLOCKS": "20000",
 }
 """Blocks come fast, and none is final within a test, however long a busy machine takes for it."""
+OLDEST = ("--oldest-first", "--json")
 
 
 @pytest.fixture
@@ -109,12 +110,12 @@ async def test_what_one_sees_of_blocks_is_the_same_in_every_view_and_over_every_
     await node.wait_height(3)
     shown = await node.run("chain", "show", 2)
     whole = (await node.run("chain", "show", 2, "--json")).json
-    while len((listed := (await node.run_over_http(None, "chain", "list", "--limit", 2, "--json")).json)["rows"]) < 2:
+    while len((listed := (await node.run_over_http(None, "chain", "list", "--limit", 2, *OLDEST)).json)["rows"]) < 2:
         await asyncio.sleep(0)  # lists follow the journal by a moment
     assert [row["height"] for row in listed["rows"]] == [1, 2]
     assert listed["rows"][1] == whole["block"]
     assert (shown.field("hash"), shown.field("parent")) == (whole["block"]["hash"], listed["rows"][0]["hash"])
-    assert "more: --after" in (await node.run("chain", "list", "--limit", 2)).out
+    assert "more: --after" in (await node.run("chain", "list", "--limit", 2)).err
     head = await node.run_over_http(None, "chain", "head")
     assert int(head.field("height")) >= 3
     assert head.field("final") == "up to block 0"
@@ -136,8 +137,8 @@ async def test_a_rollback_says_what_it_rolled_back_and_the_chain_goes_on_with_it
     await proved(node, task, tmp_path / "proof.json")
     assert (await node.run("chain", "export", tmp_path / "headers")).code == 0
     kept = await node.run("chain", "rollback", height)
-    assert (kept.code, "nothing was rolled back" in kept.err) == (1, True)
-    assert (await node.run("account", "show", "bob")).json["pending"] == 50
+    assert (kept.code, "pass --yes" in kept.err) == (1, True)
+    assert (await node.run("account", "show", "bob", "--json")).json["pending"] == 50
     done = await node.run("chain", "rollback", height, "--yes")
     assert done.code == 0, done.err
     assert f"rolled back  block {height + 1}, " in done.out
@@ -146,7 +147,7 @@ async def test_a_rollback_says_what_it_rolled_back_and_the_chain_goes_on_with_it
     assert f"money        rolled back: 50 for bob from reservation {reservation}: reserved again" in done.out
     assert f"money        rolled back: the refund of job {task}: applied again in the open block" in done.out
     assert done.out.splitlines()[-1] == f"head         {height}; in the open block: 2 transactions"
-    assert (await node.run("account", "show", "bob")).json["pending"] == 0
+    assert (await node.run("account", "show", "bob", "--json")).json["pending"] == 0
     listing = ("chain", "list", "--height", height + 1, "--json")
     while {row["status"] for row in (await node.run(*listing)).json["rows"]} == {"SEALED"}:
         await asyncio.sleep(0)  # lists follow the journal by a moment

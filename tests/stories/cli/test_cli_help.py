@@ -46,7 +46,7 @@ MORE_ARGUMENTS = {
     "job schedule add": ("nightly", "--cron", "@daily", "--model", "m", "--prompt", "p", "--caller", "alice"),
     "job dead-letter requeue": ("ab" * 32,),
     "blob prune": ("--before", "1"),
-    "blob fetch": ("ab" * 32, "--out", "fetched"),
+    "blob fetch": ("ab" * 32, "--output", "fetched"),
     "chain rollback": ("--blocks", "1", "--yes"),
     "evidence set-owner": ("c", "somebody"),
     "evidence dead-letter show": ("1",),

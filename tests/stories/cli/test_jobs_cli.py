@@ -61,7 +61,7 @@ async def test_asked_again_with_the_same_key_or_nonce_it_is_the_first_receipt(no
     drawn = await node.run("job", "enqueue", *ENQUEUE, "--caller", "alice")
     repeat = await node.run("job", "enqueue", *ENQUEUE, "--caller", "alice", "--nonce", drawn.field("nonce"))
     assert (repeat.field("task_id"), "its first receipt" in repeat.err) == (drawn.field("task_id"), True)
-    while len(found := (await node.run("job", "list", "--json")).json["rows"]) < 2:
+    while len(found := (await node.run("job", "list", "--oldest-first", "--json")).json["rows"]) < 2:
         await asyncio.sleep(0)  # lists follow the journal by a moment
     assert [row["id"] for row in found] == [first.json["task_id"], drawn.field("task_id")]
 
@@ -105,7 +105,7 @@ async def test_invalid_arguments_are_named_and_no_job_is_admitted(node: CliNode)
         "job", "enqueue", "--caller", "alice", "--file", "-", stdin='{"kind":"AI","spec":{"model":1.5}}'
     )
     assert (floats.code, "payload.spec.model" in floats.err) == (2, True)
-    assert (await node.run("account", "show", "alice")).json["available"] == 1_000
+    assert (await node.run("account", "show", "alice", "--json")).json["available"] == 1_000
     assert (await node.run("job", "show", "00" * 32)).code == 1
 
 

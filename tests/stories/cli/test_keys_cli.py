@@ -61,10 +61,10 @@ async def test_a_rotated_key_accepts_its_old_token_for_the_given_time_and_a_revo
     assert [(await node.run_over_http(token, "key", "whoami")).code for token in (old, new)] == [0, 0]
     newest = (await node.run("key", "rotate", id_, "--grace", "0s")).out.strip()
     assert [(await node.run_over_http(token, "key", "whoami")).code for token in (old, new, newest)] == [77, 77, 0]
-    assert (await node.run("key", "revoke", id_)).code == 0
+    assert (await node.run("key", "revoke", id_, "--yes")).code == 0
     refused = await node.run_over_http(newest, "key", "whoami")
     assert (refused.code, "was revoked" in refused.err) == (77, True)
-    assert "as before" in (await node.run("key", "revoke", id_)).out
+    assert "as before" in (await node.run("key", "revoke", id_, "--yes")).out
     assert "revoked" in (await node.run("key", "list")).out
 
 

@@ -94,11 +94,13 @@ async def test_an_operator_changes_a_providers_status_and_every_step_is_reported
     assert "draining" not in (await house.run("undrain", id_)).out
     assert "done" in (await house.run("deny", id_)).out
     listed = await house.run("list", "--status", "REGISTERED")
-    assert id_ in listed.out
+    assert id_[:12] in listed.out
+    assert id_ not in listed.out
+    assert id_ in (await house.run("list", "--status", "registered", "--wide")).out
     assert id_ in (await house.run("rules")).out
     assert (await house.run("unset-rule", id_)).code == 0
     assert (await house.run("allow")).code == 2
-    assert "oak is RETIRED" in (await house.run("retire", id_)).out
+    assert "oak is RETIRED" in (await house.run("retire", id_, "--yes")).out
     gone = await house.register()
     assert (gone.code, "RETIRED is final" in gone.err) == (1, True)
     events = (await house.node.run("events", "--no-follow", "--type", "providerStatusChanged")).out.splitlines()
@@ -112,7 +114,7 @@ async def test_stake_comes_back_by_itself_when_its_lock_is_over(house: NodeWithP
     told = await house.run("unstake", id_, 200)
     assert ("200 is locked until block" in told.out, "300 at stake" in told.out) == (True, True)
     end = time.monotonic() + WITHIN_S
-    while (account := (await house.node.run("account", "show", "oak")).json)["available"] != 200:
+    while (account := (await house.node.run("account", "show", "oak", "--json")).json)["available"] != 200:
         assert time.monotonic() < end, account
     assert (account["held"], (await house.run("show", id_)).field("unstaking")) == (300, "0")
     much = await house.run("unstake", id_, 301)

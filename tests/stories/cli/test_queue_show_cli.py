@@ -28,9 +28,9 @@ async def test_an_operator_sees_what_waits_and_which_leases_a_provider_has(tmp_p
         task, lease = offer.task_id.hex(), offer.lease_id.hex()
         held = (await place.node.run("job", "list", "--provider", id_, "--json")).json["jobs"]
         assert [(each["task_id"], each["lease_id"], each["state"]) for each in held] == [(task, lease, "ASSIGNED")]
-        listed = await place.node.run("job", "list", "--provider", id_, "--kind", "AI")
+        listed = await place.node.run("job", "list", "--provider", id_, "--kind", "AI", "--wide")
         assert [line.split()[0] for line in listed.out.splitlines()] == ["TASK", task]
-        provider = await place.node.run("provider", "show", id_)
+        provider = await place.node.run("provider", "show", id_, "--wide")
         assert provider.field("status") == "ACTIVE"
         assert task in provider.out
         assert lease in provider.out

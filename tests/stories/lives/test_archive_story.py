@@ -168,7 +168,7 @@ async def test_an_output_is_archived_verified_pruned_and_fetched_by_its_locator(
         code, out, err = await run.run_cli("job", "output", task)  # the node fetches it
         assert (code, out) == (0, LARGE), err
         await _is_gone(run, height, [part["blob"]["locator"] for part in parts])
-        code, out, err = await run.run_cli("blob", "fetch", task, "--out", str(run.folder / "fetched"))
+        code, out, err = await run.run_cli("blob", "fetch", task, "--output", str(run.folder / "fetched"))
         assert code == 0, err
         assert (run.folder / "fetched").read_text() == LARGE
         code, proof, err = await run.run_cli("result", "prove", task)
@@ -195,7 +195,7 @@ async def _is_found_out(run: ArchiveRun, task: str) -> None:
         item.write_bytes(item.read_bytes()[:-1] + b"\1")
     code, out, _ = await run.run_cli("blob", "audit")
     assert (code, "2 bad" in out) == (1, True)
-    code, _, err = await run.run_cli("blob", "fetch", task, "--out", str(run.folder / "again"))
+    code, _, err = await run.run_cli("blob", "fetch", task, "--output", str(run.folder / "again"))
     assert (code, "other bytes" in err) == (74, True)
 
 

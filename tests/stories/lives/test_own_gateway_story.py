@@ -63,7 +63,7 @@ async def test_an_output_goes_to_the_nodes_own_gateway_and_comes_back_through_ki
         assert (await run.run_cli("gc", "run", "--json"))[0] == 0
         tiers = await client.call("gc.getStatus")
         assert (tiers["bytes_hot"], tiers["bytes_warm"]) == (0, 0)
-        code, _, err = await run.run_cli("blob", "fetch", task, "--out", str(run.folder / "fetched"))
+        code, _, err = await run.run_cli("blob", "fetch", task, "--output", str(run.folder / "fetched"))
         assert code == 0, err
         assert (run.folder / "fetched").read_text() == LARGE
     code, out, err = await run.run_cli("gateway", "check")

@@ -170,7 +170,7 @@ async def test_where_all_must_agree_and_one_lies_the_job_fails_and_the_money_com
     assert (shown["job"]["state"], shown["job"]["reason"]) == ("FAILED", "QUORUM_LOST")
     assert account["available"] + account["pending"] == 1_000
     await node.wait_tables()
-    dead = (await node.run("job", "dead-letter", "list")).out
+    dead = (await node.run("job", "dead-letter", "list", "--wide")).out
     assert task in dead
     assert "QUORUM_LOST" in dead
 

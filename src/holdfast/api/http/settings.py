@@ -168,7 +168,7 @@ def _out_of_bounds(settings: HttpSettings) -> Iterator[Refused]:
         try:
             msgspec.convert(str(value) if isinstance(value, Path) else value, kind)
         except msgspec.ValidationError as fault:
-            yield Refused("SEC-001", f"{name}: {value!r:.40}: {fault}")
+            yield Refused("SEC-001", f"{name}: {value!r:.40}: {fault}", "write an address or a network: 192.0.2.0/24")
 
 
 def _inconsistent(settings: HttpSettings) -> Iterator[Refused]:

@@ -38,7 +38,7 @@ SSE_HEADERS: Final[list[Header]] = [
     CLOSE,
 ]
 """A connection with a stream takes no more requests, and its client is told so."""
-_CLIENT_LEFT: Final = Refused("EVT-001", "the client has left")
+_CLIENT_LEFT: Final = Refused("EVT-001", "the client has left", "connect again and continue after the last event")
 
 
 class Subscriptions:

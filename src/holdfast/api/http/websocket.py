@@ -290,7 +290,7 @@ class WebSocketSession:
         await self._send({"type": "websocket.send", "text": raw.decode()})
 
 
-_UNSUBSCRIBED: Final = Refused("EVT-001", "unsubscribed")
+_UNSUBSCRIBED: Final = Refused("EVT-001", "unsubscribed", "subscribe again to go on")
 
 
 def _foreign_origin(headers: list[Header], allowed: list[str]) -> str | None:

@@ -95,7 +95,7 @@ async def _find_provider(access: NodeAccess, _: RpcCall, params: FindParams) -> 
 
 def _refuse(what: str, text: str, ids: list[str]) -> Refused:
     if not ids:
-        return Refused("RPC-001", f"no {what} {text!r:.80}", "type more of it, or all of it", "NotFound")
+        return Refused("RPC-001", f"no {what} {text!r:.80}", f"`holdfast {what} list` shows them", "NotFound")
     count = f"more than {NAMED_MAX}" if len(ids) > NAMED_MAX else str(len(ids))
     hint = ", ".join(ids[:NAMED_MAX])
     return Refused("RPC-001", f"{text!r:.80} is the beginning of {count} {what}s", hint, "Ambiguous")

@@ -17,6 +17,12 @@ _UNSIGNED: Final = {"chain_id": 2**64}
 """Fields that are never stored may use all 64 bits."""
 _PLAIN: Final = frozenset({str, int, bool, float, type(None)})
 """Types that JSON has: most fields of a record are of one."""
+NOT_HEX: Final = "must be lower-case hex without 0x"
+FINDERS: Final = {
+    "provider_id": "aicf.findProvider finds a provider by its name or the beginning of its id",
+    "task_id": "cap.findJob finds a job by the beginning of its id",
+}
+"""Methods that find an id."""
 _UNKNOWN_FIELDS_MAX: Final = 8
 """How many unknown fields are named, so that an answer is not many times as long as its request."""
 
@@ -41,7 +47,9 @@ def read_params(kind: type[T], params: object) -> T | Refused:
         except (msgspec.ValidationError, ValueError) as fault:
             wrong.append(f"{name}: {fault!s:.200}")
     wrong += [f"{name:.80}: no such field (known: {', '.join(hints)})" for name in unknown[:_UNKNOWN_FIELDS_MAX]]
-    return _invalid_params("params", "; ".join(wrong)) if wrong else kind(**values)
+    if not wrong:
+        return kind(**values)
+    return _invalid_params("params", "; ".join(wrong), next(filter(None, map(_find_hint, wrong)), ""))
 
 
 def to_json(value: object) -> Any:
@@ -66,7 +74,7 @@ def _value(kind: Any, value: object, end: int) -> object:
         if isinstance(value, bytes):  # of a protobuf message; JSON has hex
             return value
         if not isinstance(value, str) or not _HEX.fullmatch(value):
-            raise ValueError("must be lower-case hex without 0x")
+            raise ValueError(NOT_HEX)
         return bytes.fromhex(value)
     converted: object = msgspec.convert(value, kind)
     if isinstance(converted, int) and not -(2**63) <= converted < end:
@@ -87,5 +95,11 @@ def _hints(kind: type) -> dict[str, Any]:
     return {name: getattr(hint, "__supertype__", hint) for name, hint in get_type_hints(kind).items()}
 
 
-def _invalid_params(path: str, message: str) -> Refused:
-    return Refused("RPC-001", f"{path}: {message}", name="InvalidParams")
+def _invalid_params(path: str, message: str, hint: str = "") -> Refused:
+    return Refused("RPC-001", f"{path}: {message}", hint, "InvalidParams")
+
+
+def _find_hint(fault: str) -> str:
+    """How to get an id from what a person knows of it."""
+    name, _, why = fault.partition(": ")
+    return FINDERS.get(name, "") if why == NOT_HEX else ""

@@ -18,12 +18,15 @@ from holdfast.agent.settings import AgentSettings, check_settings, host_of
 from holdfast.agent.settings_file import FILE_NAME, TEMPLATE
 from holdfast.api.loopback import is_loopback
 from holdfast.app.log_output import configure_logging
-from holdfast.cli import VerbCommand, VerbGroup, make_app
+from holdfast.cli import VerbGroup, make_app
 from holdfast.cli.agent import control, options
 from holdfast.cli.agent.options import AgentCa, AgentCertificate, AllowPlain, NodeOption
+from holdfast.cli.exit_codes import BAD_INPUT
 from holdfast.cli.terminal.key_files import KEYS_FOLDER, NODE_KEY_FILE
 from holdfast.cli.terminal.labels import parse_labels
-from holdfast.cli.terminal.reporting import BAD_INPUT, refuse, report_errors, value_or_exit
+from holdfast.cli.terminal.options import Json
+from holdfast.cli.terminal.reporting import refuse, report_errors, value_or_exit
+from holdfast.cli.terminal.tables import print_outcome
 from holdfast.config import LogFormat, LogLevel, LogSettings
 from holdfast.core.base.errors import Refused
 from holdfast.core.provider.model import ProviderStatus
@@ -47,10 +50,14 @@ class AgentGroup(VerbGroup):
 
 app = make_app(AgentGroup)
 for word, verb in control.VERBS.items():
-    app.command(word, cls=VerbCommand)(verb)
+    app.command(word, example=f"holdfast agent {word} --data ./oak")(verb)
 
 
-@app.command(RUN, cls=VerbCommand)
+@app.command(
+    RUN,
+    example="holdfast agent --data ./oak --node 127.0.0.1:8452 --name oak --account oak --exec 'wc=wc -c'\n"
+    "holdfast agent run --data ./oak",
+)
 def agent(
     data: Annotated[Path, typer.Option(help="Folder of the agent's key, work and evidence; its own, not the node's.")],
     node: options.OptionalNode = None,
@@ -108,12 +115,13 @@ def agent(
         asyncio.run(_run_until_stopped(provider_agent))
 
 
-@app.command(INIT, cls=VerbCommand)
+@app.command(INIT, example="holdfast agent init --data ./oak --node 127.0.0.1:8452 --name oak")
 def init(
     data: Annotated[Path, typer.Option(help="The agent's folder; made where it does not exist.")],
     node: NodeOption = "127.0.0.1:7411",
     name: Annotated[str, typer.Option(help="The provider's display name.")] = "my-agent",
     account: Annotated[str, typer.Option(help="The account that receives fees and pays the stake.")] = "my-agent",
+    as_json: Json = False,
 ) -> None:
     """Write a commented agent.toml into the agent's folder. Nothing is ever overwritten."""
     with report_errors():
@@ -121,10 +129,11 @@ def init(
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not write_once(path, TEMPLATE.format(node=node, name=name, account=account).encode()):
             refuse(Refused("SEC-001", f"{path} is there already", "edit it"))
-        print(f"wrote {path}; start the agent with: holdfast agent --data {data}")
+        outcome = f"wrote {path}; start the agent with: holdfast agent --data {data}"
+        print_outcome({"file": str(path)}, outcome, as_json=as_json)
 
 
-@app.command(ROTATE, cls=VerbCommand)
+@app.command(ROTATE, example="holdfast agent rotate-key --data ./oak --node 127.0.0.1:8452")
 def rotate_key(
     node: NodeOption,
     data: Annotated[Path, typer.Option(help="The agent's folder.")],
@@ -132,6 +141,7 @@ def rotate_key(
     certificate: AgentCertificate = None,
     key: Annotated[Path | None, typer.Option(help="The key of that certificate.")] = None,
     allow_plain: AllowPlain = False,
+    as_json: Json = False,
 ) -> None:
     """Change the key of a stopped agent: both keys sign the change, and from then on the old one is void.
 
@@ -147,8 +157,8 @@ def rotate_key(
         from holdfast.app.provider_agent import rotate_agent_key  # noqa: PLC0415 - heavy
 
         id_, public = value_or_exit(asyncio.run(rotate_agent_key(data, node, tls)))
-        print(f"provider {id_.hex()}")
-        print(f"signs with {public.hex()} from now on")
+        lines = (f"provider {id_.hex()}", f"signs with {public.hex()} from now on")
+        print_outcome({"provider": id_.hex(), "public_key": public.hex()}, *lines, as_json=as_json)
 
 
 def why_not_plain(node: str, tls: Tls | None, *, allow_plain: bool) -> Refused | None:
@@ -164,7 +174,11 @@ def _assemble(settings: AgentSettings, tls: Tls | None, *, allow_plain: bool) ->
     faults = [*check_settings(settings)]
     built_in = find_built_in(settings.models, circuits=settings.circuits)
     faults += [built_in] if isinstance(built_in, Refused) else []
-    executors = Refused("SEC-001", "the settings are faulty") if faults else make_registry(settings)
+    executors = (
+        Refused("SEC-001", "the settings are faulty", "correct those that are named")
+        if faults
+        else make_registry(settings)
+    )
     if (settings.data / KEYS_FOLDER / NODE_KEY_FILE).exists():
         hint = "an agent has its own: --data ./oak"
         faults.append(Refused("SEC-001", f"data: {settings.data} is a node's folder", hint, "BadConfig"))
@@ -184,8 +198,8 @@ def load_tls(ca: Path | None, certificate: Path | None, key: Path | None) -> Tls
     if ca is None and certificate is None and key is None:
         return None
     if (certificate is None) != (key is None):
-        print("holdfast: SEC-001: --certificate and --key must be passed together", file=sys.stderr)
-        raise typer.Exit(BAD_INPUT)
+        hint = "a client certificate is used with its key"
+        refuse(Refused("SEC-001", "--certificate and --key: pass both or none", hint, "BadConfig"))
     return Tls(
         _read_certificate(ca) if ca is not None else None,
         _read_certificate(certificate) if certificate is not None else None,

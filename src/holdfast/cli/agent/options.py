@@ -50,7 +50,14 @@ def read_invitation_file(file: Path) -> str:
     try:
         return read_bytes(file, INVITATION_BYTES_MAX).decode("ascii", "replace").strip()
     except UnreadableInput as fault:
-        refuse(Refused("SEC-002", f"{file}: {fault}", name="InvalidParams"))
+        refuse(
+            Refused(
+                "SEC-002",
+                f"{file}: {fault}",
+                "pass the file that `holdfast provider invite` was written to",
+                "InvalidParams",
+            )
+        )
 
 
 def read_prices(options: list[str] | None) -> dict[str, Any] | Refused:
@@ -59,7 +66,12 @@ def read_prices(options: list[str] | None) -> dict[str, Any] | Refused:
     for option in options or ():
         model, _, price = option.rpartition("=")
         if not price.isdecimal() or model in prices:
-            return Refused("SEC-001", f"price: {option!r} is not [MODEL=]PRICE, each once", name="BadConfig")
+            return Refused(
+                "SEC-001",
+                f"price: {option!r} is not [MODEL=]PRICE, each once",
+                "--price 3, or --price echo=5",
+                "BadConfig",
+            )
         prices[model] = int(price)
     return {"price": prices.pop("", 1), "prices": prices}
 

@@ -7,22 +7,20 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from holdfast.cli.terminal.node_client import NodeAddress, NodeSession, call_node, run_on_node
-from holdfast.cli.terminal.options import Ca, Data, Json, TokenFile, Url
+from holdfast.cli.terminal.node_client import NodeSession, call_node, run_on_node
+from holdfast.cli.terminal.options import Json, NodeAddress, on_node
 from holdfast.cli.terminal.progress import ProgressLine
-from holdfast.cli.terminal.tables import pluralize, print_json
+from holdfast.cli.terminal.tables import pluralize, print_json, print_outcome
 
 POLL_S: Final = 0.2
 HEIGHTS_A_CALL: Final = 50
 """Each height is hashed once more and synced: a call must not take longer than its answer is waited for."""
 
 
+@on_node
 def audit(
+    address: NodeAddress,
     sample: Annotated[int, typer.Option(min=0, help="About this many blobs; 0 is all of them.")] = 0,
-    data: Data = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
     as_json: Json = False,
 ) -> None:
     """Read archived blobs back and check them against their commitments.
@@ -30,7 +28,7 @@ def audit(
     What the archive has lost or changed is archived again while this node has the bytes, packed or as outputs. Exit
     code 1: something is wrong that this node cannot repair.
     """
-    report = run_on_node(NodeAddress(data, url, token_file, ca), lambda node: _audit(node, sample))
+    report = run_on_node(address, lambda node: _audit(node, sample))
     if as_json:
         print_json(report)
     else:
@@ -56,28 +54,26 @@ async def _audit(node: NodeSession, sample: int) -> dict[str, Any]:
     return report
 
 
+@on_node
 def retry(
+    address: NodeAddress,
     height: Annotated[int, typer.Argument(metavar="[HEIGHT]", min=0, help="Only this height. [default: all]")] = 0,
-    data: Data = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
+    as_json: Json = False,
 ) -> None:
     """Try uploads that failed or stalled again now."""
-    result = call_node(NodeAddress(data, url, token_file, ca), "blob.retry", height=height)
-    print("no upload has failed" if result["is_repeat"] else "failed uploads are tried again now")
+    result = call_node(address, "blob.retry", height=height)
+    outcome = "no upload has failed" if result["is_repeat"] else "failed uploads are tried again now"
+    print_outcome(result, outcome, as_json=as_json)
 
 
+@on_node
 def prune(
+    address: NodeAddress,
     before: Annotated[int, typer.Option("--before", metavar="HEIGHT", min=0, help="Only heights below this one.")],
-    data: Data = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
     as_json: Json = False,
 ) -> None:
     """Delete this node's bytes of heights that are archived as a whole; say why the others stay."""
-    report = run_on_node(NodeAddress(data, url, token_file, ca), lambda node: _prune(node, before))
+    report = run_on_node(address, lambda node: _prune(node, before))
     if as_json:
         print_json(report)
         return

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Any
 
-import typer
-
-from holdfast.cli.terminal.node_client import NodeAddress, call_node
-from holdfast.cli.terminal.options import Ca, Data, Json, TokenFile, Url
+from holdfast.cli.chain.show import BlockArgument
+from holdfast.cli.terminal.abbreviations import find_height
+from holdfast.cli.terminal.node_client import NodeSession, run_on_node
+from holdfast.cli.terminal.options import Json, NodeAddress, Wide, on_node
 from holdfast.cli.terminal.tables import format_time, print_json, print_record, print_table
 
-Height = Annotated[int, typer.Argument(metavar="HEIGHT", min=0, help="The block's height.")]
 
-
+@on_node
 def status(
-    height: Height,
-    data: Data = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
+    address: NodeAddress,
+    block: BlockArgument,
+    wide: Wide = False,
     as_json: Json = False,
 ) -> None:
     """Show the blobs of a block: pending, archived or pruned, with their locators, who archived them, and when."""
-    view = call_node(NodeAddress(data, url, token_file, ca), "blob.status", height=height)
+
+    async def read(node: NodeSession) -> Any:
+        return await node.call("blob.status", height=await find_height(node, block))
+
+    view = run_on_node(address, read)
     if as_json:
         print_json(view)
         return
@@ -41,4 +42,4 @@ def status(
         for blob in view["blobs"]
     ]
     if rows:
-        print_table(heads, rows)
+        print_table(tuple(head.upper() for head in heads), rows, wide=wide)

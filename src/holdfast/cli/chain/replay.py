@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from holdfast.adapters.keys.signing import verify as check_signature
-from holdfast.cli.terminal.options import ConfigFile, Data
+from holdfast.cli.terminal.options import ConfigFile, Data, Json
 from holdfast.cli.terminal.progress import ProgressLine
 from holdfast.cli.terminal.reporting import load_settings, report_errors, value_or_exit
-from holdfast.cli.terminal.tables import pluralize
+from holdfast.cli.terminal.tables import pluralize, print_json
 from holdfast.core.base.errors import Refused
 
 if TYPE_CHECKING:
     from holdfast.history.replay import ReplayReport
 
 
-def replay(data: Data = None, config: ConfigFile = None) -> None:
+def replay(data: Data = None, config: ConfigFile = None, as_json: Json = False) -> None:
     """Fold the journal from genesis and compute every header again: roots, beacon, hash, signature.
 
     Blocks that were rolled back are computed, too. It works with a running node or a stopped one, with either store
@@ -31,6 +33,7 @@ def replay(data: Data = None, config: ConfigFile = None) -> None:
 
     async def replay_journal() -> ReplayReport | Refused:
         async with open_stores(settings) as stores:
+            progress.total = (await stores.journal.tip()).number
             return await history_replay.replay(stores.journal, stores.policy, check_signature, progress.show_batch)
 
     with report_errors():
@@ -39,6 +42,9 @@ def replay(data: Data = None, config: ConfigFile = None) -> None:
         finally:
             progress.end()
         took_s = time.monotonic() - start_s
+        if as_json:
+            print_json(_as_values(report))
+            return
         blocks = pluralize(report.blocks, "block")
         print(f"the journal gives the chain: {blocks} computed again, {report.orphaned} orphaned")
         print(f"head    {report.height}, {report.hash.hex()}")
@@ -46,3 +52,8 @@ def replay(data: Data = None, config: ConfigFile = None) -> None:
         print(f"folded  {report.events} events in {report.batches} batches, {took_s:.1f} s")
         for proposer in sorted(report.proposers):
             print(f"signed  {proposer.hex()}")
+
+
+def _as_values(report: ReplayReport) -> dict[str, Any]:
+    values = msgspec.structs.asdict(report)
+    return values | {"hash": report.hash.hex(), "proposers": sorted(proposer.hex() for proposer in report.proposers)}

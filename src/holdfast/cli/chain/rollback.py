@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Annotated, Any, Final
@@ -10,8 +9,9 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
-from holdfast.cli.terminal.node_client import AbbreviatedIds, NodeAddress, NodeSession, run_on_node
-from holdfast.cli.terminal.options import Data, Json
+from holdfast.cli.terminal.confirmation import confirm
+from holdfast.cli.terminal.node_client import AbbreviatedIds, NodeSession, run_on_node
+from holdfast.cli.terminal.options import Data, Json, NodeAddress, Yes
 from holdfast.cli.terminal.progress import ProgressLine
 from holdfast.cli.terminal.reporting import refuse
 from holdfast.cli.terminal.tables import pluralize, print_json
@@ -61,12 +61,12 @@ class RollbackReport(msgspec.Struct, kw_only=True):
 
 def rollback(
     height: Annotated[
-        int | None, typer.Argument(metavar="HEIGHT", min=0, help="The block that becomes the head again.")
+        int | None, typer.Argument(metavar="HEIGHT", min=0, help="Height of the block that becomes the head again.")
     ] = None,
     blocks: Annotated[
         int | None, typer.Option(min=1, help="Instead: roll back this many of the newest blocks.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Yes = False,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
@@ -80,16 +80,10 @@ def rollback(
     address = NodeAddress(data)
     top = run_on_node(address, lambda node: node.call("chain.getHead"))["block"]["height"]
     to = max(0, top - (blocks or 0)) if height is None else height
-    if not yes and to < top and not _confirmed(f"Roll back {pluralize(top - to, 'block')}, {to + 1} to {top}?"):
-        refuse(Refused("CHN-003", "nothing was rolled back", "pass --yes to roll back without a question"))
+    if to < top:
+        confirm(f"Roll back {pluralize(top - to, 'block')}, {to + 1} to {top}?", "CHN-003", yes=yes)
     report = run_on_node(address, lambda node: _roll_back(node, to))
     print_json(report) if as_json else _print(report)
-
-
-def _confirmed(question: str) -> bool:
-    if not sys.stdin.isatty():
-        return False
-    return typer.confirm(question)
 
 
 @cache

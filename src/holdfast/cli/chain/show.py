@@ -7,21 +7,23 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from holdfast.cli.terminal.abbreviations import find_height
 from holdfast.cli.terminal.clock import now_ms
-from holdfast.cli.terminal.node_client import NodeAddress, NodeSession, call_node, run_on_node
-from holdfast.cli.terminal.options import Ca, Data, Json, TokenFile, Url
-from holdfast.cli.terminal.tables import format_time, pluralize, print_json, print_record, print_table
+from holdfast.cli.terminal.node_client import NodeSession, call_node, run_on_node
+from holdfast.cli.terminal.options import AfterEvent, Json, JsonAlways, Limit, NodeAddress, OldestFirst, Wide, on_node
+from holdfast.cli.terminal.tables import format_time, pluralize, print_json, print_more, print_record, print_table
 from holdfast.client import NodeRefused
 
 POLL_S: Final = 0.1
-Height = Annotated[int, typer.Argument(metavar="HEIGHT", min=0, help="The block's height.")]
+BlockArgument = Annotated[
+    str, typer.Argument(metavar="BLOCK", help="The block's height, or the beginning of its hash.")
+]
 
 
-def head(
-    data: Data = None, url: Url = None, token_file: TokenFile = None, ca: Ca = None, as_json: Json = False
-) -> None:
+@on_node
+def head(address: NodeAddress, as_json: Json = False) -> None:
     """Show the newest block, the newest final height, and the open block."""
-    head = call_node(NodeAddress(data, url, token_file, ca), "chain.getHead")
+    head = call_node(address, "chain.getHead")
     if as_json:
         print_json(head)
         return
@@ -45,48 +47,49 @@ def _rollback_record(rollback: dict[str, Any] | None) -> dict[str, str]:
     return {"rolling back": f"{pluralize(rollback['blocks'], 'block')} left, {waiting} not in the open block yet"}
 
 
+@on_node
 def show(
-    height: Height,
-    data: Data = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
+    address: NodeAddress,
+    block: BlockArgument,
     as_json: Json = False,
 ) -> None:
     """Show a block of the active chain, with the numbers of the events that are its transactions."""
-    answer = call_node(NodeAddress(data, url, token_file, ca), "chain.getBlock", height=height)
+
+    async def read(node: NodeSession) -> Any:
+        return await node.call("chain.getBlock", height=await find_height(node, block))
+
+    answer = run_on_node(address, read)
     if as_json:
         print_json(answer)
         return
-    block = answer["block"]
+    header = answer["block"]
     more = {
-        "parent": block["parent"],
-        "beacon": block["beacon"],
-        "tx_root": block["tx_root"],
-        "log_root": block["log_root"],
-        "signature": block["signature"],
+        "parent": header["parent"],
+        "beacon": header["beacon"],
+        "tx_root": header["tx_root"],
+        "log_root": header["log_root"],
+        "signature": header["signature"],
         "final": "yes" if answer["is_final"] else "not yet: it can still be rolled back",
         "transactions": [f"event {number}" for number in answer["transactions"]],
     }
-    print_record(block_record(block) | more)
+    print_record(block_record(header) | more)
 
 
+@on_node
 def list_(
-    after: Annotated[int, typer.Option(min=0, help="Continue after the block that this event sealed.")] = 0,
+    address: NodeAddress,
+    after: AfterEvent = 0,
     height: Annotated[
         int | None, typer.Option(min=0, help="Only blocks of this height, orphaned ones included.")
     ] = None,
-    limit: Annotated[int, typer.Option(help="How many.")] = 100,
-    data: Data = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
+    limit: Limit = 100,
+    oldest_first: OldestFirst = False,
+    wide: Wide = False,
     as_json: Json = False,
 ) -> None:
-    """List sealed blocks in the order of their sealing; those that were rolled back are ORPHANED."""
-    page = call_node(
-        NodeAddress(data, url, token_file, ca), "chain.listBlocks", after=after, height=height, limit=limit
-    )
+    """List sealed blocks, newest first; those that were rolled back are ORPHANED."""
+    params = {"after": after, "height": height, "limit": limit, "newest_first": not oldest_first}
+    page = call_node(address, "chain.listBlocks", **params)
     if as_json:
         print_json(page)
         return
@@ -95,18 +98,18 @@ def list_(
         (row["height"], row["status"], format_time(row["time_ms"]), _event_range(row), row["tx_count"], row["hash"])
         for row in page["rows"]
     ]
-    print_table(heads, rows)
-    if page["next_after"] is not None:
-        print(f"more: --after {page['next_after']}")
+    print_table(heads, rows, wide=wide)
+    print_more(page["next_after"])
 
 
+@on_node
 def prove(
-    task_id: Annotated[str, typer.Argument(metavar="TASK_ID", help="The job whose admission to prove.")],
+    address: NodeAddress,
+    task_id: Annotated[
+        str, typer.Argument(metavar="TASK_ID", help="The job whose admission to prove, or the beginning of its id.")
+    ],
     wait: Annotated[bool, typer.Option("--wait", help="Wait until its block is sealed.")] = False,
-    data: Data = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
+    as_json: JsonAlways = True,
 ) -> None:
     """Print a proof, as JSON, that a job is in a block. `holdfast chain verify FILE` checks it offline."""
 
@@ -119,19 +122,23 @@ def prove(
                     raise
             await asyncio.sleep(POLL_S)
 
-    print_json(run_on_node(NodeAddress(data, url, token_file, ca), prove_admission))
+    print_json(run_on_node(address, prove_admission))
 
 
+@on_node
 def prove_consistency(
-    first: Annotated[int, typer.Argument(metavar="FIRST", min=1, help="Height of the block you trust.")],
-    second: Annotated[int, typer.Argument(metavar="SECOND", min=1, help="Height of a later block.")],
-    data: Data = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
+    address: NodeAddress,
+    first: Annotated[str, typer.Argument(metavar="FIRST", help="The block you trust: its height or hash.")],
+    second: Annotated[str, typer.Argument(metavar="SECOND", help="A later block: its height or hash.")],
+    as_json: JsonAlways = True,
 ) -> None:
     """Print a proof, as JSON, that results were only appended between two blocks, for `holdfast chain verify FILE`."""
-    print_json(call_node(NodeAddress(data, url, token_file, ca), "chain.proveConsistency", first=first, second=second))
+
+    async def prove_growth(node: NodeSession) -> Any:
+        heights = {"first": await find_height(node, first), "second": await find_height(node, second)}
+        return await node.call("chain.proveConsistency", **heights)
+
+    print_json(run_on_node(address, prove_growth))
 
 
 def block_record(block: dict[str, Any]) -> dict[str, object]:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, NoReturn
 
 import typer
 
-from holdfast.cli import VerbCommand, make_app
+from holdfast.cli import make_app
 from holdfast.cli.compute import described_match, item_input, match_input, notice_input, readers
 from holdfast.cli.compute.strict_json import INPUT, InputFault, InvalidInput, read_object
 from holdfast.core import job, lease, match, proof, result
@@ -241,11 +241,19 @@ def _command(name: str) -> Callable[[], None]:
     return run
 
 
+def _example(name: str) -> str:
+    """Short where the input is short."""
+    inputs = {"result-digest": """'{"bytes": "00ff"}'"""}
+    return (
+        f"echo {inputs[name]} | holdfast compute {name}" if name in inputs else f"holdfast compute {name} < input.json"
+    )
+
+
 # A name is a command, not an argument: so it has its own help, and typer starts twice as fast.
 for _name, _formula in FORMULAS.items():
     app.command(
         _name,
-        cls=VerbCommand,
+        example=_example(_name),
         help=_help(_formula),
         short_help=summary_of(_formula),
     )(_command(_name))

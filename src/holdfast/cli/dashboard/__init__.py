@@ -9,9 +9,9 @@ from typing import Annotated, Final
 
 import typer
 
-from holdfast.cli import VerbCommand, make_app
-from holdfast.cli.terminal.node_client import NodeAddress, node_url
-from holdfast.cli.terminal.options import Ca, Data, TokenFile, Url
+from holdfast.cli import make_app
+from holdfast.cli.terminal.node_client import node_url
+from holdfast.cli.terminal.options import NodeAddress, on_node
 from holdfast.cli.terminal.reporting import report_errors
 from holdfast.client.node_url import NodeUrl
 
@@ -19,24 +19,20 @@ app = make_app()
 PORT: Final = 8460
 
 
-@app.command(cls=VerbCommand)
+@app.command(example="holdfast dashboard --url https://node.example:8451 --token-file auditor.token")
+@on_node
 def dashboard(
+    address: NodeAddress,
     port: Annotated[int, typer.Option(min=0, max=65_535, help="Listen on this port; 0 takes a free one.")] = PORT,
     is_opened: Annotated[bool, typer.Option("--open", help="Also open it in this machine's browser.")] = False,
-    data: Data = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
 ) -> None:
     """Show the page of a node here: of the one in this folder, or with --url of one far away.
 
     It sees and does what the token may. The token stays in this process; the printed address opens the page, and
     only for whoever has it. Ctrl-C ends it.
-
-    Example: holdfast dashboard --url https://node.example:8451 --ca ca.pem --token-file operator.token
     """
     with report_errors():
-        asyncio.run(_serve(node_url(NodeAddress(data, url, token_file, ca)), port, is_opened=is_opened))
+        asyncio.run(_serve(node_url(address), port, is_opened=is_opened))
 
 
 async def _serve(node: NodeUrl, port: int, *, is_opened: bool) -> None:

@@ -9,10 +9,11 @@ import typer
 
 from holdfast.cli import make_app
 from holdfast.cli.db.stores import open_stores
-from holdfast.cli.terminal.options import ConfigFile, Data
+from holdfast.cli.terminal.confirmation import confirm
+from holdfast.cli.terminal.options import ConfigFile, Data, Json, Yes
 from holdfast.cli.terminal.progress import ProgressLine
 from holdfast.cli.terminal.reporting import load_settings, refuse, report_errors
-from holdfast.cli.terminal.tables import pluralize
+from holdfast.cli.terminal.tables import pluralize, print_outcome
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.values import BatchNo
 from holdfast.history.archive_segments import SegmentName
@@ -20,7 +21,7 @@ from holdfast.history.trim import trim_bound
 
 app = make_app()
 KEEP_BATCHES: Final = 1_000
-_CONSEQUENCES: Final = "their events and payloads will be gone, tables cannot be rebuilt, no new export can begin"
+_CONSEQUENCES: Final = "Their events and payloads will be gone, tables cannot be rebuilt, no new export can begin"
 
 
 @app.callback(invoke_without_command=True)
@@ -31,6 +32,7 @@ def archive(
     ] = KEEP_BATCHES,
     data: Data = None,
     config: ConfigFile = None,
+    as_json: Json = False,
 ) -> None:
     """Move old batches from the store into compressed, hash-chained files in DATA/archive.
 
@@ -44,9 +46,10 @@ def archive(
     settings = load_settings(config, {"data": data}, with_stores=True)
     progress = ProgressLine("archiving")
 
-    async def move_batches() -> str:
+    async def move_batches() -> tuple[int, str]:
         async with open_stores(settings) as stores:
-            await stores.journal.tip()  # fails if there is no journal, before the archive's folder is created
+            # This fails if there is no journal, before the archive's folder is created.
+            progress.total = (await stores.journal.tip()).number
             with stores.archive.exclusive():
                 bound = await trim_bound(
                     stores.journal, stores.tables, stores.snapshots, stores.policy, keep_batches, progress.show_batch
@@ -54,30 +57,42 @@ def archive(
                 archived = await stores.journal.store.trimmed_until()
                 if bound.until > archived:
                     await stores.journal.trim(bound.until, progress.show_batch)
-                    return f"moved batches {archived + 1} to {bound.until} ({bound.reason})"
-                return f"nothing to move: {archived} batches are in the archive already ({bound.reason})"
+                    return bound.until, f"moved batches {archived + 1} to {bound.until} ({bound.reason})"
+                return archived, f"nothing to move: {archived} batches are in the archive already ({bound.reason})"
 
     with report_errors():
-        message = asyncio.run(move_batches())
+        archived_until, message = asyncio.run(move_batches())
         progress.end()
-        print(message)
+        print_outcome({"archived_until": archived_until}, message, as_json=as_json)
 
 
-@app.command("list")
-def list_(data: Data = None, config: ConfigFile = None) -> None:
+@app.command("list", example="holdfast db archive list")
+def list_(data: Data = None, config: ConfigFile = None, as_json: Json = False) -> None:
     """List the archive segments with their batches and events."""
     segments = asyncio.run(_list_segments(data, config))
-    for segment in segments:
-        print(f"batches {segment.first}-{segment.last}  events {segment.first_event}-{segment.last_event}  {segment}")
-    print(pluralize(len(segments), "segment"))
+    lines = [
+        f"batches {each.first}-{each.last}  events {each.first_event}-{each.last_event}  {each}" for each in segments
+    ]
+    values = [
+        {
+            "first": each.first,
+            "last": each.last,
+            "first_event": each.first_event,
+            "last_event": each.last_event,
+            "file": str(each),
+        }
+        for each in segments
+    ]
+    print_outcome(values, *lines, pluralize(len(segments), "segment"), as_json=as_json)
 
 
-@app.command()
+@app.command(example="holdfast db archive delete --until 5000 --yes")
 def delete(
     until: Annotated[int, typer.Option(metavar="BATCH", min=1, help="Segments that end at or before this batch.")],
-    yes: Annotated[bool, typer.Option("--yes", help="Really delete them.")] = False,
+    yes: Yes = False,
     data: Data = None,
     config: ConfigFile = None,
+    as_json: Json = False,
 ) -> None:
     """Delete the oldest archive segments for ever. Holdfast itself never does that.
 
@@ -90,9 +105,7 @@ def delete(
         refuse(Refused("ENG-004", f"no segment ends at or before batch {until}", "holdfast db archive list shows them"))
     batches = f"batches {doomed[0].first} to {doomed[-1].last}, events up to {doomed[-1].last_event}"
     summary = f"{pluralize(len(doomed), 'segment')} with {batches}"
-    if not yes:
-        message = f"this would delete {summary}: {_CONSEQUENCES}"
-        refuse(Refused("ENG-004", message, "pass --yes if an export has them or they are not needed"))
+    confirm(f"Delete {summary}? {_CONSEQUENCES}.", "ENG-004", yes=yes)
     settings = load_settings(config, {"data": data}, with_stores=True)
 
     async def delete_segments() -> None:
@@ -102,7 +115,7 @@ def delete(
 
     with report_errors():
         asyncio.run(delete_segments())
-        print(f"deleted {summary}")
+        print_outcome({"deleted": [str(each) for each in doomed]}, f"deleted {summary}", as_json=as_json)
 
 
 async def _list_segments(data: Data, config: ConfigFile) -> list[SegmentName]:

@@ -9,14 +9,15 @@ import typer
 from holdfast.api.error_codes import ERROR_CODES
 from holdfast.app.stores import make_warm_store
 from holdfast.cli.db.stores import open_stores
-from holdfast.cli.terminal.options import ConfigFile, Data
+from holdfast.cli.terminal.options import ConfigFile, Data, Json
 from holdfast.cli.terminal.progress import ProgressLine
 from holdfast.cli.terminal.reporting import format_finding, load_settings, report_errors
+from holdfast.cli.terminal.tables import print_outcome
 from holdfast.history import check as history_check
 from holdfast.history.check import IRREPLACEABLE, CheckResult
 
 
-def check(data: Data = None, config: ConfigFile = None) -> None:
+def check(data: Data = None, config: ConfigFile = None, as_json: Json = False) -> None:
     """Look for damage in everything that is stored. A running node is not disturbed.
 
     Folds the whole history once and checks the hash chain of journal and archive, every event, every large payload, the
@@ -31,6 +32,7 @@ def check(data: Data = None, config: ConfigFile = None) -> None:
 
     async def check_stores() -> list[CheckResult]:
         async with open_stores(settings) as stores:
+            progress.total = (await stores.journal.tip()).number
             return await history_check.check(
                 stores.journal,
                 stores.tables,
@@ -43,8 +45,11 @@ def check(data: Data = None, config: ConfigFile = None) -> None:
     with report_errors():
         results = asyncio.run(check_stores())
         progress.end()
-        for result in results:
-            print(format_finding(result.is_good, result.name, result.message, result.hint))
+        lines = [format_finding(each.is_good, each.name, each.message, each.hint) for each in results]
+        values = [
+            {"name": each.name, "is_good": each.is_good, "message": each.message, "hint": each.hint} for each in results
+        ]
+        print_outcome(values, *lines, as_json=as_json)
         raise typer.Exit(exit_code_of(results))
 
 

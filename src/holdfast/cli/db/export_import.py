@@ -18,9 +18,10 @@ from holdfast.adapters.objects.settings import REMOTE, SharedObjects, make_objec
 from holdfast.app.stores import prepare_folder
 from holdfast.cli.db.stores import open_stores
 from holdfast.cli.terminal.durations import parse_duration_ms
-from holdfast.cli.terminal.options import ConfigFile, Data
+from holdfast.cli.terminal.options import ConfigFile, Data, Json
 from holdfast.cli.terminal.progress import ProgressLine
 from holdfast.cli.terminal.reporting import load_settings, refuse, report_errors, value_or_exit
+from holdfast.cli.terminal.tables import print_outcome
 from holdfast.config import Config
 from holdfast.core.base.errors import Refused
 from holdfast.history.archive_segments import parse_segment_name
@@ -44,7 +45,8 @@ def export(
     data: Data = None,
     config: ConfigFile = None,
     every: Annotated[
-        str | None, typer.Option(metavar="6h", help="Export again and again, each into a new folder below DIR.")
+        str | None,
+        typer.Option(metavar="DURATION", help="6h: export again and again, each into a new folder below DIR."),
     ] = None,
     keep: Annotated[int, typer.Option(min=1, metavar="N", help="With --every: how many exports stay.")] = 7,
     metrics: Annotated[
@@ -52,6 +54,7 @@ def export(
         typer.Option(metavar="PORT", help="With --every: serve metrics for Prometheus on this loopback port."),
     ] = None,
     endpoint: Endpoint = None,
+    as_json: Json = False,
 ) -> None:
     """Write the whole history into a folder, as a backup. A running node is not disturbed.
 
@@ -74,7 +77,8 @@ def export(
     with report_errors():
         answer = asyncio.run(_export_into(settings, progress, to, endpoint))
         progress.end()
-        print(f"exported {_describe(value_or_exit(answer))} to {to}")
+        manifest = value_or_exit(answer)
+        print_outcome(_as_values(manifest), f"exported {_describe(manifest)} to {to}", as_json=as_json)
 
 
 async def _export_into(
@@ -84,7 +88,8 @@ async def _export_into(
     if await _is_foreign(folder):
         return Refused("ENG-004", f"{to} has other files", "choose a new folder or one with an earlier export")
     async with open_stores(settings) as stores:
-        await stores.journal.tip()  # fails if there is no journal, before the folder is created
+        # This fails if there is no journal, before the folder is created.
+        progress.total = (await stores.journal.tip()).number
         with folder.exclusive() if isinstance(folder, AtomicFolder) else nullcontext():
             return await export_journal(stores.journal, folder, stores.policy, progress.show_batch)
 
@@ -114,8 +119,9 @@ def import_(
     from_: Annotated[str, typer.Option("--from", metavar="DIR", help="An export: a folder, or s3://bucket/folder.")],
     data: Data = None,
     config: ConfigFile = None,
-    store: Annotated[str | None, typer.Option(help="sqlite or postgres. [default: sqlite]")] = None,
+    store: Annotated[str | None, typer.Option(metavar="sqlite|postgres", help="Which store. [default: sqlite]")] = None,
     endpoint: Endpoint = None,
+    as_json: Json = False,
 ) -> None:
     """Fill an empty store from an export: restore a backup, or move from one kind of store to the other.
 
@@ -138,9 +144,18 @@ def import_(
     with report_errors():
         answer = asyncio.run(import_history())
         progress.end()
-        print(f"imported {_describe(value_or_exit(answer))} into {settings.data}")
-        print(f"copy keys/ and warm/ of the old folder into {settings.data} first: an export does not have them")
-        print(f"start it with: holdfast up --data {settings.data}")
+        manifest = value_or_exit(answer)
+        print_outcome(
+            _as_values(manifest),
+            f"imported {_describe(manifest)} into {settings.data}",
+            f"copy keys/ and warm/ of the old folder into {settings.data} first: an export does not have them",
+            f"start it with: holdfast up --data {settings.data}",
+            as_json=as_json,
+        )
+
+
+def _as_values(manifest: ExportManifest) -> dict[str, object]:
+    return {"events": manifest.events, "batches": manifest.batches, "state": manifest.digest}
 
 
 def _describe(manifest: ExportManifest) -> str:

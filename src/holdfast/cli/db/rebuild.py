@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 
 from holdfast.cli.db.stores import open_stores
-from holdfast.cli.terminal.options import ConfigFile, Data
+from holdfast.cli.terminal.options import ConfigFile, Data, Json
 from holdfast.cli.terminal.progress import ProgressLine
 from holdfast.cli.terminal.reporting import load_settings, report_errors, value_or_exit
+from holdfast.cli.terminal.tables import print_outcome
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import JournalHead
 from holdfast.history import rebuild as history_rebuild
 
 
-def rebuild(data: Data = None, config: ConfigFile = None) -> None:
+def rebuild(data: Data = None, config: ConfigFile = None, as_json: Json = False) -> None:
     """Empty the tables and rebuild them from the journal. The node must be stopped.
 
     Nothing can be lost: tables only repeat what the journal says. The whole history is read first, and the tables are
@@ -25,7 +26,8 @@ def rebuild(data: Data = None, config: ConfigFile = None) -> None:
 
     async def rebuild_tables() -> JournalHead | Refused:
         async with open_stores(settings) as stores:
-            await stores.journal.tip()  # fails if there is no journal; acquiring it would create one
+            # This fails if there is no journal; acquiring it would create one.
+            progress.total = (await stores.journal.tip()).number
             return await history_rebuild.rebuild(
                 stores.journal, stores.tables, stores.snapshots, stores.policy, progress.show_batch
             )
@@ -34,4 +36,5 @@ def rebuild(data: Data = None, config: ConfigFile = None) -> None:
         answer = asyncio.run(rebuild_tables())
         progress.end()
         head = value_or_exit(answer)
-        print(f"tables rebuilt up to batch {head.number}, event {head.last}")
+        outcome = f"tables rebuilt up to batch {head.number}, event {head.last}"
+        print_outcome({"batch": head.number, "event": head.last}, outcome, as_json=as_json)

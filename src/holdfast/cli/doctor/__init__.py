@@ -7,14 +7,15 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from holdfast.cli import VerbCommand, make_app
+from holdfast.cli import make_app
 from holdfast.cli.doctor.endpoints import check_endpoints
 from holdfast.cli.doctor.finding import HostFinding
 from holdfast.cli.doctor.host_checks import check_folder, check_keys, check_socket
 from holdfast.cli.doctor.owner import check_owner
 from holdfast.cli.terminal.clock import now_ms
-from holdfast.cli.terminal.options import ConfigFile, Data
+from holdfast.cli.terminal.options import ConfigFile, Data, Json
 from holdfast.cli.terminal.reporting import format_finding, load_settings
+from holdfast.cli.terminal.tables import print_outcome
 from holdfast.client import SOCKET_NAME, NodeRefused, NodeUnreachable
 from holdfast.client.node_socket import NodeSocket
 from holdfast.config import Config, Store
@@ -27,11 +28,12 @@ BLOCK_LATE_MS: Final = 30_000
 """A block this much later than it should be is not explained by a busy machine."""
 
 
-@app.command(cls=VerbCommand)
+@app.command(example="holdfast doctor")
 def doctor(
     data: Data = None,
     config: ConfigFile = None,
-    store: Annotated[str | None, typer.Option(help="sqlite or postgres. [default: sqlite]")] = None,
+    store: Annotated[str | None, typer.Option(metavar="sqlite|postgres", help="Which store. [default: sqlite]")] = None,
+    as_json: Json = False,
 ) -> None:
     """Check folder, keys, disk, clock, store, network APIs and node; nothing is changed.
 
@@ -46,10 +48,10 @@ def doctor(
     ]
     is_up, node_findings = asyncio.run(_check_node(settings))
     findings += [*node_findings, *check_endpoints(settings, is_up)]
-    for each in findings:
-        print(format_finding(*each))
     bad = sum(not each.is_good for each in findings)
-    print(f"\n{'all is well' if not bad else f'{bad} of {len(findings)} need attention'}")
+    summary = f"\n{'all is well' if not bad else f'{bad} of {len(findings)} need attention'}"
+    lines = [format_finding(*each) for each in findings]
+    print_outcome([each._asdict() for each in findings], *lines, summary, as_json=as_json)
     raise typer.Exit(1 if bad else 0)
 
 

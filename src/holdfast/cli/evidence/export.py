@@ -12,9 +12,11 @@ import typer
 
 from holdfast.adapters.files import AtomicFolder
 from holdfast.cli.evidence.show import Channel, records, sessions
-from holdfast.cli.terminal.node_client import NodeAddress, NodeSession, run_on_node
-from holdfast.cli.terminal.options import Ca, Data, TokenFile, Url
+from holdfast.cli.terminal.node_client import NodeSession, run_on_node
+from holdfast.cli.terminal.options import Json, NodeAddress, on_node
+from holdfast.cli.terminal.progress import ProgressLine
 from holdfast.cli.terminal.reporting import refuse
+from holdfast.cli.terminal.tables import print_outcome
 from holdfast.core.base.errors import Refused
 from holdfast.history.asrun_log import AsRunLog
 from holdfast.spool.files.names import SPOOL, why_not_id
@@ -24,14 +26,13 @@ LINES_PER_WRITE: Final = 1_000
 To = Annotated[Path, typer.Option("--to", help="The folder; the channel gets its own folder in it.")]
 
 
+@on_node
 def export(
+    address: NodeAddress,
     channel: Channel,
     to: To,
     session: Annotated[str | None, typer.Option(help="Only this session.")] = None,
-    data: Data = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
+    as_json: Json = False,
 ) -> None:
     """Write the records of a channel as they came: FOLDER/CHANNEL/SESSION.spool.jsonl, one line per record.
 
@@ -41,15 +42,24 @@ def export(
     if (refusal := why_not_id("channel", channel)) is not None:
         refuse(refusal)
 
+    progress = ProgressLine("exporting")
+
     async def export_channel(node: NodeSession) -> int:
         selected = [each async for each in sessions(node, channel) if session in (None, each["session"])]
         if not selected:
             refuse(_unknown_session(channel, session))
-        return sum(
-            [await _export_session(node, to / channel, channel, each["session"], each["pruned"]) for each in selected]
-        )
+        written = 0
+        for number, each in enumerate(selected):
+            progress.show_count(number, len(selected), f"sessions, {written} records")
+            written += await _export_session(node, to / channel, channel, each["session"], each["pruned"])
+        progress.end()
+        return written
 
-    print(f"{run_on_node(NodeAddress(data, url, token_file, ca), export_channel)} records written to {to / channel}")
+    _print_written(run_on_node(address, export_channel), "records written", to / channel, as_json=as_json)
+
+
+def _print_written(count: int, what: str, folder: Path, *, as_json: bool) -> None:
+    print_outcome({"count": count, "folder": str(folder)}, f"{count} {what} to {folder}", as_json=as_json)
 
 
 def _unknown_session(channel: str, session: str | None = None) -> Refused:
@@ -126,15 +136,14 @@ def _sequence(line: bytes) -> int | None:
         return None
 
 
+@on_node
 def asrun(
+    address: NodeAddress,
     channel: Channel,
     to: To,
-    data: Data = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
+    as_json: Json = False,
 ) -> None:
-    """Write the as-run log of a channel, by day: FOLDER/CHANNEL/YYYY-MM-DD.asrun, and .asrun.jsonl beside it.
+    """Write the as-run log of a RetroVue channel, by day: FOLDER/CHANNEL/YYYY-MM-DD.asrun, and .asrun.jsonl beside it.
 
     Entries that the log already has are not written again, so that it may be run repeatedly.
     """
@@ -151,4 +160,4 @@ def asrun(
                 total += await log.write(lines)
         return total
 
-    print(f"{run_on_node(NodeAddress(data, url, token_file, ca), write_log)} entries added to {to / channel}")
+    _print_written(run_on_node(address, write_log), "entries added", to / channel, as_json=as_json)

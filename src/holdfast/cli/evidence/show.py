@@ -8,8 +8,8 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
-from holdfast.cli.terminal.node_client import NodeAddress, NodeSession, run_on_node
-from holdfast.cli.terminal.options import Ca, Data, Json, TokenFile, Url
+from holdfast.cli.terminal.node_client import NodeSession, run_on_node
+from holdfast.cli.terminal.options import Json, NodeAddress, Wide, on_node
 from holdfast.cli.terminal.reporting import refuse
 from holdfast.cli.terminal.tables import format_time, print_json, print_table
 from holdfast.core.base.errors import Refused
@@ -18,21 +18,20 @@ PAGE: Final = 1_000
 Channel = Annotated[str, typer.Argument(metavar="CHANNEL", help="The channel: a provider's id, or a v0.1 sender's.")]
 
 
+@on_node
 def list_(
+    address: NodeAddress,
     channel: Annotated[str | None, typer.Option(help="Only this channel's.")] = None,
-    data: Data = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
+    wide: Wide = False,
     as_json: Json = False,
 ) -> None:
     """List all sessions: how far each is acked, whether more can come, and its sender's lag while connected."""
-    all_sessions = run_on_node(NodeAddress(data, url, token_file, ca), lambda node: _list_sessions(node, channel))
+    all_sessions = run_on_node(address, lambda node: _list_sessions(node, channel))
     if as_json:
         print_json(all_sessions)
         return
     heads = ("CHANNEL", "SESSION", "ACKED", "PRUNED", "LAG", "STREAMS", "STATE", "LAST", "DEAD LETTERS")
-    print_table(heads, [_row(session) for session in all_sessions])
+    print_table(heads, [_row(session) for session in all_sessions], wide=wide)
 
 
 async def _list_sessions(node: NodeSession, channel: str | None) -> list[Any]:
@@ -64,15 +63,13 @@ def _row(session: dict[str, Any]) -> tuple[object, ...]:
     )
 
 
+@on_node
 def show(
+    address: NodeAddress,
     channel: Channel,
     session: Annotated[str | None, typer.Option(help="Only this session. [default: all, by name]")] = None,
     after: Annotated[int | None, typer.Option(min=0, help="Begin after this sequence; with --session.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="How many records. [default: all]")] = None,
-    data: Data = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="The records as they came, one JSON line per record.")
     ] = False,
@@ -92,7 +89,7 @@ def show(
                 count += 1
         return count
 
-    if run_on_node(NodeAddress(data, url, token_file, ca), print_records) == 0 and not as_json:
+    if run_on_node(address, print_records) == 0 and not as_json:
         print("no records")
 
 

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from holdfast.app.log_output import configure_logging
-from holdfast.cli import VerbCommand, make_app
+from holdfast.cli import make_app
 from holdfast.cli.terminal.options import Ca, ConfigFile, Data, Json, TokenFile
 from holdfast.cli.terminal.reporting import load_settings, report_errors
 from holdfast.cli.terminal.tables import print_json, print_record, print_table
@@ -29,7 +29,7 @@ def _follow() -> None:
     """Keep headers, leaves, blobs and notices of a chain, checked, without its journal."""
 
 
-@app.command(cls=VerbCommand)
+@app.command(example=f"holdfast follow run https://node.example:8451 --key {'ab' * 32} --token-file auditor.token")
 def run(
     urls: Annotated[list[str], typer.Argument(metavar="URL", help="Nodes to follow, for example http://host:8645.")],
     keys: Annotated[list[str], typer.Option("--key", help="A public key whose blocks count from the first one on.")],
@@ -58,7 +58,7 @@ def run(
         asyncio.run(_run(settings, urls, sorted(trusted), _token(token_file), ca, serving, once=once))
 
 
-@app.command(cls=VerbCommand)
+@app.command(example="holdfast follow status")
 def status(
     height: Annotated[int, typer.Argument(metavar="[HEIGHT]", min=0, help="One block. [default: the last]")] = 0,
     data: Data = None,

@@ -10,11 +10,11 @@ from holdfast.cli.gateway import serve as serving
 from holdfast.cli.terminal.options import ConfigFile, Data
 
 app = make_app(invoke_without_command=True)
-app.command("serve")(serving.serve)
-app.command("check")(maintain.check)
-app.command("scrub")(maintain.scrub)
-app.command("reindex")(maintain.reindex)
-app.command("stats")(maintain.stats)
+app.command("serve", example="holdfast gateway serve --port 1247")(serving.serve)
+app.command("check", example="holdfast gateway check")(maintain.check)
+app.command("scrub", example="holdfast gateway scrub --json")(maintain.scrub)
+app.command("reindex", example="holdfast gateway reindex")(maintain.reindex)
+app.command("stats", example="holdfast gateway stats")(maintain.stats)
 app.add_typer(key.app, name="key")
 
 
@@ -23,7 +23,7 @@ def _gateway(context: typer.Context, data: Data = None, config: ConfigFile = Non
     """Run an archive that speaks the API of load-s3-agent, on this machine's disk or any S3-compatible store.
 
     Without a command it serves. Settings are those of the table [gateway], or HOLDFAST_GATEWAY__PORT … in the
-    environment. It needs no node: `holdfast gateway key new` creates a key, and `holdfast gateway` runs.
+    environment. It needs no node: `holdfast gateway key create` creates a key, and `holdfast gateway` runs.
     """
     if context.invoked_subcommand is None:
         serving.serve(data=data, config=config)

@@ -10,10 +10,12 @@ import typer
 
 from holdfast.adapters.keys.secret_file import write_new
 from holdfast.cli import make_app
+from holdfast.cli.terminal.abbreviations import choose_key
 from holdfast.cli.terminal.clock import now_ms
-from holdfast.cli.terminal.options import ConfigFile, Data, Json
+from holdfast.cli.terminal.confirmation import confirm
+from holdfast.cli.terminal.options import ConfigFile, Data, Json, OldestFirst, Yes
 from holdfast.cli.terminal.reporting import load_settings, report_errors, value_or_exit
-from holdfast.cli.terminal.tables import format_time, print_json, print_table
+from holdfast.cli.terminal.tables import format_time, print_json, print_outcome, print_table
 from holdfast.config import gateway_folder
 from holdfast.core.base.errors import Unavailable
 from holdfast.gateway.key_file import KeyFile
@@ -22,8 +24,8 @@ app = make_app(no_args_is_help=True, help="Create, list and revoke keys for uplo
 KEY_FILE = "keys.json"
 
 
-@app.command()
-def new(
+@app.command(example="holdfast gateway key create --label laptop --output laptop.token")
+def create(
     label: Annotated[str, typer.Option(help="A note: for whom or what.")] = "",
     admin: Annotated[bool, typer.Option("--admin", help="May also read every registry and the metrics.")] = False,
     quota_bytes: Annotated[
@@ -37,8 +39,9 @@ def new(
     ] = None,
     data: Data = None,
     config: ConfigFile = None,
+    as_json: Json = False,
 ) -> None:
-    """Create a key and print its token, once, alone on standard output: TOKEN=$(holdfast gateway key new)
+    """Create a key and print its token, once, alone on standard output: TOKEN=$(holdfast gateway key create)
 
     A gateway that runs accepts it at once.
     """
@@ -47,17 +50,22 @@ def new(
             now_ms(), label, is_admin=admin, quota_bytes=quota_bytes, quota_items=quota_items
         )
         if output is None:
-            print(token)
+            print_outcome({"id": key.id, "token": token}, token, as_json=as_json)
         elif not write_new(output, f"{token}\n".encode()):
             raise Unavailable("SEC-001", f"{output} exists", "name a file that does not")
+        elif as_json:
+            print_json({"id": key.id, "file": str(output)})
     print(f"key {key.id}; the token is shown only now", file=sys.stderr)
 
 
-@app.command("list")
-def list_(data: Data = None, config: ConfigFile = None, as_json: Json = False) -> None:
-    """List all keys, oldest first, without their secrets."""
+@app.command("list", example="holdfast gateway key list")
+def list_(
+    oldest_first: OldestFirst = False, data: Data = None, config: ConfigFile = None, as_json: Json = False
+) -> None:
+    """List all keys, newest first, without their secrets."""
     with report_errors():
-        keys = _keys(data, config).keys()
+        keys = list(_keys(data, config).keys())
+    keys = keys if oldest_first else keys[::-1]
     rows = [
         {
             "id": key.id,
@@ -90,16 +98,23 @@ def list_(data: Data = None, config: ConfigFile = None, as_json: Json = False) -
     )
 
 
-@app.command()
+@app.command(example="holdfast gateway key revoke laptop --yes")
 def revoke(
-    id_: Annotated[str, typer.Argument(metavar="ID", help="The key's id, as `list` shows it.")],
+    id_: Annotated[str, typer.Argument(metavar="KEY", help="The key's id, the beginning of it, or its label.")],
+    yes: Yes = False,
     data: Data = None,
     config: ConfigFile = None,
+    as_json: Json = False,
 ) -> None:
     """Revoke a key: a gateway that runs refuses its token from now on. What it has stored stays."""
     with report_errors():
-        key = value_or_exit(_keys(data, config).revoke(id_, now_ms()))
-    print(f"key {key.id} is revoked")
+        file = _keys(data, config)
+        listed = list(file.keys())
+        known = [{"id": key.id, "label": key.label, "revoked_ms": key.revoked_ms} for key in listed]
+        whole_id = choose_key(known, id_, "`holdfast gateway key list` shows ids and labels")
+        confirm(f"Revoke key {whole_id}?", "SEC-001", yes=yes)
+        key = value_or_exit(file.revoke(whole_id, now_ms()))
+    print_outcome({"id": key.id}, f"key {key.id} is revoked", as_json=as_json)
 
 
 def _keys(data: Path | None, config: Path | None) -> KeyFile:

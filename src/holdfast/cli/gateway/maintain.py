@@ -48,9 +48,12 @@ def scrub(data: Data = None, config: ConfigFile = None, as_json: Json = False) -
     _finish(_run(data, config, lambda store: read_all(store, is_signed_by_owner, Report())), as_json)
 
 
-def reindex(data: Data = None, config: ConfigFile = None) -> None:
+def reindex(data: Data = None, config: ConfigFile = None, as_json: Json = False) -> None:
     """Build the index again from what is stored. The gateway must not run."""
     report = _run(data, config, _rebuild, is_complete=True)
+    if as_json:
+        _finish(report, as_json=True)
+        return
     print(f"{pluralize(report.added, 'upload')} in the index")
     if report.findings_total:
         _finish(report, as_json=False)

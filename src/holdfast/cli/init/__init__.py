@@ -11,11 +11,13 @@ import typer
 from holdfast.adapters.keys.authority import LOCAL_NAMES, CertificateFiles, make_tls
 from holdfast.adapters.keys.secret_file import exists, write_new
 from holdfast.adapters.keys.signing import SigningKey
-from holdfast.cli import VerbCommand, make_app
+from holdfast.cli import make_app
 from holdfast.cli.init.template import InitOptions, render_settings
 from holdfast.cli.terminal.clock import now_ms
 from holdfast.cli.terminal.key_files import KEYS_FOLDER, NODE_KEY_FILE
+from holdfast.cli.terminal.options import Json
 from holdfast.cli.terminal.reporting import refuse, report_errors
+from holdfast.cli.terminal.tables import print_json
 from holdfast.config import DEFAULT_FILE, Config, Store, why_not_own_gateway
 from holdfast.core.base.errors import Refused, Unavailable
 from holdfast.core.base.values import U64_MAX, Network
@@ -26,7 +28,7 @@ DATA: Final = "holdfast-data"
 PORT_MAX: Final = 65_535
 
 
-@app.command(cls=VerbCommand)
+@app.command(example="holdfast init my-node --tls node.example")
 def init(
     folder: Annotated[Path | None, typer.Argument(metavar="DIR", help="Where. [default: here]")] = None,
     network: Annotated[
@@ -40,6 +42,7 @@ def init(
         list[str] | None,
         typer.Option(metavar="NAME", help="Create a certificate for this host name or address; may be repeated."),
     ] = None,
+    as_json: Json = False,
 ) -> None:
     """Create what a node needs: its data folder, the key that signs its blocks, and a commented holdfast.toml.
 
@@ -60,6 +63,9 @@ def init(
         refuse(refusal)
     with report_errors():
         key, tls_files = _create(parent, options, tuple(tls or ()))
+    if as_json:
+        print_json({"settings": str(parent / DEFAULT_FILE), "data": str(options.data), "public_key": key.public.hex()})
+        return
     _print_summary(parent, options, key, tls_files)
 
 

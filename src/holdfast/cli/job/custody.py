@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -41,8 +41,35 @@ def _attempt_transfers(lease: dict[str, Any]) -> Iterator[CustodyTransfer]:
         output = f"digest {lease['submitted'][:16]}…, {lease['submitted_size']} bytes durable"
         yield CustodyTransfer(lease["submitted_ms"], f"provider {who} → node", output, "RCV-001")
     if lease["status"] in ("CANCELLED", "EXPIRED"):
-        why = f"lease {lease['status']}: {lease['detail'] or lease['reason']}"
+        why = f"lease {lease['status']}: {describe_end(lease['reason'], lease['detail'])}"
         yield CustodyTransfer(lease["ended_ms"], f"provider {who} → queue", why, "RTY-001")
+
+
+LEASE_ENDS: Final = {
+    "ACK_TIMEOUT": "the provider did not take it in time: is its agent connected?",
+    "LEASE_EXPIRED": "the provider did not finish in time: give the job a longer --ttl, or look at its agent's log",
+    "PROOF_INVALID": "its result was refused: `holdfast result verdicts` says why",
+    "PROVIDER_FAIL": "the provider could not run it: `holdfast job logs` and its agent's log say more",
+    "PROVIDER_JAILED": "an operator jailed the provider",
+    "PROVIDER_SUSPENDED": "an operator suspended the provider",
+    "PROVIDER_RETIRED": "the provider was retired",
+    "JOB_CANCELLED": "the job was cancelled",
+    "JOB_EXPIRED": "the job's time was over",
+    "QUORUM_REACHED": "enough other providers agreed",
+    "QUORUM_LOST": "the other providers cannot agree any more",
+    "QUOTA_LOWERED": "the policy allows the provider fewer leases now",
+    "VERIFIER_FAILED": "the node could not check its result: the node's log says why",
+    "NO_VERIFIER": "the node has no verifier for this kind of job",
+}
+"""Why a lease ended without a result, in words."""
+
+
+def describe_end(reason: str, detail: str) -> str:
+    """What the provider said, else what the code means; a provider's own reason is shown as it is."""
+    code, said = (reason, detail) if detail != reason else (reason, "")
+    said = said.removeprefix(f"{code}: ")
+    meaning = said or LEASE_ENDS.get(code, "")
+    return f"{code}: {meaning}" if meaning and meaning != code else code or meaning
 
 
 def _replica_transfers(replica: dict[str, Any]) -> Iterator[CustodyTransfer]:

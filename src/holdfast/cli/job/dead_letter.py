@@ -9,10 +9,10 @@ from typing import Annotated, Any, Final
 import typer
 
 from holdfast.cli import make_app
-from holdfast.cli.terminal.node_client import NodeAddress, NodeSession, call_node, run_on_node
-from holdfast.cli.terminal.options import Ca, Data, Json, TokenFile, Url
+from holdfast.cli.terminal.node_client import NodeSession, call_node, run_on_node
+from holdfast.cli.terminal.options import AfterEvent, Json, Limit, NodeAddress, OldestFirst, Wide, on_node
 from holdfast.cli.terminal.reporting import refuse
-from holdfast.cli.terminal.tables import format_time, print_json, print_table, repeat_note
+from holdfast.cli.terminal.tables import format_time, print_json, print_more, print_outcome, print_table, repeat_note
 from holdfast.client import NodeRefused
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.values import Kind
@@ -23,52 +23,54 @@ CallerOption = Annotated[str | None, typer.Option(help="Only this account's.")]
 KindOption = Annotated[Kind | None, typer.Option(help="Only of this kind.")]
 
 
-@app.command("list")
+@app.command("list", example="holdfast job dead-letter list --caller alice")
+@on_node
 def list_(
+    address: NodeAddress,
     caller: CallerOption = None,
     kind: KindOption = None,
-    limit: Annotated[int, typer.Option(help="How many.")] = 100,
-    cursor: Annotated[int, typer.Option(min=0, help="Continue after this one.")] = 0,
-    data: Data = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
+    after: AfterEvent = 0,
+    limit: Limit = 100,
+    oldest_first: OldestFirst = False,
+    wide: Wide = False,
     as_json: Json = False,
 ) -> None:
-    """List jobs whose attempts are exhausted, and their last failure. Their reservations were refunded."""
-    params = {"caller": caller, "kind": kind, "limit": limit, "cursor": cursor}
-    page = call_node(NodeAddress(data, url, token_file, ca), "job.listDeadLetters", **params)
+    """List jobs whose attempts are exhausted, newest first. Their reservations were refunded."""
+    params = {"caller": caller, "kind": kind, "limit": limit, "cursor": after, "newest_first": not oldest_first}
+    page = call_node(address, "job.listDeadLetters", **params)
     if as_json:
         print_json(page)
         return
     heads = ("TASK ID", "KIND", "CALLER", "MAX FEE", "ATTEMPTS", "REQUEUED", "LAST FAILURE", "SINCE")
     columns = ("id", "kind", "caller", "max_fee", "attempts", "requeues", "reason")
-    print_table(heads, [(*(row[name] for name in columns), format_time(row["failed_ms"])) for row in page["rows"]])
-    if page["next_after"] is not None:
-        print(f"more: --cursor {page['next_after']}")
+    rows = [(*(row[name] for name in columns), format_time(row["failed_ms"])) for row in page["rows"]]
+    print_table(heads, rows, wide=wide)
+    print_more(page["next_after"])
 
 
-@app.command()
+@app.command(example="holdfast job dead-letter requeue --all --caller alice")
+@on_node
 def requeue(
-    task_id: Annotated[str | None, typer.Argument(metavar="TASK_ID", help="The job's id.")] = None,
+    address: NodeAddress,
+    task_id: Annotated[
+        str | None, typer.Argument(metavar="TASK_ID", help="The job's id, or the beginning of it.")
+    ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All of them, or all of --caller and --kind.")] = False,
     caller: CallerOption = None,
     kind: KindOption = None,
-    data: Data = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
+    as_json: Json = False,
 ) -> None:
     """Requeue a job: its failures start at zero, with a new time to live. Its fee is reserved again."""
-    address = NodeAddress(data, url, token_file, ca)
     if (task_id is not None) == everything:
-        refuse(Refused("RTY-001", "pass a TASK_ID, or --all", name="InvalidParams"))
+        hint = "`holdfast job dead-letter list` shows them"
+        refuse(Refused("RTY-001", "pass a TASK_ID, or --all", hint, "InvalidParams"))
     if task_id is not None:
         answer = call_node(address, "job.requeue", task_id=task_id)
-        print(f"it waits in the queue again ({repeat_note(answer)})")
+        print_outcome(answer, f"it waits in the queue again ({repeat_note(answer)})", as_json=as_json)
         return
     requeued, refused = run_on_node(address, lambda node: _requeue_all(node, caller, kind))
-    print(f"{requeued} requeued" + (f", {refused} refused" if refused else ""))
+    outcome = f"{requeued} requeued" + (f", {refused} refused" if refused else "")
+    print_outcome({"requeued": requeued, "refused": refused}, outcome, as_json=as_json)
     if refused:
         raise typer.Exit(1)
 

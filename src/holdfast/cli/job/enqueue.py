@@ -18,8 +18,8 @@ from holdfast.cli.job.payload import (
     read_input,
 )
 from holdfast.cli.terminal.durations import parse_duration_ms
-from holdfast.cli.terminal.node_client import NodeAddress, NodeSession, run_on_node
-from holdfast.cli.terminal.options import Ca, Data, Json, TokenFile, Url
+from holdfast.cli.terminal.node_client import NodeSession, run_on_node
+from holdfast.cli.terminal.options import Json, NodeAddress, on_node
 from holdfast.cli.terminal.reporting import refuse, value_or_exit
 from holdfast.cli.terminal.run_at import At, In, parse_run_at_ms
 from holdfast.cli.terminal.tables import format_time, print_json, print_record
@@ -31,7 +31,9 @@ from holdfast.core.base.values import Kind
 MAX_FEE: Final = 1_000
 
 
+@on_node
 def enqueue(
+    address: NodeAddress,
     max_fee: Annotated[int, typer.Option(min=1, help="What it may cost at most; reserved at once.")] = MAX_FEE,
     caller: Annotated[
         str | None, typer.Option(help="The account that submits it. [default: the key's account]")
@@ -62,10 +64,6 @@ def enqueue(
     nonce: Annotated[int | None, typer.Option(min=0, help="Distinguishes equal jobs. [default: random]")] = None,
     at: At = None,
     in_: In = None,
-    data: Data = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
     as_json: Json = False,
 ) -> None:
     """Submit a job. The receipt confirms that the queue has it durably and that its fee is reserved.
@@ -88,7 +86,7 @@ def enqueue(
     params |= {"payload": payload, "max_fee": max_fee, "nonce": request_nonce, "idempotency_key": idempotency_key}
     params |= {"caller": caller, "not_before_ms": parse_run_at_ms(at, in_)}
 
-    receipt = _submit(NodeAddress(data, url, token_file, ca), params)
+    receipt = _submit(address, params)
     print_json(receipt) if as_json else _print_receipt(receipt)
 
 

@@ -9,23 +9,25 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.job.show import JobArgument
-from holdfast.cli.terminal.node_client import NodeAddress, blocking_client, find_job
-from holdfast.cli.terminal.options import Ca, Data, TokenFile, Url
+from holdfast.cli.terminal.node_client import blocking_client, find_job
+from holdfast.cli.terminal.options import JsonLines, NodeAddress, on_node
 from holdfast.cli.terminal.reporting import report_errors
+from holdfast.cli.terminal.tables import print_json_line
 
 
+@on_node
 def logs(
+    address: NodeAddress,
     task_id: JobArgument,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")] = False,
-    data: Data = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
+    as_json: JsonLines = False,
 ) -> None:
     """Print what a job has reported: its log, and its progress as percent. For its caller and for operators."""
-    address = NodeAddress(data, url, token_file, ca)
     whole_id = find_job(address, task_id)
     with report_errors(), blocking_client(address) as client, closing(client.logs(whole_id, follow=follow)) as entries:
         for entry in entries:
+            if as_json:
+                print_json_line(entry)
+                continue
             print(entry.text if entry.percent is None else f"{entry.percent:>3} %  {entry.text}".rstrip())
             sys.stdout.flush()

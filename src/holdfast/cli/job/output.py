@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from holdfast.cli.terminal.archive_fetch import fetch_to_file
-from holdfast.cli.terminal.node_client import FETCH_TIMEOUT_S, NodeAddress, blocking_client, find_job
-from holdfast.cli.terminal.options import Ca, ConfigFile, Data, TokenFile, Url
+from holdfast.cli.terminal.node_client import FETCH_TIMEOUT_S, blocking_client, find_job
+from holdfast.cli.terminal.options import ConfigFile, NodeAddress, on_node
 from holdfast.cli.terminal.progress import ProgressLine
 from holdfast.cli.terminal.reporting import load_settings, report_errors
 from holdfast.client import NodeRefused
@@ -22,19 +22,17 @@ if TYPE_CHECKING:
     from holdfast.client import Client
     from holdfast.client.answers import JobResult
 
-JobArgument = Annotated[str, typer.Argument(metavar="TASK_ID", help="The job's id, as in its receipt.")]
+JobArgument = Annotated[str, typer.Argument(metavar="TASK_ID", help="The job's id, or the beginning of it.")]
 
 
+@on_node
 def output(
+    address: NodeAddress,
     task_id: JobArgument,
     file: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file. [default: stdout]")
     ] = None,
-    data: Data = None,
     config: ConfigFile = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
 ) -> None:
     """Write the output of a job, checked against the digest in the chain. Nothing is written if it does not match.
 
@@ -42,7 +40,7 @@ def output(
     off is resumed. Bytes that the node has deleted come from its archive; where the node does not fetch them, this
     command does, if the settings name the archive.
     """
-    write_output(NodeAddress(data, url, token_file, ca), task_id, file, config)
+    write_output(address, task_id, file, config)
 
 
 def write_output(address: NodeAddress, task_id: str, file: Path | None = None, config: Path | None = None) -> None:

@@ -10,8 +10,8 @@ import typer
 from holdfast.cli.job.payload import invalid_option, payload_from_file
 from holdfast.cli.terminal.clock import now_ms
 from holdfast.cli.terminal.labels import parse_labels
-from holdfast.cli.terminal.node_client import NodeAddress, call_node
-from holdfast.cli.terminal.options import Ca, Data, Json, TokenFile, Url
+from holdfast.cli.terminal.node_client import call_node
+from holdfast.cli.terminal.options import Json, NodeAddress, on_node
 from holdfast.cli.terminal.reporting import value_or_exit
 from holdfast.cli.terminal.run_at import At, In, parse_run_at_ms
 from holdfast.cli.terminal.tables import format_time, print_json, print_table
@@ -19,7 +19,9 @@ from holdfast.core.base.errors import Refused
 from holdfast.core.base.values import Kind
 
 
+@on_node
 def quote(
+    address: NodeAddress,
     task_id: Annotated[str | None, typer.Argument(metavar="[TASK_ID]", help="A job that waits in the queue.")] = None,
     max_fee: Annotated[int, typer.Option(min=1, help="What it may cost at most.")] = 1_000,
     caller: Annotated[
@@ -38,10 +40,6 @@ def quote(
     ] = None,
     at: At = None,
     in_: In = None,
-    data: Data = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
     as_json: Json = False,
 ) -> None:
     """Show which providers could run a job now: a waiting one, by its id, or one that you describe.
@@ -54,7 +52,7 @@ def quote(
         if label:
             payload["labels"] = value_or_exit(parse_labels(label))
         params = {"payload": payload, "max_fee": max_fee, "caller": caller, "not_before_ms": parse_run_at_ms(at, in_)}
-    answer = call_node(NodeAddress(data, url, token_file, ca), "cap.getQuote", **params)
+    answer = call_node(address, "cap.getQuote", **params)
     print_json(answer) if as_json else _print(answer)
 
 

@@ -10,17 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from holdfast.cli.exit_codes import INVALID_JOB_INPUT
 from holdfast.cli.job.enqueue import MAX_FEE
 from holdfast.cli.job.output import print_output
 from holdfast.cli.job.payload import compute_spec, invalid_option, payload_from_file, payload_from_options
 from holdfast.cli.job.show import JobArgument
 from holdfast.cli.terminal.durations import parse_duration_ms
 from holdfast.cli.terminal.labels import parse_labels
-from holdfast.cli.terminal.node_client import NodeAddress, call_node, find_job, patient_client
-from holdfast.cli.terminal.options import Ca, Data, TokenFile, Url
+from holdfast.cli.terminal.node_client import call_node, find_job, patient_client
+from holdfast.cli.terminal.options import Json, NodeAddress, on_node
 from holdfast.cli.terminal.progress import ProgressLine
 from holdfast.cli.terminal.reporting import refuse, report_errors, value_or_exit
 from holdfast.cli.terminal.run_at import At, In, parse_run_at_ms
+from holdfast.cli.terminal.tables import print_json, print_outcome
 from holdfast.core.base.errors import Refused
 from holdfast.core.job.input_ref import OCTETS
 
@@ -39,7 +41,9 @@ OutputOption = Annotated[
 CallerOption = Annotated[str | None, typer.Option(help="The account that submits it. [default: the key's account]")]
 
 
+@on_node
 def run(
+    address: NodeAddress,
     runtime: Annotated[
         str | None, typer.Option(help="COMPUTE: which program, by the name that providers offer.")
     ] = None,
@@ -63,10 +67,7 @@ def run(
     wait: WaitOption = True,
     timeout: TimeoutOption = None,
     output: OutputOption = None,
-    data: Data = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
+    as_json: Json = False,
 ) -> None:
     """Run a job: submit it, wait for it, write what its program wrote. The exit code says how the job ended.
 
@@ -79,7 +80,6 @@ def run(
     if ttl is not None:
         payload["ttl_ms"] = parse_duration_ms("--ttl", ttl)
     timeout_s, not_before_ms = parse_timeout(timeout), parse_run_at_ms(at, in_)
-    address = NodeAddress(data, url, token_file, ca)
     with report_errors(), patient_client(address) as client, _Input(input_) as given:
         receipt = client.enqueue(
             payload,
@@ -90,61 +90,75 @@ def run(
             idempotency_key=idempotency_key,
             not_before_ms=not_before_ms,
         )
-        finish(client, receipt, wait=wait, timeout_s=timeout_s, output=output)
+        finish(client, receipt, wait=wait, timeout_s=timeout_s, output=output, as_json=as_json)
 
 
+@on_node
 def wait(
+    address: NodeAddress,
     task_id: JobArgument,
     timeout: TimeoutOption = None,
     output: OutputOption = None,
-    data: Data = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
+    as_json: Json = False,
 ) -> None:
     """Wait until a job has ended, and say how. With --output FILE its output is written, too; - is standard output."""
-    address = NodeAddress(data, url, token_file, ca)
     whole_id, timeout_s = find_job(address, task_id), parse_timeout(timeout)
     with report_errors(), patient_client(address) as client:
         result = _wait_for(client, whole_id, timeout_s)
-        if output is None:
+        if as_json:
+            _print_result(client, result, output)
+        elif output is None:
             print(f"{result.task_id}  {result.result_size} bytes  block {result.height_resolved}")
         else:
             print_output(client, result, None if str(output) == STDIN else output)
 
 
+@on_node
 def again(
+    address: NodeAddress,
     task_id: JobArgument,
     max_fee: Annotated[int | None, typer.Option(min=1, help="What it may cost at most. [default: as before]")] = None,
     wait: WaitOption = True,
     timeout: TimeoutOption = None,
     output: OutputOption = None,
-    data: Data = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
+    as_json: Json = False,
 ) -> None:
     """Submit a job again as it was: the same payload and input as a new job, for the same account."""
-    address, timeout_s = NodeAddress(data, url, token_file, ca), parse_timeout(timeout)
+    timeout_s = parse_timeout(timeout)
     view = call_node(address, "cap.getJob", task_id=task_id)
     if view.get("payload") is None:
-        refuse(Refused("JOB-010", "only its caller and operators know the payload of a private job", name="Forbidden"))
+        refuse(Refused("JOB-010", _PRIVATE, "use a key of its caller, or an operator's", "Forbidden"))
     fee, caller = max_fee or view["job"]["max_fee"], view["job"]["caller"]
     with report_errors(), patient_client(address) as client:
         receipt = client.enqueue(view["payload"], fee, caller=caller)
-        finish(client, receipt, wait=wait, timeout_s=timeout_s, output=output)
+        finish(client, receipt, wait=wait, timeout_s=timeout_s, output=output, as_json=as_json)
 
 
 # ------------------------------------------------------------------------------------------------ parts
 
 
-def finish(client: Client, receipt: JobReceipt, *, wait: bool, timeout_s: float | None, output: Path | None) -> None:
+_PRIVATE: Final = "only its caller and operators know the payload of a private job"
+
+
+def finish(
+    client: Client, receipt: JobReceipt, *, wait: bool, timeout_s: float | None, output: Path | None, as_json: bool
+) -> None:
     """Print the job's id, or wait for it and write its output."""
     if not wait:
-        print(receipt.task_id)
+        print_outcome(receipt, receipt.task_id, as_json=as_json)
         return
     print(f"job {receipt.task_id}", file=sys.stderr)
+    if as_json:
+        _print_result(client, _wait_for(client, receipt, timeout_s), output)
+        return
     print_output(client, _wait_for(client, receipt, timeout_s), output)
+
+
+def _print_result(client: Client, result: JobResult, output: Path | None) -> None:
+    """The result's record as JSON; its bytes only into a file, since standard output is taken."""
+    if output is not None and str(output) != STDIN:
+        print_output(client, result, output)
+    print_json(result)
 
 
 def _wait_for(client: Client, job: JobReceipt | str, timeout_s: float | None) -> JobResult:
@@ -157,12 +171,8 @@ def _wait_for(client: Client, job: JobReceipt | str, timeout_s: float | None) ->
         progress.end()
     if outcome.error is not None and "INVALID_INPUT" in outcome.error.message:
         print(f"holdfast: {outcome.error}", file=sys.stderr)
-        raise typer.Exit(INVALID_INPUT_EXIT)
+        raise typer.Exit(INVALID_JOB_INPUT)
     return outcome.unwrap()
-
-
-INVALID_INPUT_EXIT: Final = 65
-"""As a program says it that cannot use its input."""
 
 
 class _Input:

@@ -14,11 +14,11 @@ from holdfast.cli.job.enqueue import MAX_FEE
 from holdfast.cli.job.payload import compute_spec, invalid_option, payload_from_file, payload_from_options
 from holdfast.cli.terminal.durations import parse_duration_ms
 from holdfast.cli.terminal.labels import parse_labels
-from holdfast.cli.terminal.node_client import NodeAddress, blocking_client, call_node
-from holdfast.cli.terminal.options import Ca, Data, Json, TokenFile, Url
+from holdfast.cli.terminal.node_client import blocking_client, call_node
+from holdfast.cli.terminal.options import AfterEvent, Json, Limit, NodeAddress, Wide, on_node
 from holdfast.cli.terminal.reporting import report_errors, value_or_exit
 from holdfast.cli.terminal.run_at import parse_time_ms
-from holdfast.cli.terminal.tables import format_time, print_json, print_record, print_table, repeat_note
+from holdfast.cli.terminal.tables import format_time, print_json, print_more, print_record, print_table, repeat_note
 from holdfast.core.base.errors import Refused
 from holdfast.core.job.input_ref import OCTETS
 from holdfast.core.schedule.model import ScheduleState
@@ -30,12 +30,14 @@ CallerOption = Annotated[
 ]
 
 
-@app.command()
+@app.command(
+    example="holdfast job schedule add nightly --cron '0 3 * * *' --runtime wc --input notes.txt --caller alice"
+)
+@on_node
 def add(
+    address: NodeAddress,
     name: Annotated[str, typer.Argument(metavar="NAME", help="A name of your own for it.")],
-    cron: Annotated[
-        str, typer.Option(metavar="'M H D M W'", help="When: '0 3 * * mon-fri', '*/15 * * * *', @daily.")
-    ] = "",
+    cron: Annotated[str, typer.Option(metavar="CRON", help="When: '0 3 * * mon-fri', '*/15 * * * *', @daily.")] = "",
     every: Annotated[str | None, typer.Option(metavar="DURATION", help="When, instead of --cron: 15m, 12h.")] = None,
     offset: Annotated[str, typer.Option(metavar="±HH:MM", help="The zone of --cron, from UTC: +02:00.")] = "+00:00",
     runs: Annotated[int | None, typer.Option(min=1, help="End after this many jobs.")] = None,
@@ -51,10 +53,6 @@ def add(
     ttl: Annotated[str | None, typer.Option(help="How long each may take: 90m, 12h. [default: its kind's]")] = None,
     max_fee: Annotated[int, typer.Option(min=1, help="What each may cost at most; reserved when it fires.")] = MAX_FEE,
     caller: CallerOption = None,
-    data: Data = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
     as_json: Json = False,
 ) -> None:
     """Add a schedule. Each firing enqueues one job and reserves its fee; what an outage misses fires once.
@@ -64,7 +62,6 @@ def add(
     payload = value_or_exit(_payload(compute_spec(runtime, arg, {}), {"model": model, "prompt": prompt}, file))
     payload |= {"labels": value_or_exit(parse_labels(label))} if label else {}
     payload |= {"ttl_ms": parse_duration_ms("--ttl", ttl)} if ttl is not None else {}
-    address = NodeAddress(data, url, token_file, ca)
     with report_errors(), blocking_client(address) as client:
         schedule = client.schedules.create(
             name,
@@ -83,90 +80,79 @@ def add(
     print_json(answer) if as_json else _print(answer)
 
 
-@app.command("list")
+@app.command("list", example="holdfast job schedule list --state active")
+@on_node
 def list_(
+    address: NodeAddress,
     caller: Annotated[str | None, typer.Option(help="Only this account's.")] = None,
     state: Annotated[ScheduleState | None, typer.Option(help="Only those in this state.")] = None,
-    limit: Annotated[int, typer.Option(help="How many.")] = 100,
-    cursor: Annotated[int, typer.Option(min=0, help="Continue after this one.")] = 0,
-    data: Data = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
+    after: AfterEvent = 0,
+    limit: Limit = 100,
+    wide: Wide = False,
     as_json: Json = False,
 ) -> None:
     """List schedules in the order of their creation, with their next firing and the outcome of the last one."""
-    params = {"caller": caller, "state": state, "limit": limit, "cursor": cursor}
-    page = call_node(NodeAddress(data, url, token_file, ca), "cap.listSchedules", **params)
+    params = {"caller": caller, "state": state, "limit": limit, "cursor": after}
+    page = call_node(address, "cap.listSchedules", **params)
     if as_json:
         print_json(page)
         return
     heads = ("NAME", "CALLER", "STATE", "WHEN", "NEXT", "JOBS", "REFUSED", "LAST", "ID")
-    print_table(heads, [_row(schedule) for schedule in page["schedules"]])
-    if page["next_cursor"] is not None:
-        print(f"more: --cursor {page['next_cursor']}")
+    print_table(heads, [_row(schedule) for schedule in page["schedules"]], wide=wide)
+    print_more(page["next_cursor"])
 
 
-@app.command()
+@app.command(example="holdfast job schedule show nightly --caller alice")
+@on_node
 def show(
+    address: NodeAddress,
     schedule: ScheduleArgument,
     caller: CallerOption = None,
-    data: Data = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
     as_json: Json = False,
 ) -> None:
     """Show a schedule: its terms, when it fires next, and what came of its last firings."""
-    address = NodeAddress(data, url, token_file, ca)
     answer = call_node(address, "cap.getSchedule", schedule=schedule, caller=caller)
     print_json(answer) if as_json else _print(answer)
 
 
-@app.command()
+@app.command(example="holdfast job schedule pause nightly --caller alice")
+@on_node
 def pause(
+    address: NodeAddress,
     schedule: ScheduleArgument,
     reason: Annotated[str, typer.Option(help="Why; shown with it.")] = "",
     caller: CallerOption = None,
-    data: Data = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
     as_json: Json = False,
 ) -> None:
     """Pause a schedule. What is due meanwhile is not made up for."""
     params = {"schedule": schedule, "caller": caller, "reason": reason}
-    _change(NodeAddress(data, url, token_file, ca), "cap.pauseSchedule", params, "paused", as_json=as_json)
+    _change(address, "cap.pauseSchedule", params, "paused", as_json=as_json)
 
 
-@app.command()
+@app.command(example="holdfast job schedule resume nightly --caller alice")
+@on_node
 def resume(
+    address: NodeAddress,
     schedule: ScheduleArgument,
     caller: CallerOption = None,
-    data: Data = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
     as_json: Json = False,
 ) -> None:
     """Resume a paused schedule, from its next time on."""
     params = {"schedule": schedule, "caller": caller}
-    _change(NodeAddress(data, url, token_file, ca), "cap.resumeSchedule", params, "resumed", as_json=as_json)
+    _change(address, "cap.resumeSchedule", params, "resumed", as_json=as_json)
 
 
-@app.command()
+@app.command(example="holdfast job schedule remove nightly --caller alice")
+@on_node
 def remove(
+    address: NodeAddress,
     schedule: ScheduleArgument,
     caller: CallerOption = None,
-    data: Data = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
     as_json: Json = False,
 ) -> None:
     """Remove a schedule. Jobs that it has enqueued go on."""
     params = {"schedule": schedule, "caller": caller}
-    _change(NodeAddress(data, url, token_file, ca), "cap.deleteSchedule", params, "removed", as_json=as_json)
+    _change(address, "cap.deleteSchedule", params, "removed", as_json=as_json)
 
 
 # ------------------------------------------------------------------------------------------------ parts

@@ -9,37 +9,35 @@ import typer
 
 from holdfast.cli.job.custody import chain_of_custody
 from holdfast.cli.terminal.clock import now_ms
-from holdfast.cli.terminal.node_client import AbbreviatedIds, NodeAddress, NodeSession, call_node, run_on_node
-from holdfast.cli.terminal.options import Ca, Data, Json, TokenFile, Url
+from holdfast.cli.terminal.node_client import AbbreviatedIds, NodeSession, call_node, run_on_node
+from holdfast.cli.terminal.options import AfterEvent, Json, Limit, NodeAddress, OldestFirst, Wide, on_node
 from holdfast.cli.terminal.provider_jobs import list_provider_jobs
 from holdfast.cli.terminal.reporting import refuse
-from holdfast.cli.terminal.tables import format_time, print_json, print_record, print_table
+from holdfast.cli.terminal.tables import format_time, print_json, print_more, print_record, print_table
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.values import Kind
 from holdfast.core.job.model import JobState
 
-JobArgument = Annotated[str, typer.Argument(metavar="TASK_ID", help="The job's id, as in its receipt.")]
+JobArgument = Annotated[str, typer.Argument(metavar="TASK_ID", help="The job's id, or the beginning of it.")]
 
 
+@on_node
 def show(
+    address: NodeAddress,
     task_id: JobArgument,
     events: Annotated[bool, typer.Option("--events", help="Also every event that names it, from the journal.")] = False,
-    data: Data = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
     as_json: Json = False,
 ) -> None:
     """Show a job: its receipt, its payload, and its chain of custody so far."""
-    if events and url is not None:
+    if events and address.url is not None:
         message = "--events reads the socket of the node's folder"
-        refuse(Refused("RPC-001", message, "do not pass --url", "InvalidParams"))
+        refuse(Refused("RPC-001", message, "pass --data, not --url", "InvalidParams"))
 
     async def read_job(node: NodeSession) -> tuple[Any, list[Any]]:
         view = await node.call("cap.getJob", task_id=task_id)
         return view, await _events_of(node, view["job"]) if events else []
 
-    view, job_events = run_on_node(NodeAddress(data, url, token_file, ca), read_job)
+    view, job_events = run_on_node(address, read_job)
     if as_json:
         print_json({**view, "events": job_events} if events else view)
         return
@@ -48,39 +46,39 @@ def show(
         print(f"  event {event['number']:<8} {format_time(event['time_ms'])}  {event['type']}")
 
 
+@on_node
 def list_(
+    address: NodeAddress,
     caller: Annotated[str | None, typer.Option(help="Only this account's.")] = None,
     status: Annotated[JobState | None, typer.Option(help="Only jobs in this state.")] = None,
     kind: Annotated[Kind | None, typer.Option(help="Only of this kind.")] = None,
     from_height: Annotated[int | None, typer.Option(min=0, help="Admitted in this block or later.")] = None,
     replicas: Annotated[bool, typer.Option("--replicas", help="Also the replicas of quorum jobs.")] = False,
-    provider: Annotated[str | None, typer.Option(metavar="ID", help="Only those that this provider holds now.")] = None,
-    limit: Annotated[int, typer.Option(help="How many.")] = 100,
-    cursor: Annotated[int, typer.Option(min=0, help="Continue after this one.")] = 0,
-    data: Data = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
+    provider: Annotated[str | None, typer.Option(metavar="PROVIDER", help="Only those that it holds now.")] = None,
+    after: AfterEvent = 0,
+    limit: Limit = 100,
+    oldest_first: OldestFirst = False,
+    wide: Wide = False,
     as_json: Json = False,
 ) -> None:
-    """List jobs in the order of their admission; with --provider the jobs it holds, and until when."""
-    address = NodeAddress(data, url, token_file, ca)
+    """List jobs, newest first; with --provider the jobs it holds, and until when."""
     if provider is not None:
         if from_height is not None:
             refuse(Refused("RPC-001", "--from-height: not with --provider", "pass one of them", "InvalidParams"))
-        filters = {"state": status, "kind": kind, "caller": caller, "limit": limit, "cursor": cursor}
-        list_provider_jobs(address, provider, filters, as_json=as_json)
+        filters = {"state": status, "kind": kind, "caller": caller, "limit": limit, "cursor": after}
+        list_provider_jobs(address, provider, filters, wide=wide, as_json=as_json)
         return
     params = {"caller": caller, "status": status, "kind": kind, "from_height": from_height}
-    page = call_node(address, "cap.listJobs", **params, include_replicas=replicas, limit=limit, cursor=cursor)
+    params |= {"include_replicas": replicas, "newest_first": not oldest_first}
+    page = call_node(address, "cap.listJobs", **params, limit=limit, cursor=after)
     if as_json:
         print_json(page)
         return
     heads = ("TASK ID", "KIND", "STATE", "CALLER", "MAX FEE", "HEIGHT", "ENQUEUED")
     columns = ("id", "kind", "state", "caller", "max_fee", "height")
-    print_table(heads, [(*(row.get(name, PRIVATE) for name in columns), _enqueued(row)) for row in page["rows"]])
-    if page["next_after"] is not None:
-        print(f"more: --cursor {page['next_after']}")
+    rows = [(*(row.get(name, PRIVATE) for name in columns), _enqueued(row)) for row in page["rows"]]
+    print_table(heads, rows, wide=wide)
+    print_more(page["next_after"])
 
 
 PRIVATE: Final = "(private)"

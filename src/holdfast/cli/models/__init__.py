@@ -6,26 +6,24 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli import VerbCommand, make_app
-from holdfast.cli.terminal.node_client import NodeAddress, call_node
-from holdfast.cli.terminal.options import Ca, Data, Json, TokenFile, Url
+from holdfast.cli import make_app
+from holdfast.cli.terminal.node_client import call_node
+from holdfast.cli.terminal.options import Json, NodeAddress, on_node
 from holdfast.cli.terminal.tables import print_json, print_table
 from holdfast.core.base.values import Kind
 
 app = make_app()
 
 
-@app.command(cls=VerbCommand)
+@app.command(example="holdfast models --kind AI")
+@on_node
 def models(
+    address: NodeAddress,
     kind: Annotated[Kind | None, typer.Option(help="Only this kind of work.")] = None,
-    data: Data = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
     as_json: Json = False,
 ) -> None:
     """List what providers offer now: models, programs and circuits, with prices, free slots and the usual wait."""
-    catalogue = call_node(NodeAddress(data, url, token_file, ca), "aicf.listOffers")
+    catalogue = call_node(address, "aicf.listOffers")
     catalogue["offers"] = [each for each in catalogue["offers"] if kind is None or each["kind"] == kind]
     if as_json:
         print_json(catalogue)

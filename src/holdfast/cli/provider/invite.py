@@ -9,20 +9,19 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.adapters.clock import MachineClock
-from holdfast.cli.terminal.node_client import NodeAddress, call_node
-from holdfast.cli.terminal.options import Ca, Data, TokenFile, Url
-from holdfast.cli.terminal.tables import format_time
+from holdfast.cli.terminal.node_client import call_node
+from holdfast.cli.terminal.options import Json, NodeAddress, on_node
+from holdfast.cli.terminal.tables import format_time, print_outcome
 from holdfast.core.policy.settings import DAY_MS
 from holdfast.core.provider.invitations import invitation_digest
 from holdfast.wire.signed_messages import invitation_token
 
 
+@on_node
 def invite(
+    address: NodeAddress,
     days: Annotated[int, typer.Option(min=1, max=7, help="How long it is valid.")] = 7,
-    data: Data = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
+    as_json: Json = False,
 ) -> None:
     """Make an invitation for one provider and print it, once: the node stores only its hash.
 
@@ -30,8 +29,9 @@ def invite(
     """
     secret, expires_ms = secrets.token_bytes(32), MachineClock().wall_ms() + days * DAY_MS - _MARGIN_MS
     told: dict[str, Any] = {"invitation": invitation_digest(secret, expires_ms).hex(), "expires_ms": expires_ms}
-    call_node(NodeAddress(data, url, token_file, ca), "provider.invite", **told)
-    print(invitation_token(secret, expires_ms))
+    call_node(address, "provider.invite", **told)
+    token = invitation_token(secret, expires_ms)
+    print_outcome({"invitation": token, "expires_ms": expires_ms}, token, as_json=as_json)
     print(f"valid for one registration until {format_time(expires_ms)}", file=sys.stderr)
 
 

@@ -19,8 +19,9 @@ from holdfast.cli.agent.options import (
     read_invitation_file,
     read_prices,
 )
+from holdfast.cli.terminal.options import Json
 from holdfast.cli.terminal.reporting import value_or_exit
-from holdfast.cli.terminal.tables import print_record
+from holdfast.cli.terminal.tables import print_json, print_record
 
 
 def register(
@@ -39,6 +40,7 @@ def register(
     certificate: AgentCertificate = None,
     certificate_key: Annotated[Path | None, typer.Option(help="The key of that certificate.")] = None,
     allow_plain: AllowPlain = False,
+    as_json: Json = False,
 ) -> None:
     """Register a provider with the key in KEY_FILE, as its agent would, and print its id.
 
@@ -58,4 +60,5 @@ def register(
         attest_days=attest_days,
         invitation="" if invitation is None else read_invitation_file(invitation),
     )
-    print_record(register_provider(key, options, (ca, certificate, certificate_key), allow_plain=allow_plain))
+    registered = register_provider(key, options, (ca, certificate, certificate_key), allow_plain=allow_plain)
+    print_json(registered) if as_json else print_record(registered)

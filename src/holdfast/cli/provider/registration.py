@@ -80,7 +80,7 @@ async def _register(
         refusal = refusal_of(fault)
         if refusal is None:
             message = f"{settings.node}: {describe_fault(fault)}"
-            raise Unavailable("PRV-001", message, "is a node running there?") from fault
+            raise Unavailable("PRV-001", message, "check --node, and that a node is up there") from fault
         return refusal
     finally:
         await connection.close()

@@ -6,10 +6,10 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from holdfast.cli.terminal.node_client import NodeAddress, NodeSession, call_node, run_on_node
-from holdfast.cli.terminal.options import Ca, Data, Json, TokenFile, Url
+from holdfast.cli.terminal.node_client import NodeSession, call_node, run_on_node
+from holdfast.cli.terminal.options import Json, NodeAddress, Wide, on_node
 from holdfast.cli.terminal.provider_jobs import print_provider_jobs
-from holdfast.cli.terminal.tables import format_time, print_json, print_record, print_table
+from holdfast.cli.terminal.tables import format_time, print_json, print_outcome, print_record, print_table
 from holdfast.core.base.values import Kind
 from holdfast.core.provider.model import ProviderStatus
 
@@ -22,17 +22,18 @@ TIMES: Final = (
     "unstake_ms",
     "offended_ms",
 )
-ProviderArgument = Annotated[str, typer.Argument(metavar="PROVIDER", help="The provider's id, as its agent prints it.")]
+ProviderArgument = Annotated[
+    str, typer.Argument(metavar="PROVIDER", help="Its name, its id, or the beginning of its id.")
+]
 
 
+@on_node
 def list_(
+    address: NodeAddress,
     status: Annotated[ProviderStatus | None, typer.Option(help="Only those in this status.")] = None,
     kind: Annotated[Kind | None, typer.Option(help="Only those that run this kind of jobs.")] = None,
     region: Annotated[str | None, typer.Option(help="Only those in this region.")] = None,
-    data: Data = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
+    wide: Wide = False,
     as_json: Json = False,
 ) -> None:
     """List all providers; WHY NOT says why one gets no jobs."""
@@ -47,12 +48,12 @@ def list_(
             views += page["providers"]
         return views
 
-    views = run_on_node(NodeAddress(data, url, token_file, ca), all_pages)
+    views = run_on_node(address, all_pages)
     if as_json:
         print_json({"providers": views})
         return
     heads = ("PROVIDER", "NAME", "STATUS", "STAKE", "HEALTH", "LEASES", "DONE", "FAILED", "WHY NOT")
-    print_table(heads, [_row(view) for view in views])
+    print_table(heads, [_row(view) for view in views], wide=wide)
 
 
 def _row(view: dict[str, Any]) -> tuple[object, ...]:
@@ -70,12 +71,11 @@ def _row(view: dict[str, Any]) -> tuple[object, ...]:
     )
 
 
+@on_node
 def show(
+    address: NodeAddress,
     provider: ProviderArgument,
-    data: Data = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
+    wide: Wide = False,
     as_json: Json = False,
 ) -> None:
     """Show a provider as it is now, and the jobs it holds."""
@@ -84,7 +84,7 @@ def show(
         view = await node.call("aicf.getProvider", provider_id=provider)
         return view, await node.call("aicf.listJobs", provider_id=provider, limit=PAGE)
 
-    view, held = run_on_node(NodeAddress(data, url, token_file, ca), read_provider)
+    view, held = run_on_node(address, read_provider)
     if as_json:
         print_json({**view, "jobs": held["jobs"]})
         return
@@ -93,20 +93,19 @@ def show(
         record[name.removesuffix("_ms")] = format_time(record.pop(name) or None)
     print_record(record)
     if held["jobs"]:
-        print_provider_jobs(held["jobs"])
+        print_provider_jobs(held["jobs"], wide=wide)
     if held["next_cursor"] is not None:
-        print(f"and more: holdfast job list --provider {provider} --cursor {held['next_cursor']}")
+        print(f"and more: holdfast job list --provider {provider} --after {held['next_cursor']}")
 
 
+@on_node
 def explain(
+    address: NodeAddress,
     provider: ProviderArgument,
-    task_id: Annotated[str, typer.Argument(metavar="TASK_ID", help="The job's id.")],
-    data: Data = None,
-    url: Url = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
+    task_id: Annotated[str, typer.Argument(metavar="TASK_ID", help="The job's id, or the beginning of it.")],
+    as_json: Json = False,
 ) -> None:
     """Explain why this provider does not get this job: the first filter that refuses it."""
-    address = NodeAddress(data, url, token_file, ca)
     why_not = call_node(address, "provider.explain", provider_id=provider, task_id=task_id)["why_not"]
-    print(why_not or "no filter refuses it: the provider is eligible")
+    outcome = why_not or "no filter refuses it: the provider is eligible"
+    print_outcome({"is_eligible": not why_not, "why_not": why_not}, outcome, as_json=as_json)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -22,7 +22,9 @@ from holdfast.cli.spool.session import (
     report_spool_errors,
 )
 from holdfast.cli.terminal.clock import now_ms
+from holdfast.cli.terminal.options import Json
 from holdfast.cli.terminal.progress import ProgressLine
+from holdfast.cli.terminal.tables import print_outcome
 from holdfast.core.base.errors import Refused
 from holdfast.spool.channel import read_status
 from holdfast.spool.files.atomic_files import as_unavailable
@@ -61,6 +63,7 @@ NOT_STRICT_SHOWN = 5
 
 def verify(
     files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Spool files; copies in other places, too.")],
+    as_json: Json = False,
 ) -> None:
     """Read whole files and report their records, gaps by range, and the first invalid byte.
 
@@ -69,24 +72,49 @@ def verify(
     Exit code 0: all intact. 1: some are not: "recoverable" is a torn tail, "damaged" a gap or invalid bytes in the
     middle. 2: some could not be read.
     """
-    codes = [_verify_one(file) for file in files]
-    raise typer.Exit(max(codes))
+    outcomes = [_verify_one(file) for file in files]
+    values = [{"file": str(file), "code": each.code, **each.facts} for file, each in zip(files, outcomes, strict=True)]
+    print_outcome(values, *(each.text for each in outcomes), as_json=as_json)
+    raise typer.Exit(max(each.code for each in outcomes))
 
 
-def _verify_one(file: Path) -> int:
+class FileOutcome(NamedTuple):
+    """One file: its exit code, what to say, and the same for programs."""
+
+    code: int
+    text: str
+    facts: dict[str, object]
+
+
+def _verify_one(file: Path) -> FileOutcome:
     progress = ProgressLine(f"reading {file.name}")
     try:
         report = verify_file(file, on_progress=progress.show_bytes)
     except OSError as fault:
         progress.end()
         if damage := _damage_without_file(file):
-            print(f"▲ {file}: {VERDICT_TEXT[FileVerdict.DAMAGED]}\n  {damage}")
-            return EXIT_NOT_INTACT
-        print(f"▲ {file}: cannot be read: {as_unavailable(fault).message}")
-        return EXIT_UNREADABLE
+            text = f"▲ {file}: {VERDICT_TEXT[FileVerdict.DAMAGED]}\n  {damage}"
+            return FileOutcome(EXIT_NOT_INTACT, text, {"verdict": "damaged", "damage": damage})
+        why = as_unavailable(fault).message
+        return FileOutcome(
+            EXIT_UNREADABLE, f"▲ {file}: cannot be read: {why}", {"verdict": "unreadable", "damage": why}
+        )
     progress.end()
-    print("\n".join(describe_report(report)))
-    return 0 if report.verdict is FileVerdict.WHOLE else EXIT_NOT_INTACT
+    code = 0 if report.verdict is FileVerdict.WHOLE else EXIT_NOT_INTACT
+    return FileOutcome(code, "\n".join(describe_report(report)), _report_facts(report))
+
+
+def _report_facts(report: FileReport) -> dict[str, object]:
+    return {
+        "verdict": report.verdict.name.lower(),
+        "first": report.first,
+        "last": report.last,
+        "records": report.records,
+        "acked": report.acked,
+        "durable_until": report.durable_until,
+        "missing": report.missing,
+        "first_invalid_byte": report.first_invalid_byte,
+    }
 
 
 def _damage_without_file(file: Path) -> str:
@@ -137,6 +165,7 @@ def describe_report(report: FileReport) -> list[str]:
 def repair(
     file: SpoolFile,
     release: Annotated[bool, typer.Option("--release", help="Let replay skip the gaps of a damaged session.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Repair a session after a crash: a torn tail goes to a quarantine file, valid records stay as they are.
 
@@ -162,13 +191,14 @@ def repair(
         if gaps:
             released = sorted({*read_released(RealDisk(), paths), *gaps})
             write_released(RealDisk(), paths, released, now_ms())
-            print(f"released: replay skips records {format_ranges(gaps)}")
+            print_outcome({"released": gaps}, f"released: replay skips records {format_ranges(gaps)}", as_json=as_json)
             return
         spool = open_locked(file)
         set_aside, last = spool.metrics().quarantined_records, spool.spooled_sequence
         spool.close()
         outcome = f"{set_aside} lines of a torn tail were quarantined" if set_aside else "there was nothing to do"
-        print(f"intact: records up to {last}; {outcome}")
+        answer = {"last": last, "quarantined": set_aside}
+        print_outcome(answer, f"intact: records up to {last}; {outcome}", as_json=as_json)
 
 
 def _gaps(paths: SessionPaths, losses: Sequence[Loss]) -> list[tuple[int, int]]:

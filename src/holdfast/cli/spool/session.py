@@ -11,6 +11,7 @@ from typing import Annotated, Final, NoReturn, TypeVar
 
 import typer
 
+from holdfast.cli.exit_codes import BAD_INPUT, REFUSED
 from holdfast.core.base.errors import Corrupt, Refused, Unavailable
 from holdfast.spool import SpoolPolicy
 from holdfast.spool.channel import list_sessions
@@ -21,8 +22,8 @@ from holdfast.spool.files.ownership import SessionOwner, owner_of
 from holdfast.spool.spool import Spool
 
 T = TypeVar("T")
-EXIT_NOT_INTACT: Final = 1
-EXIT_UNREADABLE: Final = 2
+EXIT_NOT_INTACT: Final = REFUSED
+EXIT_UNREADABLE: Final = BAD_INPUT
 SpoolFile = Annotated[Path, typer.Argument(metavar="FILE", help="A session's *.spool.jsonl file, any of its segments.")]
 
 

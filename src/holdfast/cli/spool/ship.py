@@ -16,9 +16,9 @@ STATE_VARIABLE: Final = "XDG_STATE_HOME"
 
 
 def ship(
-    root: Annotated[Path, typer.Argument(help="The folder with the channels' folders.")],
+    root: Annotated[Path, typer.Argument(metavar="DIR", help="The folder with the channels' folders.")],
     to: Annotated[str, typer.Option(metavar="HOST:PORT", help="The receiver's gRPC address.")],
-    protocol: Annotated[str, typer.Option(help="What the receiver speaks: retrovue or holdfast.")] = "retrovue",
+    protocol: Annotated[str, typer.Option(metavar="retrovue|holdfast", help="What the receiver speaks.")] = "retrovue",
     markers: Annotated[
         Path | None,
         typer.Option(help="Folder for our acks of other programs' sessions.  [default: in the user's state folder]"),

@@ -23,7 +23,8 @@ from holdfast.cli.spool.session import (
     paths_of,
     report_spool_errors,
 )
-from holdfast.cli.terminal.tables import print_table
+from holdfast.cli.terminal.options import Json, JsonAlways
+from holdfast.cli.terminal.tables import print_json, print_table
 from holdfast.core.base.errors import Refused
 from holdfast.spool import channel
 from holdfast.spool.channel import SessionStatus
@@ -40,7 +41,10 @@ POLL_S = 0.2
 COLUMNS = ("CHANNEL", "SESSION", "RECORDS", "ACKED", "LEFT", "SIZE", "STATE")
 
 
-def list_(root: Annotated[Path, typer.Argument(help="The folder with the channels' folders.")]) -> None:
+def list_(
+    root: Annotated[Path, typer.Argument(metavar="DIR", help="The folder with the channels' folders.")],
+    as_json: Json = False,
+) -> None:
     """List all sessions of all channels: their records, how far they are acked, and their state.
 
     Only the end of each file is read: `verify` reads all of it. Exit code 0: no damage. 1: one is damaged. 2:
@@ -53,7 +57,10 @@ def list_(root: Annotated[Path, typer.Argument(help="The folder with the channel
             for name in disk.folders(root)
             for session in channel.list_sessions(disk, root / name)
         ]
-        print_table(COLUMNS, [_row(status) for status in statuses])
+        if as_json:
+            print_json([_as_values(status) for status in statuses])
+        else:
+            print_table(COLUMNS, [_row(status) for status in statuses])
         raise typer.Exit(EXIT_NOT_INTACT if any(status.losses for status in statuses) else 0)
 
 
@@ -84,11 +91,28 @@ def _state(status: SessionStatus) -> str:
     return ("finished" if status.is_finished else "unfinished") + torn
 
 
-def show(file: SpoolFile) -> None:
+def _as_values(status: SessionStatus) -> dict[str, object]:
+    return {
+        "channel": status.paths.channel,
+        "session": status.paths.session,
+        "first": status.first,
+        "last": status.last,
+        "acked": status.acked,
+        "bytes": status.bytes_used,
+        "state": _state(status),
+        "files": [segment.path.name for segment in status.segments],
+        "damage": [str(loss) for loss in status.losses],
+    }
+
+
+def show(file: SpoolFile, as_json: Json = False) -> None:
     """Show a session: its files, records, acks and state."""
     with report_spool_errors():
         disk, paths = RealDisk(), paths_of(file)
         status = channel.read_status(disk, paths)
+        if as_json:
+            print_json(_as_values(status))
+            return
         print(f"channel    {paths.channel}\nsession    {paths.session}\nstate      {_state(status)}")
         for segment in status.segments:
             size = format_size(segment.path.stat().st_size)
@@ -108,7 +132,10 @@ def show(file: SpoolFile) -> None:
 
 def replay(
     file: SpoolFile,
-    after: Annotated[int | None, typer.Option(help="Begin after this sequence. [default: after the ack]")] = None,
+    after: Annotated[
+        int | None, typer.Option(metavar="SEQUENCE", help="Begin after this one. [default: after the ack]")
+    ] = None,
+    as_json: JsonAlways = True,
 ) -> None:
     """Print the spooled records as they are in the file, one JSON line per record.
 
@@ -130,7 +157,9 @@ def _durable_reader(paths: SessionPaths, status: SessionStatus) -> SpoolReader:
     """Reads without the lock, up to the last record that is durable."""
     tail = status.tail
     if tail is None:
-        exit_with(Refused("SP-005", f"session {paths.session} has no records", "", "NotFound"))
+        exit_with(
+            Refused("SP-005", f"session {paths.session} has no records", "nothing was ever written to it", "NotFound")
+        )
     last = last_sequence(tail)
     if is_open_elsewhere(paths):
         last = min(last, tail.durable_until)
@@ -151,6 +180,7 @@ def tail(
     lines: Annotated[
         int, typer.Option("--lines", "-n", min=0, help="How many of the last records to print first.")
     ] = 10,
+    as_json: JsonAlways = True,
 ) -> None:
     """Print the last records, with -f also new ones as they are written, durable or not."""
     with report_spool_errors():

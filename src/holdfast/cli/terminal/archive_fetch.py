@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from holdfast.cli.terminal.node_client import NodeAddress, call_node
+from holdfast.cli.terminal.node_client import call_node
+from holdfast.cli.terminal.options import NodeAddress
 from holdfast.cli.terminal.progress import ProgressLine
 from holdfast.config import Config
 from holdfast.core.base.errors import Corrupt, Unavailable

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-import msgspec
-
 from holdfast.adapters.keys.secret_file import read_secret
+from holdfast.cli.terminal.abbreviations import WHOLE_ID
+from holdfast.cli.terminal.options import NodeAddress
 from holdfast.cli.terminal.reporting import load_settings, report_errors
 from holdfast.client.node_socket import NodeSocket
 from holdfast.client.node_url import NodeUrl, checked_token, find_node
@@ -26,15 +25,6 @@ FETCH_TIMEOUT_S: Final = 600.0
 """Without a byte: a node may have to fetch an output from its archive first."""
 PATIENCE_S: Final = 60.0
 """How long a verb that waits for a job does without its node."""
-
-
-class NodeAddress(msgspec.Struct, frozen=True):
-    """Where the node is, as the options say."""
-
-    data: Path | None = None
-    url: str | None = None
-    token_file: Path | None = None
-    ca: Path | None = None
 
 
 class NodeSession(Protocol):
@@ -78,7 +68,6 @@ FINDERS: Final = {
     "task_id": ("cap.findJob", "task_id"),
     "provider_id": ("aicf.findProvider", "provider_id"),
 }
-WHOLE_ID: Final = re.compile(r"[0-9a-f]{64}")
 
 
 def node_url(address: NodeAddress) -> NodeUrl:

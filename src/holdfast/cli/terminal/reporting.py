@@ -14,12 +14,12 @@ import typer
 
 from holdfast.api.error_codes import ERROR_CODES, RESULT_ERRORS, error_reply
 from holdfast.app.log_output import configure_logging
+from holdfast.cli.exit_codes import BAD_INPUT, UNAVAILABLE
 from holdfast.client import NodeRefused, NodeUnreachable, WaitTimeout
 from holdfast.config import Config, load, why_not_store
 from holdfast.core.base.errors import Corrupt, Refused, Unavailable
 
 T = TypeVar("T")
-BAD_INPUT = 2
 
 
 def load_settings(file: Path | None, flags: Mapping[str, object], *, with_stores: bool = False) -> Config:
@@ -54,15 +54,29 @@ def report_errors() -> Iterator[None]:
         raise typer.Exit(ERROR_CODES[fault.name].exit if fault.name in ERROR_CODES else 1) from None
     except WaitTimeout as fault:
         print(f"holdfast: {fault} (it goes on: `holdfast job wait` waits again)", file=sys.stderr)
-        raise typer.Exit(ERROR_CODES["Unavailable"].exit) from None
+        raise typer.Exit(UNAVAILABLE) from None
     except NodeUnreachable as fault:
-        print(f"holdfast: {_printable(fault)}\n  is a node running there? start one with: holdfast up", file=sys.stderr)
-        raise typer.Exit(ERROR_CODES["Unavailable"].exit) from None
+        print(f"holdfast: {_printable(fault)}\n  {_connection_hint(str(fault))}", file=sys.stderr)
+        raise typer.Exit(UNAVAILABLE) from None
     except OSError as fault:
         if (message := _describe_os_error(fault)) is None:
             raise  # of a stream: `main` ends quietly when the reader of our output is gone
         print(f"holdfast: {message}", file=sys.stderr)
-        raise typer.Exit(ERROR_CODES["Unavailable"].exit) from None
+        raise typer.Exit(UNAVAILABLE) from None
+
+
+_CONNECTION_HINTS = {
+    "CERTIFICATE_VERIFY_FAILED": "pass the CA that signed the node's certificate: --ca ca.pem",
+    "WRONG_VERSION_NUMBER": "that port speaks no TLS: write http:// instead of https://",
+    "disconnected": "that port may want TLS: write https:// and pass --ca ca.pem",
+    "not a node": "check the address and the port: the node logs where it listens",
+}
+"""What to do about a connection that fails, by words of the fault."""
+
+
+def _connection_hint(fault: str) -> str:
+    hints = (hint for words, hint in _CONNECTION_HINTS.items() if words in fault)
+    return next(hints, "is a node running there? start one with: holdfast up")
 
 
 def _printable(fault: Exception) -> str:

@@ -16,7 +16,7 @@ from typing import Annotated, Final
 import typer
 
 from holdfast import __version__
-from holdfast.cli import VerbCommand, make_app
+from holdfast.cli import make_app
 
 app = make_app()
 NOT_INSTALLED: Final = "not installed"
@@ -24,17 +24,14 @@ GIB: Final = 1 << 30
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 
 
-@app.command(cls=VerbCommand)
+@app.command(example="holdfast version --verbose > report.txt")
 def version(
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Also Python, system, libraries: what a bug report needs.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Print the version. With --verbose no host name, no path of yours, no setting and no secret is shown.
-
-    Example: holdfast version --verbose > report.txt
-    """
+    """Print the version. With --verbose no host name, no path of yours, no setting and no secret is shown."""
     facts = {"holdfast": __version__, **(_describe_installation() if verbose else {})}
     if as_json:
         print(json.dumps(facts, indent=2))

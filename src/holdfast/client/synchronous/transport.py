@@ -37,7 +37,9 @@ class Transport:
                 timeout=answer_timeout_s,
             )
         except (httpx.InvalidURL, UnicodeError) as fault:
-            raise Unavailable("RPC-001", f"{node.base!r:.80} is not a URL: {fault}") from fault
+            raise Unavailable(
+                "RPC-001", f"{node.base!r:.80} is not a URL: {fault}", "write http://127.0.0.1:8451"
+            ) from fault
 
     def close(self) -> None:
         self._http.close()

@@ -105,4 +105,4 @@ class StateGround(NamedTuple):
 
 
 def _refuse(message: str, name: str) -> Refused:
-    return Refused("NTC-002", message, name=name)
+    return Refused("NTC-002", message, "compare the chain and the validators of both nodes", name)

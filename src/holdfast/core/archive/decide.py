@@ -38,6 +38,7 @@ from holdfast.core.validator.model import validator_set
 
 RETRY_TAG: Final = "holdfast.archive.retry.v1"
 REASON_MAX: Final = 300
+_ARCHIVE_FIRST: Final = "wait for the archive: `holdfast archive status` shows what waits and what is stalled"
 SAMPLED_PER_256: Final = 16
 """How many of 256 blobs are read back where policy says `sampled`: chosen by their hash, the same on every node."""
 
@@ -135,12 +136,12 @@ def why_not_prune(state: HasBlobs, height: Height) -> Refused | None:
     """PRU-001: all blobs of a final height are archived, and `retain_blocks` have passed."""
     policy, blobs = state.policy.archive, [live.blob for live in state.blob_heights[height]]
     if height > final_height(state):
-        return Refused("PRU-001", f"height {height} is not final")
+        return Refused("PRU-001", f"height {height} is not final", "wait until it is final")
     if state.chain.head.height - height < policy.retain_blocks:
-        return Refused("PRU-001", f"height {height} is kept for {policy.retain_blocks} blocks")
+        return Refused("PRU-001", f"height {height} is kept for {policy.retain_blocks} blocks", "choose a lower height")
     archived = sum(blob.status is BlobStatus.ARCHIVED and is_sure(policy, blob) for blob in blobs)
     if archived < len(blobs):
-        return Refused("PRU-001", f"{archived} of {len(blobs)} blobs of height {height} are archived")
+        return Refused("PRU-001", f"{archived} of {len(blobs)} blobs of height {height} are archived", _ARCHIVE_FIRST)
     return why_not_quorum(state, height) if policy.prune_quorum else None
 
 

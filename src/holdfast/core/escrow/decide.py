@@ -150,6 +150,12 @@ def check_funds(ledger: Ledger, owner: AccountId, amount: int) -> Refused | None
     return why_no_funds(owner, available_of(ledger, owner), amount)
 
 
+_ADD_MONEY: Final = (
+    "add money with `holdfast account mint`, outside of a development network with `holdfast account deposit`; "
+    "pending money becomes available when its block is final"
+)
+
+
 def why_no_funds(owner: AccountId, available: int, amount: int) -> Refused | None:
     """ESC-001: only available money can be reserved."""
     if available >= amount:
@@ -157,7 +163,7 @@ def why_no_funds(owner: AccountId, available: int, amount: int) -> Refused | Non
     return Refused(
         "ESC-001",
         f"{owner} has {available} available, {amount} requested",
-        "pending money becomes available when its block is final",
+        _ADD_MONEY,
         name="InsufficientFunds",
     )
 
@@ -233,10 +239,14 @@ def _why_not_settle(
     if why := why_not_transition(RESERVATION_TRANSITIONS, reservation.status, transition):
         return _refuse(f"reservation {reservation.id.hex()}: {why}")
     if not ledger.finalized_height < height <= I64_MAX:
-        return Refused("ESC-002", f"block {height} is final and settles nothing any more")
+        return Refused(
+            "ESC-002", f"block {height} is final and settles nothing any more", "settle it in the open block"
+        )
     latest = next(reversed(ledger.settled_by_height), Height(0))
     if height < latest:
-        return Refused("ESC-002", f"block {height} is below {latest}, which has settled money already")
+        return Refused(
+            "ESC-002", f"block {height} is below {latest}, which has settled money already", "settle it there"
+        )
     return None
 
 

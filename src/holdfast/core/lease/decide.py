@@ -118,7 +118,7 @@ def lease_held_by(state: HasLeases, id_: LeaseId, provider_id: ProviderId, now_m
     if lease.provider_id != provider_id:
         return Refused("PRV-003", f"lease {id_.hex()} is another provider's", name="Forbidden")
     if lease.submitted is not None:
-        return Refused("RCV-001", f"lease {id_.hex()} waits for the verdict on its submission")
+        return Refused("RCV-001", f"lease {id_.hex()} waits for the verdict on its submission", "wait for that verdict")
     return why_not_held(state, lease, now_ms) or lease
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from holdfast.core.base import fsm
 from holdfast.core.base.errors import Refused
 from holdfast.core.provider.messages import ProviderStatusChanged
@@ -30,6 +32,9 @@ def status_change(
     )
 
 
+_SHOW: Final = "`holdfast provider show` says how it is; a provider that was retired registers with a new key"
+
+
 def is_allowed(provider: Provider, transition: ProviderTransition) -> bool:
     return fsm.next_state(PROVIDER_TRANSITIONS, provider.status, transition) is not None
 
@@ -37,4 +42,4 @@ def is_allowed(provider: Provider, transition: ProviderTransition) -> bool:
 def why_not_transition(provider: Provider, transition: ProviderTransition) -> Refused | None:
     """Why the table does not allow this transition, None where it does."""
     why = fsm.why_not_transition(PROVIDER_TRANSITIONS, provider.status, transition)
-    return Refused("PRV-001", f"provider {provider.id.hex()}: {why}") if why else None
+    return Refused("PRV-001", f"provider {provider.id.hex()}: {why}", _SHOW) if why else None

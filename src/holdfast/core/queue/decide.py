@@ -285,13 +285,13 @@ def raise_fee(state: HasQueue, command: RaiseFee, now_ms: int) -> Decided | Refu
     if isinstance(job, Refused):
         return job
     if job.state not in LIVE_STATES:
-        return Refused("JOB-007", f"job {job.id.hex()}: {job.state} is final")
+        return Refused("JOB-007", f"job {job.id.hex()}: {job.state} is final", "submit a new one: `holdfast job again`")
     if refusal := why_not_amount(command.max_fee, "max_fee"):
         return refusal
     if command.max_fee == job.max_fee:
         return Decided((), repeat_of=job.event)
     if command.max_fee < job.max_fee:
-        return Refused("JOB-008", f"{command.max_fee} is not above the {job.max_fee} offered")
+        return Refused("JOB-008", f"{command.max_fee} is not above the {job.max_fee} offered", "offer more")
     spending, more = KeySpending(state.keys, now_ms), command.max_fee - job.max_fee
     if refusal := check_funds(state.ledger, job.caller, more) or spending.why_over_cap(command.key, more):
         return refusal

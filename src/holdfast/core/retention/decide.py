@@ -33,6 +33,8 @@ from holdfast.core.retention.model import REQUESTED_MEANWHILE, SKIPPED_MAX, HasR
 
 SUBMITTED_MEANWHILE = "the same bytes were just submitted"
 NO_RESULT = EventNo(0)
+_HOT_FIRST = "run the hot pass first"
+_BYTES_FIRST = "run the hot and the warm pass first"
 """The event of orphans, which have no result."""
 
 
@@ -67,7 +69,7 @@ def drop_warm(state: HasRetention, command: DropWarm, _now_ms: int) -> Decided |
     if refusal := _why_not_page(state, page, Pass.WARM):
         return refusal
     if page.until > hot_position:
-        return Refused("RET-002", f"results up to {hot_position} have left the store, {page.until} has not")
+        return Refused("RET-002", f"results up to {hot_position} have left the store, {page.until} has not", _HOT_FIRST)
     is_loss = any(not candidate.is_archived for candidate in (*command.candidates, *command.retried))
     if is_loss and not state.policy.result.may_lose_unarchived:
         message = "some bytes are not archived"
@@ -116,7 +118,7 @@ def vacuum(state: HasRetention, command: Vacuum, _now_ms: int) -> Decided | Refu
         or state.warm_deletes_pending
         or any(event <= page.until for event in state.skipped_warm)
     ):
-        return Refused("RET-002", f"not all bytes of the results up to {page.until} are deleted")
+        return Refused("RET-002", f"not all bytes of the results up to {page.until} are deleted", _BYTES_FIRST)
     if page.until == pass_position(state, Pass.RECORDS):
         return Decided((), repeat_of=state.last_event)
     return Decided((Vacuumed(page.until, command.tombstones),))
@@ -124,7 +126,9 @@ def vacuum(state: HasRetention, command: Vacuum, _now_ms: int) -> Decided | Refu
 
 def end_audit(state: HasRetention, command: EndAudit, _now_ms: int) -> Decided | Refused:
     if command.until > pass_position(state, Pass.RECORDS):
-        return Refused("RET-002", f"the result of event {command.until} has no tombstone yet")
+        return Refused(
+            "RET-002", f"the result of event {command.until} has no tombstone yet", "run the records pass first"
+        )
     if command.until <= pass_position(state, Pass.AUDIT):
         return Decided((), repeat_of=state.last_event)
     return Decided((AuditEnded(command.until, command.events),))
@@ -152,7 +156,7 @@ def _why_not_page(state: HasRetention, page: PageRange, pass_: Pass) -> Refused 
     if page.as_of < state.recent_digests.complete_after:
         return Refused("RET-002", f"the rows are as of event {page.as_of}: too old", "read them again")
     if page.until < (position := pass_position(state, pass_)):
-        return Refused("RET-003", f"this pass is at event {position} already")
+        return Refused("RET-003", f"this pass is at event {position} already", "go on from there")
     return None
 
 
@@ -160,7 +164,7 @@ def _why_not_skipped(
     skipped_before: dict[EventNo, str], skipped: tuple[Skipped, ...], retried: tuple[EventNo, ...]
 ) -> Refused | None:
     if any(event not in skipped_before for event in retried):
-        return Refused("RET-003", "a result that was not skipped cannot be retried")
+        return Refused("RET-003", "a result that was not skipped cannot be retried", "retry only what was skipped")
     if skipped and len(skipped_before) + len(skipped) - len(retried) > SKIPPED_MAX:
         return Refused("RET-003", f"{SKIPPED_MAX} results are skipped already", "`holdfast gc status` shows why")
     return None

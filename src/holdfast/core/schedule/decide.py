@@ -121,7 +121,7 @@ def pause(state: HasSchedules, command: PauseSchedule, now_ms: int) -> Decided |
     if schedule.state is ScheduleState.PAUSED:
         return Decided((), repeat_of=schedule.event)
     if why := why_not_transition(SCHEDULE_TRANSITIONS, schedule.state, ScheduleTransition.PAUSE):
-        return Refused("JOB-014", f"schedule {schedule.name!r}: {why}")
+        return Refused("JOB-014", f"schedule {schedule.name!r}: {why}", "`holdfast job schedule show` says how it is")
     return Decided((SchedulePaused(schedule.id, schedule.caller, command.reason, now_ms),))
 
 

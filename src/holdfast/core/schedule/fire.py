@@ -39,7 +39,7 @@ def fire(state: HasSchedules, command: FireSchedule, now_ms: int) -> Decided | R
     if schedule is None:
         return Decided((), repeat_of=state.last_event)
     if now_ms < schedule.next_ms:
-        return Refused("JOB-014", f"schedule {schedule.id.hex()} is due in {schedule.next_ms - now_ms} ms")
+        return Refused("JOB-014", f"schedule {schedule.id.hex()} is due in {schedule.next_ms - now_ms} ms", "wait")
     answer = _admission(state, schedule, now_ms)
     if isinstance(answer, Refused):
         return Decided(_refused(state, schedule, answer, now_ms))

@@ -112,7 +112,9 @@ def why_not_prune_followed(policy: ArchivePolicy, blobs: Sequence[FollowedBlob])
     height = blobs[0].height
     sure = sum(blob.status is BlobStatus.ARCHIVED and is_record_sure(policy, blob) for blob in blobs)
     if sure < len(blobs):
-        return Refused("PRU-001", f"{sure} of {len(blobs)} blobs of height {height} are archived")
+        return Refused(
+            "PRU-001", f"{sure} of {len(blobs)} blobs of height {height} are archived", "wait for its archive"
+        )
     return None
 
 

@@ -24,7 +24,7 @@ def cancel_job(state: HasLeases, command: CancelJob, now_ms: int) -> Decided | R
     if any(lease.submitted is not None for lease in leases):
         return Refused("RCV-001", f"job {job.id.hex()} waits for the verdict on its result", "try again in a moment")
     if not leases and (why := why_not_transition(JOB_TRANSITIONS, job.state, JobTransition.CANCEL)):
-        return Refused("JOB-007", f"job {job.id.hex()}: {why}")
+        return Refused("JOB-007", f"job {job.id.hex()}: {why}", "what has ended cannot be cancelled")
     closed = quorum.close_leases(state, job, "JOB_CANCELLED", now_ms) if leases else ()
     return Decided((*closed, JobCancelled(job.id, command.reason, now_ms)), answer_index=len(closed))
 

@@ -84,7 +84,9 @@ def adopt(paths: SessionPaths, before: Fingerprint, now_ms: int, disk: Disk | No
         return refusal
     lock = disk.lock(paths.lock)
     if lock is None:
-        return Refused("SP-007", f"session {paths.session} is open in another process", "", "SessionLocked")
+        return Refused(
+            "SP-007", f"session {paths.session} is open in another process", "end that program first", "SessionLocked"
+        )
     try:
         adoption = Adoption(channel.read_status(disk, paths).highest, before.size)
         refusal = _why_not_quiet(paths, before)

@@ -58,6 +58,8 @@ class ListReservationsParams(msgspec.Struct, frozen=True):
     status: str | None = None
     after: int = 0
     limit: int = 100
+    newest_first: bool = False
+    """From the newest one down."""
 
 
 class ListTransfersParams(msgspec.Struct, frozen=True):
@@ -69,6 +71,8 @@ class ListTransfersParams(msgspec.Struct, frozen=True):
     status: TransferStatus | None = None
     after: int = 0
     limit: int = 100
+    newest_first: bool = False
+    """From the newest one down."""
 
 
 class ReturnParams(msgspec.Struct, frozen=True):
@@ -121,7 +125,9 @@ async def _list_reservations(
     if refusal := why_not_limit(params.limit):
         return refusal
     match = filter_of({"owner": owner, "status": params.status})
-    return await queries.page(access.source, "reservation", match, params.after, params.limit)
+    return await queries.page(
+        access.source, "reservation", match, params.after, params.limit, is_newest_first=params.newest_first
+    )
 
 
 async def _list_transfers(access: NodeAccess, call: RpcCall, params: ListTransfersParams) -> queries.Page | Refused:
@@ -133,7 +139,9 @@ async def _list_transfers(access: NodeAccess, call: RpcCall, params: ListTransfe
     match = filter_of(
         {"owner": owner, "reference": params.reference, "kind": params.kind, "status": params.status},
     )
-    return await queries.page(access.source, "transfer", match, params.after, params.limit)
+    return await queries.page(
+        access.source, "transfer", match, params.after, params.limit, is_newest_first=params.newest_first
+    )
 
 
 async def _return_withdrawal(access: NodeAccess, call: RpcCall, params: ReturnParams) -> CommandResult | Refused:

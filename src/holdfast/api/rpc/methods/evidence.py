@@ -88,12 +88,14 @@ class RecordPage(msgspec.Struct, frozen=True):
 
 
 class ListDeadLettersParams(msgspec.Struct, frozen=True):
-    """A page of dead letters, the oldest first; `cursor` is the last page's."""
+    """A page of dead letters, the oldest first unless told otherwise; `cursor` is the last page's."""
 
     channel: str | None = None
     status: DeadLetterStatus | None = DeadLetterStatus.WAITING
     limit: int = 100
     cursor: int = 0
+    newest_first: bool = False
+    """From the newest one down."""
 
 
 class DeadLetterParams(msgspec.Struct, frozen=True):
@@ -205,7 +207,9 @@ async def _list_dead_letters(access: NodeAccess, _: RpcCall, params: ListDeadLet
     if refusal := why_not_limit(params.limit):
         return refusal
     match = filter_of({"channel": params.channel, "status": params.status})
-    return await queries.page(access.source, "dead_letter", match, params.cursor, params.limit)
+    return await queries.page(
+        access.source, "dead_letter", match, params.cursor, params.limit, is_newest_first=params.newest_first
+    )
 
 
 async def _get_dead_letter(access: NodeAccess, _: RpcCall, params: DeadLetterParams) -> DeadLetterView | Refused:

@@ -59,6 +59,8 @@ class ListFailedJobsParams(msgspec.Struct, frozen=True):
     kind: Kind | None = None
     limit: int = 100
     cursor: int = 0
+    newest_first: bool = False
+    """From the newest one down."""
 
 
 async def _get_status(access: NodeAccess, _: RpcCall, __: NoParams) -> QueueView:
@@ -82,7 +84,9 @@ async def _list_dead_letters(access: NodeAccess, call: RpcCall, params: ListFail
         return refusal
     caller = call.principal.account if call.principal.role is Role.REQUESTER else params.caller
     match = filter_of({"caller": caller, "kind": params.kind})
-    return await queries.page(access.source, "failed_job", match, params.cursor, params.limit)
+    return await queries.page(
+        access.source, "failed_job", match, params.cursor, params.limit, is_newest_first=params.newest_first
+    )
 
 
 async def _requeue(access: NodeAccess, call: RpcCall, params: JobParams) -> CommandResult | Refused:
