@@ -1,4 +1,4 @@
-"""The demo's jobs: a table of templates, and the forty jobs made from it."""
+"""The demo's jobs: a table of templates, and the forty jobs made from it; a user's own command runs some of them."""
 
 from __future__ import annotations
 
@@ -18,16 +18,18 @@ REQUESTER: Final = "you"
 MAX_FEE: Final = 100
 SHOTS: Final = 12
 ESSAY_BYTES: Final = 160_000
+SHOUT_RUNTIME: Final = "shout"
 
 
 class JobTemplate(NamedTuple):
-    """A kind of job: its payload, its duration, its expected output, and a short form of the output."""
+    """A kind of job: its payload, its duration, its expected output, a short form of the output, and its input."""
 
     name: str
     build_payload: Callable[[int, Pace], dict[str, Any]]
     duration_ms: Callable[[int, Pace], int]
-    expected_output: Callable[[Any], bytes]
+    expected_output: Callable[[Any, bytes | None], bytes]
     summarize: Callable[[bytes], str]
+    build_input: Callable[[int], bytes | None] = lambda _: None
 
 
 def _nap(number: int, pace: Pace) -> dict[str, Any]:
@@ -64,6 +66,11 @@ def _essay(number: int, pace: Pace) -> dict[str, Any]:
     return {"kind": "AI", "spec": spec}
 
 
+def _shout(_: int, __: Pace) -> dict[str, Any]:
+    """A program that knows nothing of Holdfast reads its input and writes its output."""
+    return {"kind": "COMPUTE", "spec": {"runtime": SHOUT_RUNTIME}}
+
+
 def _no_duration(_: int, __: Pace) -> int:
     return 0
 
@@ -80,17 +87,32 @@ def _read_ghz(raw: bytes) -> str:
     return " ".join(f"{bit}×{counts[bit]}" for bit in "01")
 
 
-NAP: Final = JobTemplate("nap", _nap, _nap_ms, echo, bytes.decode)
-DIGIT: Final = JobTemplate("digit", _digit, _no_duration, recognise, _read_digit)
-GHZ: Final = JobTemplate("GHZ", _ghz, _no_duration, run_circuit, _read_ghz)
-ESSAY: Final = JobTemplate("essay", _essay, _nap_ms, echo, lambda raw: f"{len(raw) // 1000} kB")
-TEMPLATES: Final = (NAP, DIGIT, NAP, NAP, GHZ, NAP)
+def _from_payload(work: Callable[[Any], bytes]) -> Callable[[Any, bytes | None], bytes]:
+    """Built-in work: its payload says all."""
+    return lambda payload, _: work(payload)
+
+
+NAP: Final = JobTemplate("nap", _nap, _nap_ms, _from_payload(echo), bytes.decode)
+DIGIT: Final = JobTemplate("digit", _digit, _no_duration, _from_payload(recognise), _read_digit)
+GHZ: Final = JobTemplate("GHZ", _ghz, _no_duration, _from_payload(run_circuit), _read_ghz)
+ESSAY: Final = JobTemplate("essay", _essay, _nap_ms, _from_payload(echo), lambda raw: f"{len(raw) // 1000} kB")
+SHOUT: Final = JobTemplate(
+    name="shout",
+    build_payload=_shout,
+    duration_ms=_no_duration,
+    expected_output=lambda _, given: (given or b"").upper(),
+    summarize=bytes.decode,
+    build_input=lambda number: f"hey {number}".encode(),
+)
+TEMPLATES: Final = (NAP, DIGIT, NAP, NAP, SHOUT, NAP, NAP, GHZ)
 """In turns: job 1 is made from the first, job 2 from the second … A further kind is an entry above and one here. Most
 of them take time, so that there is always an agent to kill in the middle of one."""
 LARGE: Final = 7
 """This job has a large output."""
 MODELS: Final = ("digits", "sleep")
-"""What the agents offer, besides circuits."""
+"""What comes with Holdfast and the agents offer, besides circuits."""
+OWN_COMMAND: Final = f"{SHOUT_RUNTIME}=tr a-z A-Z"
+"""What they offer of their own: any program that reads and writes."""
 
 
 class DemoJob(NamedTuple):
@@ -102,6 +124,7 @@ class DemoJob(NamedTuple):
     duration_ms: int
     output: bytes
     """What an honest provider returns."""
+    input: bytes | None
 
     @property
     def key(self) -> str:
@@ -118,11 +141,12 @@ def _template(number: int) -> JobTemplate:
 
 
 def _job(number: int, kind: JobTemplate, pace: Pace) -> DemoJob:
-    payload = kind.build_payload(number, pace)
+    payload, given = kind.build_payload(number, pace), kind.build_input(number)
     return DemoJob(
-        number,
-        kind,
-        payload,
-        kind.duration_ms(number, pace),
-        kind.expected_output(read_work_payload(canonical(payload))),
+        number=number,
+        kind=kind,
+        payload=payload,
+        duration_ms=kind.duration_ms(number, pace),
+        output=kind.expected_output(read_work_payload(canonical(payload)), given),
+        input=given,
     )

@@ -44,7 +44,7 @@ class Pace(msgspec.Struct, frozen=True):
         )
 
     def settings(self) -> Mapping[str, object]:
-        """The node's settings by name. A provider that is gone is noticed within its lease."""
+        """The node's settings by name. A provider that is gone is noticed within its lease, and is soon trusted again."""
         heartbeat_ms = self.lease_ms // 5
         return {
             "policy.lease.ai_ms": self.lease_ms,
@@ -56,6 +56,8 @@ class Pace(msgspec.Struct, frozen=True):
             "policy.retry.base_quantum_ms": self.retry_ms,
             "policy.provider.heartbeat_ms": heartbeat_ms,
             "policy.provider.heartbeat_stale_ms": 3 * heartbeat_ms,
+            "policy.provider.lease_expired_deny_ms": 2 * self.lease_ms,
+            "policy.provider.cooldown_ms": 2 * self.lease_ms,
             **self._retention(),
         }
 

@@ -57,11 +57,11 @@ class DemoProcesses:
         database = {"postgres.schema": postgres.schema, "postgres.allow_unsafe": postgres.allow_unsafe}
         return self._start("node", command, secret | _settings_as_environ(database | dict(settings)))
 
-    def start_agent(self, name: str, node: str, models: Sequence[str]) -> int:
+    def start_agent(self, name: str, node: str, models: Sequence[str], command: str) -> int:
         """A provider with one slot and an account of its own name; its folder is beside the node's."""
         address = ["--node", node, "--data", str(self._folder / name)]
         provider = ["--name", name, "--account", name, "--slots", "1", "--price", "3"]
-        offers = ["--circuits", *(word for model in models for word in ("--model", model))]
+        offers = ["--exec", command, "--circuits", *(word for model in models for word in ("--model", model))]
         return self._start(name, [*HOLDFAST, "agent", *address, *provider, *offers])
 
     def start_gateway(self, settings: Mapping[str, object]) -> int:

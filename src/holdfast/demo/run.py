@@ -18,7 +18,7 @@ from holdfast.client.node_socket import NodeSocket
 from holdfast.config import Config
 from holdfast.demo import event_history, spools
 from holdfast.demo.event_history import EventHistory
-from holdfast.demo.jobs import MODELS, all_jobs
+from holdfast.demo.jobs import MODELS, OWN_COMMAND, all_jobs
 from holdfast.demo.lying_proxy import LyingProxy
 from holdfast.demo.pace import Pace
 from holdfast.demo.processes import DemoFailed, DemoProcesses
@@ -148,7 +148,7 @@ class DemoRun:
         raise DemoFailed(f"the node did not answer within {TIMEOUT_S:g} s; see {self.folder / 'node.log'}")
 
     def start_agent(self, name: str) -> int:
-        pid = self.processes.start_agent(name, f"127.0.0.1:{self.port}", MODELS)
+        pid = self.processes.start_agent(name, f"127.0.0.1:{self.port}", MODELS, OWN_COMMAND)
         self.board.agents[name].state = (StateGlyph.CONFIRMED, f"up, pid {pid}")
         return pid
 

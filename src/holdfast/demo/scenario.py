@@ -11,7 +11,7 @@ from holdfast.demo.archive_act import archive_outputs, start_archive
 from holdfast.demo.fault_injection import VICTIM, kill_agent, kill_node
 from holdfast.demo.faults import ARCHIVE_FAULTS, DEFAULT_FAULTS, FaultKind
 from holdfast.demo.final_checks import run_final_checks
-from holdfast.demo.jobs import COUNT, MAX_FEE, REQUESTER
+from holdfast.demo.jobs import COUNT, MAX_FEE, OWN_COMMAND, REQUESTER
 from holdfast.demo.receipts import RequestRecord, RequestStatus
 from holdfast.demo.run import DemoRun
 from holdfast.demo.screen.board import AGENTS, StateGlyph
@@ -47,7 +47,7 @@ async def submit_jobs(demo: DemoRun) -> None:
     async with AsyncClient(demo.data) as node:
         for job in demo.board.jobs:
             demo.receipts.append(RequestRecord(RequestStatus.REQUESTED, job.number))
-            request = node.enqueue(job.payload, MAX_FEE, caller=REQUESTER, idempotency_key=job.key)
+            request = node.enqueue(job.payload, MAX_FEE, caller=REQUESTER, input=job.input, idempotency_key=job.key)
             receipt = await demo.complete_within(request, "the node gives a receipt")
             demo.receipts.append(
                 RequestRecord(RequestStatus.CONFIRMED, job.number, receipt.task_id, receipt.event, receipt.is_repeat)
@@ -67,7 +67,9 @@ async def lease_and_seal(demo: DemoRun) -> None:
     await demo.wait_for(lambda: len(board.history.names) == len(AGENTS), "every agent registers")
     await _stake_providers(demo)
     await demo.wait_for(lambda: len(board.history.active) == len(AGENTS), "every provider becomes active")
-    demo.report(StateGlyph.CONFIRMED, f"{', '.join(AGENTS)}: registered, staked, active")
+    demo.report(
+        StateGlyph.CONFIRMED, f"{', '.join(AGENTS)}: registered, staked, active; each with --exec '{OWN_COMMAND}'"
+    )
     first = await demo.wait_for(lambda: next(board.history.live_leases(), None), "a first lease")
     provider = board.history.name_of(first.provider)
     demo.report(StateGlyph.IN_FLIGHT, f"{board.job_name(first.task_id)} leased to {provider}, attempt {first.attempt}")

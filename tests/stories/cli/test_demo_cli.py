@@ -97,8 +97,12 @@ def check_figures(says: str) -> None:
     assert "▲ " not in says.split("jobs done twice")[1], "no check fails"
     for sentence in SENTENCES:
         assert sentence in says
+    assert "--exec 'shout=tr a-z A-Z'" in says, "anybody's own command does some of the work"
+    for kind, output in OUTPUTS.items():
+        assert re.search(rf"^      ✔ .*{kind} ▸ {output}", says, re.M), f"the output of {kind} is on the screen"
 
 
+OUTPUTS = {"nap": r"nap \d", "digit": r"a \d", "GHZ": r"0×\d+ 1×\d", "essay": "159 kB", "shout": r"HEY \d"}
 SENTENCES = (
     "You handed over 40 jobs and got 40 receipts. The queue holds them now.",
     "A result counts only when a block holds its proof.",
