@@ -110,6 +110,19 @@ async def test_an_agent_whose_channel_is_full_can_still_be_stopped(tmp_path: Pat
 
 
 @pytest.mark.rule("SP-RET-003")
+async def test_an_agent_whose_channel_becomes_full_offers_no_slots(tmp_path: Path) -> None:
+    """Else it is offered lease after lease, and declines each of them."""
+    ours = make_emitter(tmp_path, is_unresponsive=True)
+    await ours.open()
+    ours.start_delivery()
+    assert ours.is_ready
+    [(_, spool)] = ours.open_sessions()
+    await asyncio.to_thread(fill_channel, spool)
+    await wait_until(lambda: not ours.is_ready, "it is known to be full")
+    await ours.close("STOPPED", flush_ms=50)
+
+
+@pytest.mark.rule("SP-RET-003")
 async def test_an_agent_that_began_with_a_full_channel_takes_work_when_enough_of_it_is_delivered(
     tmp_path: Path,
 ) -> None:

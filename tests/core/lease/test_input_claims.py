@@ -16,7 +16,7 @@ from holdfast.core.lease.messages import FailLease, LeaseClosed
 from holdfast.core.match.input_claims import InputClaimKept, JudgeInputClaims, is_claim_due
 from holdfast.core.policy import AdmissionPolicy, ChainPolicy
 from holdfast.core.proof.messages import RecordVerdict, SubmitCompletion
-from holdfast.core.provider.messages import Drain, HealthChanged
+from holdfast.core.provider.messages import Drain, HealthChanged, Heartbeat
 from holdfast.core.provider.sla import OFFENCES
 from holdfast.core.queue.decide import build_enqueue
 from holdfast.core.queue.messages import Enqueue, JobFailed
@@ -128,6 +128,18 @@ def test_where_another_could_try_the_job_waits_for_it() -> None:
     assert kept == InputClaimKept(job, core.now_ms + 60_000)
     for id_ in core.state.providers:
         core.do(Drain(id_, True, "the test"))
+    core.now_ms += 60_000
+    assert isinstance(core.do(JudgeInputClaims())[-1], JobFailed)
+
+
+def test_one_that_takes_no_work_now_is_not_waited_for() -> None:
+    """Paused, about to stop, or without room on its disk: it would not try."""
+    core = fleet(2)
+    job = enqueue_job(core)
+    core.match()
+    claim(core, job)
+    for provider in core.state.providers.values():
+        core.do(Heartbeat(provider.id, slots=0))
     core.now_ms += 60_000
     assert isinstance(core.do(JudgeInputClaims())[-1], JobFailed)
 

@@ -69,8 +69,8 @@ class EvidenceEmitter:
 
     @property
     def is_ready(self) -> bool:
-        """There is a session that accepts records: without one no lease is accepted."""
-        return self._live is not None
+        """There is a session that accepts records: without one no lease is accepted, and no slots are offered."""
+        return self._live is not None and not self._live.spool.is_full
 
     def open_sessions(self) -> list[tuple[str, Spool]]:
         """The sessions that are being delivered, the live one first."""

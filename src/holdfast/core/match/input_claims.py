@@ -11,7 +11,7 @@ from holdfast.core.job.model import Job
 from holdfast.core.lease.input_claims import invalid_input_events
 from holdfast.core.lease.quorum import live_leases
 from holdfast.core.match.decide import HasMatching
-from holdfast.core.match.eligibility import why_not_available, why_not_ever
+from holdfast.core.match.eligibility import lease_cap, why_not_available, why_not_ever
 from holdfast.core.queue.model import InputClaim
 
 
@@ -48,9 +48,15 @@ def judge_input_claims(state: HasMatching, command: JudgeInputClaims, now_ms: in
 
 
 def _can_be_tried(state: HasMatching, job: Job, now_ms: int) -> bool:
-    """Whether some provider is there that could get it, once it has a free slot; the claimants are denied."""
+    """Whether some provider is there that could get it, once it has a free slot; the claimants are denied.
+
+    One that accepts no leases at all is as good as absent: it is paused, stops, or its disk is full.
+    """
+    policy = state.policy
     return any(
-        why_not_available(provider, state.policy, now_ms) is None and why_not_ever(provider, job, state.policy) is None
+        lease_cap(provider, policy) > 0
+        and why_not_available(provider, policy, now_ms) is None
+        and why_not_ever(provider, job, policy) is None
         for provider in state.providers.values()
     )
 
