@@ -44,7 +44,7 @@ class Pace(msgspec.Struct, frozen=True):
         )
 
     def settings(self) -> Mapping[str, object]:
-        """The node's settings by name. A provider that is gone is noticed within its lease, and is soon trusted again."""
+        """The node's settings by name. A provider that is gone is noticed within its lease, and soon trusted again."""
         heartbeat_ms = self.lease_ms // 5
         return {
             "policy.lease.ai_ms": self.lease_ms,
