@@ -69,8 +69,8 @@ class BlobFiles(Protocol):
         """Put loose blobs (versioned hash, Keccak) into a pack, then delete them; nothing where the pack exists."""
         ...
 
-    async def delete_pack(self, pack: PackName) -> bool:
-        """False where there was none."""
+    async def delete_pack(self, pack: PackName, blobs: Collection[Digest] = ()) -> bool:
+        """Delete it, and those of its blobs that are loose: False where nothing was there."""
         ...
 
     async def delete_loose(self, except_: Collection[Digest]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ from holdfast.adapters.keys.keccak import address_of
 from holdfast.adapters.keys.signing import verify
 from holdfast.core.archive.messages import AcceptNotice
 from holdfast.core.base.errors import Corrupt, Refused, Unavailable
-from holdfast.core.base.values import TaskId
+from holdfast.core.base.values import Digest, TaskId
 from holdfast.core.blob.framing import BLOB_BYTES
 from holdfast.core.result import result_digest
 from holdfast.core.retention.model import Pass
@@ -98,6 +98,38 @@ async def test_a_result_is_held_by_the_archive_when_its_last_part_is_archived(tm
     await node.kill()
 
 
+@pytest.mark.rule("PRU-001", "BLB-002")
+async def test_bytes_that_were_archived_before_they_were_packed_leave_the_node_too(node: ArchiveNode) -> None:
+    """Archiver and pruner may be faster than the packer."""
+    await node.resolve(LARGE, seals=1)
+    await node.pack(seals=1 + node.engine.policy.chain.finality_depth)
+    await node.archiver.run_once()
+    assert await node.files.usage() > len(LARGE)
+    await node.pruner.run_once()
+    assert await node.files.usage() == 0
+    await node.packer.run_once()
+    assert (node.packs, await node.files.usage()) == ([], 0)
+
+
+@pytest.mark.rule("PRU-001")
+async def test_a_pack_that_is_written_while_its_height_is_pruned_does_not_stay(node: ArchiveNode) -> None:
+    await node.resolve(LARGE, seals=1)
+    await node.pack(seals=1 + node.engine.policy.chain.finality_depth)
+    await node.archiver.run_once()
+    write_pack = node.files.write_pack
+
+    async def write_after_prune(pack: PackName, blobs: Sequence[tuple[Digest, Digest]]) -> None:
+        raws = [await node.files.read(pack, number, *hashes) for number, hashes in enumerate(blobs)]
+        await node.pruner.run_once()
+        for (versioned_hash, _), raw in zip(blobs, raws, strict=True):
+            await node.files.put(versioned_hash, raw or b"")  # it had read them before
+        await write_pack(pack, blobs)
+
+    node.files.write_pack = write_after_prune  # type: ignore[method-assign]
+    await node.packer.write_packs()
+    assert (node.packs, await node.files.usage()) == ([], 0)
+
+
 @pytest.mark.rule("PRU-001", "BLB-003")
 async def test_nothing_is_deleted_while_the_archive_key_is_only_here(node: ArchiveNode) -> None:
     node.is_key_kept = False
@@ -153,9 +185,9 @@ async def test_bytes_stay_until_the_flag_is_durable_whoever_has_set_it(node: Arc
     await archived(node)
     height, deleted, delete = node.lives[0].blob.height, list[object](), node.files.delete_pack
 
-    async def note(pack: PackName) -> bool:
+    async def note(pack: PackName, blobs: Collection[Digest] = ()) -> bool:
         deleted.append(pack)
-        return await delete(pack)
+        return await delete(pack, blobs)
 
     node.files.delete_pack = note  # type: ignore[method-assign]
     node.world.disk.faults = [Fault.HANG]
@@ -176,7 +208,7 @@ async def test_bytes_stay_until_the_flag_is_durable_whoever_has_set_it(node: Arc
 async def test_a_pruner_that_dies_after_the_flag_deletes_at_its_next_start(node: ArchiveNode) -> None:
     await archived(node)
 
-    async def die(_: object) -> bool:
+    async def die(*_: object) -> bool:
         raise Unavailable("BLB-002", "simulated: killed")
 
     delete, node.files.delete_pack = node.files.delete_pack, die  # type: ignore[method-assign, assignment]

@@ -39,8 +39,8 @@ class BlobFolder:
     async def write_pack(self, pack: PackName, blobs: Sequence[tuple[Digest, Digest]]) -> None:
         await run_file_io(_RULE, self._write_pack, pack, blobs)
 
-    async def delete_pack(self, pack: PackName) -> bool:
-        return await run_file_io(_RULE, self._delete_pack, pack)
+    async def delete_pack(self, pack: PackName, blobs: Collection[Digest] = ()) -> bool:
+        return await run_file_io(_RULE, self._delete_pack, pack, blobs)
 
     async def delete_loose(self, except_: Collection[Digest]) -> int:
         return await run_file_io(_RULE, self._delete_loose, except_)
@@ -87,13 +87,14 @@ class BlobFolder:
         for versioned_hash, _ in blobs:
             (self._loose / versioned_hash.hex()).unlink(missing_ok=True)
 
-    def _delete_pack(self, pack: PackName) -> bool:
-        path = self._path(pack)
-        if not path.exists():
-            return False
-        path.unlink(missing_ok=True)
-        sync_folder(self._packs)
-        return True
+    def _delete_pack(self, pack: PackName, blobs: Collection[Digest]) -> bool:
+        paths = [self._path(pack), *(self._loose / versioned_hash.hex() for versioned_hash in blobs)]
+        found = [path for path in paths if path.exists()]
+        for path in found:
+            path.unlink(missing_ok=True)
+        for folder in {path.parent for path in found}:
+            sync_folder(folder)
+        return bool(found)
 
     def _delete_loose(self, except_: Collection[Digest]) -> int:
         names = {versioned_hash.hex() for versioned_hash in except_}

@@ -48,11 +48,12 @@ class BlobObjects:
             await self._objects.put_once(_packed(pack), b"".join(raw for raw in raws if raw is not None))
         await asyncio.gather(*(self._objects.delete(_loose(versioned_hash)) for versioned_hash, _ in blobs))
 
-    async def delete_pack(self, pack: PackName) -> bool:
-        if await self._objects.size(_packed(pack)) is None:
-            return False
-        await self._objects.delete(_packed(pack))
-        return True
+    async def delete_pack(self, pack: PackName, blobs: Collection[Digest] = ()) -> bool:
+        keys = [_packed(pack), *map(_loose, blobs)]
+        found = [key for key in keys if await self._objects.size(key) is not None]
+        for key in found:
+            await self._objects.delete(key)
+        return bool(found)
 
     async def delete_loose(self, except_: Collection[Digest]) -> int:
         needed = {_loose(versioned_hash) for versioned_hash in except_}

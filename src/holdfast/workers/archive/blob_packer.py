@@ -112,13 +112,19 @@ class BlobPacker:
                 new.append(height)
         for height in reversed(new):
             blobs = state.blob_heights.get(height)
-            if not blobs or blobs[0].blob.is_pruned:
+            if not blobs or self._is_pruned(height):
                 continue
             pack = PackName(height, blobs[0].blob.block_hash)
             if pack not in self._found:
                 await self._files.write_pack(pack, [(each.blob.versioned_hash, each.blob.keccak) for each in blobs])
+                if self._is_pruned(height):  # meanwhile: the pruner has looked for it before it was there
+                    await self._files.delete_pack(pack)
         self._packed_until = Height(max(self._packed_until, final))
         self._found.clear()
+
+    def _is_pruned(self, height: Height) -> bool:
+        blobs = self._engine.undurable_state.blob_heights.get(height)
+        return bool(blobs and blobs[0].blob.is_pruned)
 
     # ------------------------------------------------------------------------------------ new blobs
 

@@ -80,7 +80,9 @@ class BlobPruner:
         outcome = await self._engine.submit(PruneBlobs(height))  # a flag that another call has set may not be durable
         if isinstance(outcome, Refused):
             return outcome
-        self._count(await self._files.delete_pack(pack), height, len(blobs))
+        # Archiver and pruner may be faster than the packer: then the blobs are loose.
+        were_there = await self._files.delete_pack(pack, [blob.versioned_hash for blob in blobs])
+        self._count(were_there, height, len(blobs))
         self._deleted.add(pack)
         return None
 
