@@ -36,7 +36,7 @@ from holdfast.core.key.model import Role
 from holdfast.core.match.messages import Match
 from holdfast.core.proof.messages import RecordVerdict
 from holdfast.core.queue.decide import build_enqueue
-from holdfast.core.queue.messages import RaiseFee
+from holdfast.core.queue.messages import CancelJob, RaiseFee
 from holdfast.engine.event_stream import StoredEvent
 from holdfast.engine.queries.jobs import JobOwner
 from holdfast.wire.gen.holdfast.result.v1 import result_pb2, result_pb2_grpc
@@ -192,6 +192,18 @@ async def test_a_stranger_sees_id_kind_state_heights_leaf_and_proof(node: Secret
     assert (await rpc.refusal(who, "cap.listJobs", caller=CALLER))[:2] == ("Forbidden", "JOB-010")
     listed = await rpc.ask(who, "aicf.listJobs", provider_id=ID.hex())
     assert listed["jobs"] == []
+
+
+@pytest.mark.parametrize("method", ["cap.getResult", "cap.readResult", "cap.proveResult"])
+async def test_that_a_private_job_ended_without_a_result_is_public_and_why_is_not(node: SecretJob, method: str) -> None:
+    task = await node.admit()
+    await node.do(CancelJob(task, reason=REASON))
+    rpc, asked = RpcNode(node.world, node.access), {"task_id": task.hex()}
+    name, rule, message = (await rpc.refusal(OWNER, method, **asked))[:3]
+    assert (name, rule, REASON in message) == ("Cancelled", "RES-007", True)
+    for stranger in (BOB, *((ANONYMOUS, PROVIDER) if method != "cap.readResult" else ())):
+        name, rule, message = (await rpc.refusal(stranger, method, **asked))[:3]
+        assert (name, rule, message.endswith("CANCELLED")) == ("Cancelled", "RES-007", True), message
 
 
 @pytest.mark.parametrize("insider", INSIDERS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.core.base.errors import Refused
-from holdfast.core.base.values import Height
+from holdfast.core.base.values import Height, TaskId
 from holdfast.core.job.model import Job, JobState, earliest_read_height
 from holdfast.core.result.model import Consumption, HasResults, Result, ResultStatus
 
@@ -32,10 +32,15 @@ def _why_no_result(job: Job | None) -> Refused:
     if job is None:
         return Refused("RES-007", "there is no such job, and no result of it", name="NotFound")
     if job.state in ENDED_WITHOUT_RESULT:
-        name, status = ENDED_WITHOUT_RESULT[job.state]
-        message = f"job {job.id.hex()} ended without a result: {status}, {job.reason}"
-        return Refused("RES-007", message, "its money was refunded", name)
+        return refuse_ended(job.id, job.state, job.reason)
     return Refused("RES-002", f"job {job.id.hex()} is {job.state}", "try again later", "NoResultYet")
+
+
+def refuse_ended(id_: TaskId, state: JobState, reason: str = "") -> Refused:
+    """RES-007: there is no result and never will be; the reason for those who may know it (JOB-010)."""
+    name, status = ENDED_WITHOUT_RESULT[state]
+    why = f", {reason}" if reason else ""
+    return Refused("RES-007", f"job {id_.hex()} ended without a result: {status}{why}", "its money was refunded", name)
 
 
 def refuse_unsealed(height: Height) -> Refused:

@@ -36,6 +36,7 @@ from holdfast.core.chain.model import Block
 from holdfast.core.job.ids import tx_hash
 from holdfast.core.key.model import Role
 from holdfast.core.result.model import Result
+from holdfast.core.result.readability import ENDED_WITHOUT_RESULT, refuse_ended
 from holdfast.engine import queries
 from holdfast.engine.queries.archive.blob_records import find_locators
 from holdfast.engine.queries.result_lists import HeightRange, results_by_height, results_of_caller
@@ -118,7 +119,9 @@ async def _get(access: NodeAccess, call: RpcCall, params: ResultParams) -> Resul
     if refusal := why_not_chain(source.policy.chain_id, params.chain_id):
         return refusal
     result = await (view_result if params.even_pending else readable_result)(source, params.task_id)
-    return result if isinstance(result, Refused) else show_result(call.principal, result)
+    if isinstance(result, Refused):
+        return await show_refusal(access, call.principal, params.task_id, result)
+    return show_result(call.principal, result)
 
 
 async def _read(access: NodeAccess, call: RpcCall, params: ReadResultParams) -> ResultView | PublicResult | Refused:
@@ -126,7 +129,9 @@ async def _read(access: NodeAccess, call: RpcCall, params: ReadResultParams) -> 
     if refusal := why_not_chain(access.source.policy.chain_id, params.chain_id):
         return refusal
     result = await readable_result(access.source, params.task_id, params.height)
-    return result if isinstance(result, Refused) else show_result(call.principal, result)
+    if isinstance(result, Refused):
+        return await show_refusal(access, call.principal, params.task_id, result)
+    return show_result(call.principal, result)
 
 
 async def _consume(access: NodeAccess, call: RpcCall, params: ConsumeResultParams) -> ConsumeResultReply | Refused:
@@ -179,8 +184,9 @@ async def _list(access: NodeAccess, call: RpcCall, params: ListResultsParams) ->
     return await results_of_caller(access.source, params.caller, heights, params.cursor, params.limit)
 
 
-async def _prove(access: NodeAccess, _: RpcCall, params: JobParams) -> ResultProof | Refused:
-    return await prove_result(access, params.task_id)
+async def _prove(access: NodeAccess, call: RpcCall, params: JobParams) -> ResultProof | Refused:
+    proof = await prove_result(access, params.task_id)
+    return await show_refusal(access, call.principal, params.task_id, proof) if isinstance(proof, Refused) else proof
 
 
 async def prove_result(access: NodeAccess, id_: TaskId) -> ResultProof | Refused:
@@ -228,6 +234,17 @@ async def _is_unchanged(access: NodeAccess, result: ResultView, block: Block) ->
     return now is not None and (now.height_resolved, now.leaf_index) == place and head == block
 
 
+async def show_refusal(access: NodeAccess, principal: Principal, id_: TaskId, refusal: Refused) -> Refused:
+    """JOB-010: that a private job ended without a result is public, why it did is not."""
+    if refusal.name not in _ENDED:
+        return refusal
+    job = await queries.job(access.source, id_)
+    if job is not None and why_not_read(principal, job, "the reason") is None:
+        return refusal
+    return refuse_ended(id_, _ENDED[refusal.name])
+
+
+_ENDED: Final = {name: state for state, (name, _) in ENDED_WITHOUT_RESULT.items()}
 LOCATORS_MAX: Final = 64
 """In a refusal; `blob.getParts` has all of them."""
 
@@ -255,7 +272,9 @@ async def open_archived(access: NodeAccess, principal: Principal, result: Result
 async def readable_output(access: NodeAccess, principal: Principal, id_: TaskId) -> ResultView | Refused:
     """JOB-010: the result whose bytes, or parts of them, this principal may read; a provider reads its own."""
     result = await readable_result(access.source, id_)
-    if isinstance(result, Refused) or (principal.role is Role.PROVIDER and principal.account == result.payee):
+    if isinstance(result, Refused):
+        return await show_refusal(access, principal, id_, result)
+    if principal.role is Role.PROVIDER and principal.account == result.payee:
         return result
     return why_not_read(principal, result, "the output") or result
 
