@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import median
 
 from bench.data_flow import synced_echo
+from bench.data_flow.own_work import OwnWorkComparison
 from bench.data_flow.peer_turns import DBOS, DRAIN, P50, P99, WAY, PeerTurns, percentiles
 from bench.data_flow.raised_limits import describe_limits
 from bench.data_flow.real_network import BLOCK_MS, JobRunTimes, RealNetwork
@@ -45,6 +46,9 @@ async def run(folder: Path, *, is_quick: bool) -> list[Table]:
             print(show(found), end="\n\n", flush=True)
             tables.append(found)
 
+    for found in await OwnWorkComparison(Store(folder / "own"), is_quick=is_quick).tables(rounds):
+        print(show(found), end="\n\n", flush=True)
+        tables.append(found)
     await measure(Store(folder / "lite"))
     with postgres(folder / "pg") as server:
         if server is not None:

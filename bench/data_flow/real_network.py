@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from itertools import count
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 from tests.loopback_ports import free_ports
@@ -74,17 +74,18 @@ class MeasuredAgent(AgentProcess):
 class RealNetwork:
     """A node with some agents in one place; it keeps its data from one start to the next."""
 
-    def __init__(self, spot: StorePlace, agents: int, slots: int) -> None:
+    def __init__(self, spot: StorePlace, agents: int, slots: int, settings: Mapping[str, str] | None = None) -> None:
         self._spot, self._names, self._slots = spot, [f"agent{number}" for number in range(agents)], slots
+        self._settings = SETTINGS | dict(settings or {})
         self.data = spot.folder / "node"
         self._keys = count()
         self._is_staked = False
 
-    async def __aenter__(self) -> RealNetwork:
+    async def __aenter__(self) -> Self:
         spot, port = self._spot, free_ports(1)[0]
         spot.folder.mkdir(parents=True, exist_ok=True)
         store = {} if spot.address is None else on_postgres(spot.address)
-        settings = SETTINGS | raised_limits(self._slots) | store | {"HOLDFAST_GRPC__PORT": str(port)}
+        settings = self._settings | raised_limits(self._slots) | store | {"HOLDFAST_GRPC__PORT": str(port)}
         self.node = NodeProcess(self.data, "node", settings)
         self.agents = [MeasuredAgent(spot.folder / name, name, port, self._slots) for name in self._names]
         try:
