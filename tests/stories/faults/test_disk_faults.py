@@ -18,6 +18,7 @@ from tests.counts import counts
 from tests.stories.faults.test_node_killed import Requester, fold_journal, journal_events
 from tests.stories.gated_sync import GatedSync, needs_gcc
 from tests.stories.node_process import HOLDFAST, NodeProcess
+from tests.stories.small_disk import SmallDisk, small_disk
 
 from holdfast.adapters.sqlite.journal import SqliteJournal
 from holdfast.client.node_socket import NodeSocket
@@ -172,18 +173,6 @@ async def test_a_sync_that_hangs_blocks_only_its_callers(data: Path, tmp_path: P
         node.end()
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of a few megabytes."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "holdfast-test", str(folder)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
-        pytest.skip("no small file system can be mounted here: THE FULL DISK IS NOT TESTED")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
 async def fill(data: Path, confirmed: list[bytes]) -> None:
     """Until the node says no for the first time; one that is slow is waited for."""
     async with NodeSocket(data, total_timeout_s=0.0, answer_timeout_s=60.0) as impatient:
@@ -193,8 +182,14 @@ async def fill(data: Path, confirmed: list[bytes]) -> None:
             confirmed.append(id_)
 
 
-async def test_a_full_disk_is_reported_and_when_there_is_room_again_the_node_goes_on(small_disk: Path) -> None:
-    data = small_disk / "data"
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    with small_disk(tmp_path / "disk", mib=2) as mounted:
+        yield mounted
+
+
+async def test_a_full_disk_is_reported_and_when_there_is_room_again_the_node_goes_on(disk: SmallDisk) -> None:
+    data = disk.folder / "data"
     node = NodeProcess(data)
     try:
         await node.up()
@@ -204,7 +199,7 @@ async def test_a_full_disk_is_reported_and_when_there_is_room_again_the_node_goe
         with pytest.raises(UnavailableError, match=r"full|recovering|confirm"):
             await fill(data, confirmed)
         assert len(confirmed) > 5
-        subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
+        disk.resize(64)
         async with NodeSocket(data, 60) as client:
             await client.reserve(b"\xff" * 32, "alice", 1)
             for id_ in confirmed:

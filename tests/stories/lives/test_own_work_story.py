@@ -6,9 +6,8 @@ import asyncio
 import base64
 import json
 import os
-import stat
 from collections.abc import AsyncIterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,54 +15,15 @@ import httpx
 import pytest
 from tests.loopback_ports import free_port
 from tests.storage.stores import Place
-from tests.stories.agent_process import AgentProcess
 from tests.stories.cli_runner import CliNode, holdfast, running_cli_node
 from tests.stories.node_process import on_postgres
+from tests.stories.own_agent import OwnAgent, answer_chat
 
 from holdfast.client.node_socket import NodeSocket
 from holdfast.core.job.input_ref import input_digest
 
 WITHIN_S = 60.0
 QUICK_RETRIES = {"HOLDFAST_GRPC__ENABLED": "true", "HOLDFAST_POLICY__RETRY__BASE_AI_MS": "20"}
-PROGRAM = """#!/bin/sh
-echo progress 10 begun >&2
-case "$1" in
-  once) mkdir "$MARKS/once" 2> /dev/null && kill -9 $$ ;;
-  wait) touch "$MARKS/waiting"; while ! [ -e "$MARKS/go" ]; do sleep 0.05; done ;;
-  talk) for n in 1 2 3 4 5 6; do echo "before $n" >&2; done; touch "$MARKS/waiting"
-        while ! [ -e "$MARKS/go" ]; do sleep 0.05; done; for n in 1 2 3; do echo "after $n" >&2; done ;;
-  fork) setsid sleep 600 & ;;
-  bad) echo "no such thing" >&2; exit 65 ;;
-esac
-tr a-z A-Z
-"""
-
-
-class OwnAgent(AgentProcess):
-    """An agent with work of its own, described in its settings file."""
-
-    def describe(self, marks: Path, server: str) -> None:
-        program = self.data.parent / "shout.sh"
-        program.write_text(PROGRAM)
-        program.chmod(stat.S_IRWXU)
-        self.data.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.environ["MARKS"] = str(marks)
-        (self.data / "agent.toml").write_text(
-            f'[[executors]]\nsource = "exec"\nname = "shout"\ntarget = "{program}"\nenv = ["MARKS"]\n'
-            '[[executors]]\nsource = "python"\nname = "double"\ntarget = "tests.agent.programs.own_functions:double"\n'
-            f'[[executors]]\nsource = "http"\nkind = "AI"\nname = "chat"\ntarget = "{server}"\n'
-        )
-
-
-async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """A server in the shape of OpenAI's."""
-    with closing(writer), suppress(ConnectionError, asyncio.IncompleteReadError):
-        head = (await reader.readuntil(b"\r\n\r\n")).lower()
-        length = next(int(line.split(b":")[1]) for line in head.splitlines() if line.startswith(b"content-length"))
-        body = await reader.readexactly(length)
-        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n")
-        writer.write(b"data: " + body + b"\n\n")
-        await writer.drain()
 
 
 class Story:
@@ -117,14 +77,14 @@ class Story:
 
 @pytest.fixture
 async def story(place: Place, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Story]:
-    monkeypatch.setenv("MARKS", "")
     marks, grpc = tmp_path / "marks", free_port()
     marks.mkdir()
+    monkeypatch.setenv("MARKS", str(marks))
     environ = on_postgres(place.address) if store == "postgres" else {}
     settings = {**environ, **QUICK_RETRIES, "HOLDFAST_GRPC__PORT": str(grpc)}
     agent, server_port = OwnAgent(tmp_path / "oak", "oak", grpc), free_port()
-    agent.describe(marks, f"http://127.0.0.1:{server_port}/v1/chat/completions")
-    server = await asyncio.start_server(answer, "127.0.0.1", server_port)
+    agent.describe(f"http://127.0.0.1:{server_port}/v1/chat/completions")
+    server = await asyncio.start_server(answer_chat, "127.0.0.1", server_port)
     async with server, running_cli_node(tmp_path, settings) as node, NodeSocket(node.node.data, WITHIN_S) as socket:
         agent.up()
         try:
