@@ -68,6 +68,7 @@ class Maintainer:
         self.compactions_done = SequenceProgress(0, lambda _: outbox.maintainer_wakeup.notify())
         """How many requests for compaction are done; the writer advances it, too, when it has installed a copy."""
         self.is_full = False
+        """The cap or the disk is reached: no record is accepted until there is space (SP-RET-003)."""
         self.failures = 0
 
     def begin(self) -> None:

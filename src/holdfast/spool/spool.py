@@ -180,11 +180,6 @@ class Spool:
         return self._outbox.emit(payload_type, payload)
 
     @property
-    def is_full(self) -> bool:
-        """SP-RET-003: the cap or the disk is reached; no record is accepted until there is space."""
-        return self.maintainer.is_full
-
-    @property
     def emitted_sequence(self) -> int:
         """The last record that was emitted, spooled or not."""
         return self._outbox.last_sequence

@@ -70,7 +70,7 @@ class EvidenceEmitter:
     @property
     def is_ready(self) -> bool:
         """There is a session that accepts records: without one no lease is accepted, and no slots are offered."""
-        return self._live is not None and not self._live.spool.is_full
+        return self._live is not None and not self._live.spool.maintainer.is_full
 
     def open_sessions(self) -> list[tuple[str, Spool]]:
         """The sessions that are being delivered, the live one first."""
