@@ -119,7 +119,7 @@ HINTS: Final = {
     "Forbidden": "use a key that may do it; `holdfast key whoami` shows what yours may do",
     "IdReused": "use another id; the first request with this one counts",
     "InvalidParams": "correct the value that is named; `-h` after the command, or rpc.discover, shows what is expected",
-    "InvalidRequest": "send it as docs/rpc.md says",
+    "InvalidRequest": "send it as docs/reference/methods.md says",
     "KeyRevoked": "use another key: `holdfast key create` makes one",
     "LeaseLost": "drop this attempt: the job was given to the queue again, or has ended",
     "Malformed": "check that both nodes run the same version",

@@ -1,4 +1,4 @@
-"""Every exit code of the command line and what it means: the one table, which docs/operate.md repeats."""
+"""Every exit code of the command line and what it means: the one table, which docs/how-to/operator.md repeats."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ EXIT_CODES: Final = {
 
 
 def exit_code_table() -> str:
-    """As docs/operate.md has it."""
+    """As docs/how-to/operator.md has it."""
     rows = [f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items()]
     return "\n".join(["| exit code | meaning |", "|---|---|", *rows])

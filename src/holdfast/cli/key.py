@@ -13,10 +13,10 @@ from holdfast.adapters.keys.secret_file import write_new
 from holdfast.cli import make_app
 from holdfast.cli.terminal.abbreviations import find_key
 from holdfast.cli.terminal.clock import now_ms
-from holdfast.cli.terminal.confirmation import confirm
 from holdfast.cli.terminal.durations import parse_duration_ms
 from holdfast.cli.terminal.node_client import NodeSession, call_node, run_on_node
 from holdfast.cli.terminal.options import Json, NodeAddress, OldestFirst, Yes, on_node
+from holdfast.cli.terminal.reporting import confirm
 from holdfast.cli.terminal.tables import format_time, print_json, print_outcome, print_record, print_table, repeat_note
 from holdfast.client import NodeRefused
 from holdfast.core.base.errors import Unavailable

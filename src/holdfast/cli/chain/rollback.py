@@ -9,11 +9,10 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
-from holdfast.cli.terminal.confirmation import confirm
 from holdfast.cli.terminal.node_client import AbbreviatedIds, NodeSession, run_on_node
 from holdfast.cli.terminal.options import Data, Json, NodeAddress, Yes
 from holdfast.cli.terminal.progress import ProgressLine
-from holdfast.cli.terminal.reporting import refuse
+from holdfast.cli.terminal.reporting import confirm, refuse
 from holdfast.cli.terminal.tables import pluralize, print_json
 from holdfast.core.base.errors import Refused
 from holdfast.core.chain.messages import (

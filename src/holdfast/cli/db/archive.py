@@ -9,10 +9,9 @@ import typer
 
 from holdfast.cli import make_app
 from holdfast.cli.db.stores import open_stores
-from holdfast.cli.terminal.confirmation import confirm
 from holdfast.cli.terminal.options import ConfigFile, Data, Json, Yes
 from holdfast.cli.terminal.progress import ProgressLine
-from holdfast.cli.terminal.reporting import load_settings, refuse, report_errors
+from holdfast.cli.terminal.reporting import confirm, load_settings, refuse, report_errors
 from holdfast.cli.terminal.tables import pluralize, print_outcome
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.values import BatchNo

@@ -12,9 +12,8 @@ from holdfast.adapters.keys.secret_file import write_new
 from holdfast.cli import make_app
 from holdfast.cli.terminal.abbreviations import choose_key
 from holdfast.cli.terminal.clock import now_ms
-from holdfast.cli.terminal.confirmation import confirm
 from holdfast.cli.terminal.options import ConfigFile, Data, Json, OldestFirst, Yes
-from holdfast.cli.terminal.reporting import load_settings, report_errors, value_or_exit
+from holdfast.cli.terminal.reporting import confirm, load_settings, report_errors, value_or_exit
 from holdfast.cli.terminal.tables import format_time, print_json, print_outcome, print_table
 from holdfast.config import gateway_folder
 from holdfast.core.base.errors import Unavailable

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.cli.provider.show import ProviderArgument
-from holdfast.cli.terminal.confirmation import confirm
 from holdfast.cli.terminal.node_client import NodeSession, run_on_node
 from holdfast.cli.terminal.options import Json, NodeAddress, Yes, on_node
+from holdfast.cli.terminal.reporting import confirm
 from holdfast.cli.terminal.tables import pluralize, print_outcome
 
 Reason = Annotated[str, typer.Option(help="Why; recorded in the journal.")]

@@ -17,8 +17,8 @@ from holdfast.cli.spool.session import (
     spool_value_or_exit,
 )
 from holdfast.cli.terminal.clock import now_ms
-from holdfast.cli.terminal.confirmation import confirm
 from holdfast.cli.terminal.options import Json, Yes
+from holdfast.cli.terminal.reporting import confirm
 from holdfast.cli.terminal.tables import print_outcome
 from holdfast.core.base.errors import Refused
 from holdfast.spool import SpoolPolicy, channel

@@ -104,6 +104,21 @@ def refuse(refusal: Refused) -> NoReturn:
     raise typer.Exit(reply.codes.exit)
 
 
+def confirm(question: str, rule: str, *, yes: bool) -> None:
+    """Go on after `--yes` or an answer of yes; anything else changes nothing and ends the command."""
+    if yes:
+        return
+    if not (sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()):
+        refuse(
+            Refused(
+                rule, f"{question} There is no terminal to ask on", "pass --yes: it cannot be undone", "NotConfirmed"
+            )
+        )
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        refuse(Refused(rule, "nothing was changed", "answer y, or pass --yes", "NotConfirmed"))
+
+
 def format_finding(is_good: bool, what: str, message: str, hint: str = "") -> str:
     """One check and its outcome, with the glyphs used everywhere: ✔ good, ▲ needs attention."""
     line = f"{'✔' if is_good else '▲'} {what:<12} {message}"

@@ -23,6 +23,7 @@ from holdfast.core.result.model import Result
 from holdfast.engine.loop import Engine
 from holdfast.engine.outcome import Outcome
 from holdfast.engine.queries.chain import GetChainHead
+from holdfast.engine.queries.node import Ping
 from holdfast.ports import Blobs
 from holdfast.ports.blobs import ArchiveCipher, BlobFiles, Kzg, KzgWork, PackName
 from holdfast.workers.retention.candidates import load_candidates
@@ -118,6 +119,7 @@ class BlobPacker:
             if pack not in self._found:
                 await self._files.write_pack(pack, [(each.blob.versioned_hash, each.blob.keccak) for each in blobs])
                 if self._is_pruned(height):  # meanwhile: the pruner has looked for it before it was there
+                    await self._engine.query_durable(Ping())  # the flag is durable before the bytes go
                     await self._files.delete_pack(pack)
         self._packed_until = Height(max(self._packed_until, final))
         self._found.clear()
