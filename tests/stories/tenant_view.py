@@ -19,6 +19,7 @@ from holdfast.client import NodeRefused
 from holdfast.wire.gen.holdfast.result.v1 import result_pb2, result_pb2_grpc
 
 PATIENCE_S = 120.0
+TOO_MANY = 429
 ANYBODY = ("/", "/metrics", "/readyz", "/v1/session")
 """Pages without an id, for people and machines."""
 FRAMES = 2
@@ -53,7 +54,7 @@ class Surfaces:
         """What is there without an id: pages, blobs by their height, the page's own stream, and the events."""
         async with self._open() as http:
             for path in (*ANYBODY, *(f"{BLOBS}{height}" for height in heights)):
-                self.said[path] = (await http.get(path)).content
+                self.said[path] = (await _ask(http, "GET", path)).content
             async with http.stream("GET", "/v1/live") as live:
                 frames = live.aiter_bytes()
                 with suppress(StopAsyncIteration):
@@ -65,7 +66,7 @@ class Surfaces:
         async with self._open() as http:
             await self._ask_methods(http, job)
             for path in (f"/v1/outputs/{job.task_id}", f"/v1/jobs/{job.task_id}/logs"):
-                answer = await http.get(path, params={"follow": "false"})
+                answer = await _ask(http, "GET", path, params={"follow": "false"})
                 assert answer.status_code in (401, 403, 404, 410), (path, answer.status_code)
                 self.said[path] = answer.content
             await self._ask_input(http, job)
@@ -80,7 +81,7 @@ class Surfaces:
                 continue
             params = {each: known[each] for each in method.params.__struct_fields__ if each in known}
             asked = {"jsonrpc": "2.0", "id": 1, "method": name, "params": params}
-            answer = (await http.post("/rpc", json=asked)).content
+            answer = (await _ask(http, "POST", "/rpc", json=asked)).content
             said_ourselves = job.caller.encode() if {"caller", "owner", "account"} & params.keys() else b"\0"
             self.said[name] = answer.replace(said_ourselves, b"")
 
@@ -118,6 +119,14 @@ class Surfaces:
                 if event.number >= last:
                     break
         self.said["/events"] = "\n".join(told).encode()
+
+
+async def _ask(http: httpx.AsyncClient, method: str, path: str, **asked: Any) -> httpx.Response:
+    """One that asks too often is told so, and asks again."""
+    async with asyncio.timeout(PATIENCE_S):
+        while (answer := await http.request(method, path, **asked)).status_code == TOO_MANY:
+            await asyncio.sleep(0.1)
+    return answer
 
 
 async def check_nothing_private_seen(
