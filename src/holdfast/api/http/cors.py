@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import MutableMapping
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from holdfast.api.http.responses import NO_CONTENT, Header, Response, Scope, Send
 
@@ -17,14 +16,6 @@ REQUEST_HEADERS: Final = b"authorization, content-type, content-range, range, la
 EXPOSED: Final = b"content-range, content-length, retry-after, etag"
 MAX_AGE_S: Final = b"600"
 VARY: Final[Header] = (b"vary", b"origin")
-
-
-def why_not_origin(origin: str) -> str | None:
-    """What is wrong with a configured origin."""
-    parts = urlsplit(origin)
-    if parts.scheme not in ("http", "https") or not parts.netloc or origin != f"{parts.scheme}://{parts.netloc}":
-        return f"{origin!r:.80} is not an origin"
-    return None
 
 
 class CorsPolicy:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
+from urllib.parse import urlsplit
 
 import msgspec
 
-from holdfast.api.http.cors import why_not_origin
 from holdfast.api.limits.addresses import parse_networks
 from holdfast.api.rpc.limits import BATCH_MAX, DEPTH_MAX, VALUES_MAX
 from holdfast.api.tls import tls_faults
@@ -176,10 +176,18 @@ def _inconsistent(settings: HttpSettings) -> Iterator[Refused]:
         parse_networks(settings.trusted_proxies)
     except ValueError as fault:
         yield Refused("SEC-001", f"trusted_proxies: {fault}", "name addresses or networks, separated by blanks")
-    for why_not in filter(None, map(why_not_origin, settings.cors_origins.split())):
+    for why_not in filter(None, map(_why_not_origin, settings.cors_origins.split())):
         hint = "write https://console.example, separated by blanks; `*` is not possible"
         yield Refused("SEC-001", f"cors_origins: {why_not}", hint)
     for name in ("key_burst", "address_burst"):
         if (burst := getattr(settings, name)) < settings.batch_max:
             message = f"{name}: {burst} is less than batch_max, {settings.batch_max}"
             yield Refused("SEC-001", message, "a batch of that size would never be accepted")
+
+
+def _why_not_origin(origin: str) -> str | None:
+    """What is wrong with a configured origin."""
+    parts = urlsplit(origin)
+    if parts.scheme not in ("http", "https") or not parts.netloc or origin != f"{parts.scheme}://{parts.netloc}":
+        return f"{origin!r:.80} is not an origin"
+    return None
