@@ -27,6 +27,7 @@ ARGUMENTS = {
     "amount": "5",
     "share": "0",
     "height": "1",
+    "block": "1",
     "first": "1",
     "second": "2",
     "channel": "c",
@@ -90,6 +91,8 @@ def required_arguments(words: str) -> tuple[str, ...]:
         return MORE_ARGUMENTS[words]
     told: list[str] = list(MORE_ARGUMENTS.get(words, ()))
     for each in LEAVES[words].params:
+        if "--yes" in each.opts:
+            told.append("--yes")
         if each.required:
             told += (
                 [ARGUMENTS[each.name]] if each.param_type_name == "argument" else [each.opts[0], ARGUMENTS[each.name]]
