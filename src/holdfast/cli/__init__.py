@@ -60,8 +60,8 @@ VERBS: Final = {
 class _PlainHelp:
     """What a command and a group share: plain help that starts fast and names values as a person does.
 
-    A default that is already a boolean is not converted: so an absent flag does not import pydantic, a tenth of a
-    second. Verbs with arguments still pay for the import.
+    A default that is already a boolean is not converted: so an absent `--help` does not import pydantic, a tenth of a
+    second. Verbs with arguments still pay for the import. A flag of a verb may mean to be None: then settings count.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -72,7 +72,7 @@ class _PlainHelp:
     def get_params(self, ctx: Any) -> Any:
         params = super().get_params(ctx)  # type: ignore[misc]
         for param in params:
-            if getattr(param, "is_flag", False) and param.default is None:
+            if getattr(param, "is_flag", False) and param.default is None and not param.expose_value:
                 param.default = False
         return params
 

@@ -232,7 +232,8 @@ def test_deleting_from_the_archive_needs_confirmation_and_says_what_is_lost(data
     assert "4 segments" in said.out
     said = holdfast("db", "archive", "delete", "--until", 12, "--data", data)
     assert said.code == 1
-    assert "would delete 2 segments with batches 1 to 10" in said.err
+    assert "Delete 2 segments with batches 1 to 10, events up to 10?" in said.err
+    assert "pass --yes" in said.err
     assert "tables cannot be rebuilt" in said.err
     assert "4 segments" in holdfast("db", "archive", "list", "--data", data).out
     assert holdfast("db", "archive", "delete", "--until", 4, "--data", data, "--yes").code == 1

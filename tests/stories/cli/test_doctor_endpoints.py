@@ -54,7 +54,9 @@ def test_a_key_that_others_may_read_is_named_with_its_remedy(home: Path) -> None
 
 
 def test_a_port_that_another_program_has_is_named(home: Path) -> None:
-    port = int(next(each for each in (home / "holdfast.toml").read_text().splitlines() if each.startswith("port"))[7:])
+    port = int(
+        next(each for each in (home / "holdfast.toml").read_text().splitlines() if each.startswith("port")).split()[2]
+    )
     with socket.create_server(("127.0.0.1", port)):
         said = holdfast("doctor")
     assert said.code == 1

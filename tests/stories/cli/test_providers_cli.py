@@ -68,7 +68,7 @@ async def test_a_provider_is_registered_with_a_key_file_and_what_is_wrong_is_sai
         ({"account": "OAK!"}, "account", 2),
         ({"model": "no-such-model"}, "no-such-model", 2),
         ({"node": "elsewhere.example:1"}, "no TLS", 2),
-        ({"node": f"127.0.0.1:{free_ports(2)[1]}"}, "is a node running there?", 75),
+        ({"node": f"127.0.0.1:{free_ports(2)[1]}"}, "no node listens there", 75),
     ):
         refused = await house.register(**change)
         assert (refused.code, refused.out) == (code, ""), change

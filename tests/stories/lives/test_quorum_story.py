@@ -150,7 +150,7 @@ def check_recomputed(task: str, shown: dict[str, Any]) -> str:
 
 async def check_replicas_listed_on_request(node: CliNode, task: str) -> None:
     assert [row["id"] for row in (await node.run("job", "list", "--json")).json["rows"]] == [task]
-    rows = (await node.run("job", "list", "--replicas", "--json")).json["rows"]
+    rows = (await node.run("job", "list", "--replicas", "--oldest-first", "--json")).json["rows"]
     assert [row["parent"] for row in rows] == ["", task, task, task]
     replica = (await node.run("job", "show", rows[1]["id"])).out
     assert f"replica_of  {task}" in replica

@@ -18,7 +18,7 @@ def test_a_production_network_pays_for_a_job_at_the_first_try(tmp_path: Path) ->
     before, start, treasurer, deposits, provider, job, proof = run_commands(PAGE, tmp_path, {})
     everything = "".join((before, start, treasurer, deposits, provider, job, proof))
     assert "FAILED" not in everything, everything
-    assert deposits.count('"is_repeat": false') == 2
+    assert re.findall(r"^(\d+) deposited for (\w+) ", deposits, re.M) == [("1000", "alice"), ("10000", "oak")]
     assert "oak has 10000 at stake" in provider
     assert re.search(r"AI +echo +1 ", provider)
     assert "paid work" in job

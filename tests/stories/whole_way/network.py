@@ -79,7 +79,7 @@ class GatewayProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def create_key(self) -> None:
-        words = ("gateway", "key", "new", "--label", "node", "--data", self._data, "--output", self.token_file)
+        words = ("gateway", "key", "create", "--label", "node", "--data", self._data, "--output", self.token_file)
         created = holdfast(*words)
         assert created.code == 0, created.err
 
