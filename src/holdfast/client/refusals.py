@@ -174,6 +174,10 @@ class AckGapError(NodeRefused):
     """The acknowledgement leaves a gap."""
 
 
+class NotConfirmedError(NodeRefused):
+    """It cannot be undone, and was not confirmed."""
+
+
 class NotFinalError(NodeRefused):
     """It is not final yet."""
 

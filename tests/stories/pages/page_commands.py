@@ -17,7 +17,7 @@ WITHIN_S = 120
 BLOCK = re.compile(r"^```bash\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 """Only blocks that say `bash` are run; the others show what one sees."""
 READY = """until [ "$(grep -sc ' listening ' node.log)" = {} ]; do kill -0 $NODE || break; sleep 0.05; done"""
-LISTED = "for _ in $(seq 300); do holdfast job list | grep -q $TASK && break; done"
+LISTED = "for _ in $(seq 300); do holdfast job list --wide | grep -q $TASK && break; done"
 SEALED = "for _ in $(seq 300); do holdfast chain head | grep -q ' 0 transactions so far' && break; done"
 """What a newcomer does by looking at the clock, the test does by looking at the node."""
 FOLLOWED = r"curl -sN --max-time 2 (.*) \|\| true"

@@ -111,7 +111,7 @@ class FinalChecks:
                 self._large.append(task_id)
         fetched = self._network.place.folder / "fetched"
         for task_id in self._large[: counts(1, 20)]:
-            done = await self._network.run_cli("blob", "fetch", task_id, "--out", fetched)
+            done = await self._network.run_cli("blob", "fetch", task_id, "--output", fetched)
             assert done.code == 0, done.err
             assert fetched.read_bytes() == self._jobs[task_id].output
             fetched.unlink()
