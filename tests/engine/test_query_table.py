@@ -13,14 +13,16 @@ from tests.core.core_driver import ALICE, CoreDriver
 from tests.simulation.journal import Fault
 from tests.simulation.world import World
 
-from holdfast.core.base.values import Amount, Digest, EventNo, Height, Kind, LeaseId, ReservationId, TaskId
+from holdfast.core.base.canonical import canonical
+from holdfast.core.base.values import Amount, Digest, EventNo, Height, Kind, LeaseId, ReservationId, TaskId, Tier
 from holdfast.core.escrow.messages import Mint, Reserve
 from holdfast.core.evidence.messages import RejectedRecord, StoreEvidence
 from holdfast.core.key.messages import CreateKey
 from holdfast.core.key.model import Role, secret_hash
 from holdfast.core.retention.model import Pass
+from holdfast.core.schedule.messages import CreateSchedule
 from holdfast.core.state import State
-from holdfast.engine.lookups import catalogue, overview
+from holdfast.engine.lookups import catalogue, overview, schedules
 from holdfast.engine.outcome import Accepted
 from holdfast.engine.queries import accounts, blobs, chain, evidence, jobs, metrics, node, providers, retention
 from holdfast.engine.queries.archive import validators
@@ -54,6 +56,7 @@ def busy_state() -> tuple[State, dict[str, TaskId]]:
     core.do(CreateKey(KEY_ID, secret_hash(SECRET), Role.REQUESTER, ALICE))  # type: ignore[arg-type]
     bad = RejectedRecord(1, "poison", "not JSON", b"x", 1, Digest(bytes(32)))
     core.do(StoreEvidence(b"", "c", "s1", 1, 2, b"{}\n{}\n", (bad,)))  # type: ignore[arg-type]
+    core.do(CreateSchedule(ALICE, "nightly", Tier.FREE, canonical({}), 1, cron="@daily"))
     return core.state, {"done": done, "leased": leased, "waiting": waiting}
 
 
@@ -63,6 +66,7 @@ def examples(state: State, task: dict[str, TaskId]) -> list[Query[Any]]:
     (dead_letter,) = state.dead_letters
     lease = state.leases.by_job[task["leased"]]
     waiting = msgspec.structs.replace(state.queue.jobs[task["waiting"]])
+    (schedule,) = state.schedules.by_id
     start = answer(state, providers.StartQuote(waiting))
     page = {"cursor": b"", "limit": 10, "now_ms": 0}
     return [
@@ -136,6 +140,9 @@ def examples(state: State, task: dict[str, TaskId]) -> list[Query[Any]]:
         catalogue.StartCatalogue(),
         catalogue.AddOffers([], (provider_id,), 0),
         overview.GetOverview(0),
+        schedules.GetSchedule(schedule),
+        schedules.GetScheduleByName(ALICE, "nightly"),
+        schedules.ListSchedules(ALICE, None, 0, 10),
     ]
 
 

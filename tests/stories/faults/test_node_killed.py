@@ -99,7 +99,9 @@ def place(place: Place) -> Place:
 def process(place: Place, store: str) -> Iterator[Processes]:
     """Nodes on one folder and one store, by name; none outlives the test."""
     made: list[NodeProcess] = []
-    settings = on_postgres(place.address) if store == "postgres" else {}
+    # A pause is noticed by the journal, however slow the machine is.
+    settings = {"HOLDFAST_OWNER__PAUSE_MS": "600000", "HOLDFAST_OWNER__TAKEOVER_MS": "600000"}
+    settings |= on_postgres(place.address) if store == "postgres" else {}
 
     def make(name: str) -> NodeProcess:
         made.append(NodeProcess(place.folder, name, settings))

@@ -10,7 +10,7 @@ import msgspec
 from holdfast.core.base.values import AccountId, EventNo
 from holdfast.core.schedule.model import Schedule, ScheduleId, ScheduleState
 from holdfast.core.state import State
-from holdfast.engine.queries.query import Query, copy_record
+from holdfast.engine.queries.query import Query
 
 
 class GetSchedule(Query[Schedule | None], frozen=True):
@@ -44,12 +44,13 @@ class ListSchedules(Query[SchedulesInMemory], frozen=True):
 
 
 def _get(state: State, query: GetSchedule) -> Schedule | None:
-    return copy_record(state.schedules.by_id.get(query.id))
+    schedule = state.schedules.by_id.get(query.id)
+    return None if schedule is None else _copy(schedule)
 
 
 def _get_by_name(state: State, query: GetScheduleByName) -> Schedule | None:
     id_ = state.schedules.by_name.get(query.caller, {}).get(query.name)
-    return None if id_ is None else copy_record(state.schedules.by_id[id_])
+    return None if id_ is None else _copy(state.schedules.by_id[id_])
 
 
 def _list(state: State, query: ListSchedules) -> SchedulesInMemory:
@@ -58,9 +59,14 @@ def _list(state: State, query: ListSchedules) -> SchedulesInMemory:
     # Names are in the order of their creation, as ids are: a name that is removed and taken again goes to the end.
     after = (by_id[id_] for id_ in ids if by_id[id_].event > query.cursor)
     matching = (each for each in after if query.state is None or each.state is query.state)
-    page = [msgspec.structs.replace(each) for each in islice(matching, query.limit + 1)]
+    page = [_copy(each) for each in islice(matching, query.limit + 1)]
     next_cursor = page[query.limit - 1].event if len(page) > query.limit else None
     return SchedulesInMemory(page[: query.limit], state.last_event, next_cursor)
+
+
+def _copy(schedule: Schedule) -> Schedule:
+    """Its firings are a list that grows while an answer is being sent."""
+    return msgspec.structs.replace(schedule, firings=list(schedule.firings))
 
 
 QUERIES: Final = {GetSchedule: _get, GetScheduleByName: _get_by_name, ListSchedules: _list}
