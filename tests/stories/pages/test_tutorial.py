@@ -29,10 +29,10 @@ def test_the_tutorial_leads_from_nothing_to_a_chain_that_is_verified_without_a_n
     assert "my laptop" in key
     assert '"caller":"alice"' in job
     task = next(word for word in receipt.split() if len(word) == 64)
-    assert re.search(rf"{task} +AI +QUEUED +alice +100 ", job)
-    shown, account = receipt.split("{\n", 1)
-    assert "admitted in block" in shown
-    assert json.loads("{" + account) == {"owner": "alice", "available": 800, "held": 200, "pending": 0}
+    assert re.search(rf"{task[:12]} +AI +QUEUED +alice +100 ", job)
+    assert "admitted in block" in receipt
+    assert re.search(r"available +800$", receipt, re.M)
+    assert re.search(r"held +200$", receipt, re.M)
     told, streamed = events.split("retry: 2000", 1)
     lines = [json.loads(line) for line in told.splitlines() if line.startswith("{")]
     assert [line["type"] for line in lines] == ["ownershipTaken", "feeRaised"]
