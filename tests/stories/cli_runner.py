@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import subprocess
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -13,7 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.loopback_ports import free_port
-from tests.stories.node_process import HOLDFAST, NodeProcess
+from tests.stories.forked_command import run_forked
+from tests.stories.node_process import NodeProcess
 
 from holdfast.client.node_socket import NodeSocket
 
@@ -41,12 +41,7 @@ class CliResult(NamedTuple):
 
 
 def holdfast(*words: object, environ: Mapping[str, str] | None = None, stdin: str | None = None) -> CliResult:
-    command = [str(HOLDFAST), *map(str, words)]
-    environ = os.environ | dict(environ or {})
-    done = subprocess.run(
-        command, env=environ, input=stdin or "", capture_output=True, text=True, check=False, timeout=WITHIN_S
-    )
-    return CliResult(done.returncode, done.stdout, done.stderr)
+    return CliResult(*run_forked([*map(str, words)], os.environ | dict(environ or {}), stdin or "", WITHIN_S))
 
 
 class CliNode:
