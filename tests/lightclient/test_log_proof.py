@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+
+import msgspec
 import pytest
 from tests.core.blocks import PROPOSER, SEAL, verify
 from tests.core.commands import some_id
 from tests.core.core_driver import ALICE, YEAR_MS, public
-from tests.simulation.world import World
+from tests.simulation.world import DEVELOPMENT, World
 
 from holdfast.api.rpc.params import to_json
 from holdfast.core.base.canonical import canonical
 from holdfast.core.base.errors import Corrupt
-from holdfast.core.base.values import AccountId, Amount, ChainId, Height, Tier
+from holdfast.core.base.merkle import prove_inclusion, root
+from holdfast.core.base.values import AccountId, Amount, ChainId, Digest, Height, Tier
 from holdfast.core.chain.messages import RollBackBlocks
 from holdfast.core.chain.model import signed_of
 from holdfast.core.escrow.messages import Mint
@@ -60,11 +64,11 @@ async def finished(engine: Engine, nonce: int) -> None:
     await engine.submit(RecordVerdict(lease.id, is_good=True))
 
 
-async def shown(engine: Engine, first: int, second: int) -> dict[str, object]:
+async def shown(engine: Engine, first: int, second: int, known: dict[int, Digest] | None = None) -> dict[str, object]:
     one, two = await queries.block(engine, Height(first)), await queries.block(engine, Height(second))
     assert one is not None
     assert two is not None
-    path = await proofs.prove_log_consistency(engine, one, two)
+    path = await proofs.prove_log_consistency(engine, one, two, {} if known is None else known)
     shown: dict[str, object] = to_json({"chain_id": 1337, "first": one, "second": two, "path": path})
     return shown
 
@@ -94,6 +98,52 @@ async def test_after_a_reorg_the_leaves_are_those_of_the_active_chain() -> None:
     checked(await shown(engine, 1, 3), PROPOSER)
     assert engine.undurable_state.chain.head.log_size == 7
     await engine.stop()
+
+
+@pytest.mark.rule("SEC-002")
+async def test_slices_of_the_log_that_are_final_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proofs, "SLICE", 2)
+    read, known = list[tuple[int, int]](), dict[int, Digest]()
+
+    async def leaves(source: queries.ReadSource, first: int, count: int) -> list[bytes]:
+        read.append((first, count))
+        return await stored_leaves(source, first, count)
+
+    stored_leaves = queries.leaves
+    monkeypatch.setattr(queries, "leaves", leaves)
+    for depth in (0, 12):
+        chain = msgspec.structs.replace(DEVELOPMENT.chain, finality_depth=depth)
+        engine = await worked(World(msgspec.structs.replace(DEVELOPMENT, chain=chain)), 1, 0, 3, 2, 5)
+        known.clear()
+        checked(await shown(engine, 3, 5, known), PROPOSER)
+        assert known.keys() == ({4, 6, 8} if depth == 0 else set())  # the first four are the first root itself
+        for first in range(1, 6):
+            checked(await shown(engine, first, 5, known), PROPOSER)
+        read.clear()
+        checked(await shown(engine, 3, 5, known), PROPOSER)
+        assert read == ([(10, 1)] if depth == 0 else [(4, 2), (6, 2), (8, 2), (10, 1)])
+        await engine.stop()
+
+
+@pytest.mark.rule("SEC-002")
+async def test_others_are_served_between_two_slices_of_a_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proofs, "SLICE", 4)
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count_turns())
+    leaves = [b"%d" % number for number in range(64)]
+    assert await proofs.root_in_slices(leaves) == root(leaves)
+    assert turns >= len(leaves) // 4
+    turns = 0
+    assert await proofs.inclusion_path(leaves, 21) == prove_inclusion(leaves, 21)
+    assert turns >= 63 // 4
+    counting.cancel()
 
 
 async def test_what_was_altered_is_named() -> None:

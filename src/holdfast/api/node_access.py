@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
@@ -21,6 +22,7 @@ from holdfast.core.retention import Pass
 from holdfast.engine import queries
 from holdfast.engine.archive_report import PruneReport, ReadBackReport
 from holdfast.engine.outcome import Outcome
+from holdfast.engine.proofs import KnownSlices
 from holdfast.engine.retention_report import RetentionReport
 from holdfast.ports import Blobs, OutputReader
 from holdfast.ports.blobs import BlobFiles
@@ -102,6 +104,9 @@ class NodeAccess:
         """The bytes of blobs that this node has (SRV-001)."""
         self.served = ServedCounts()
         self.nmt_cache = NmtCache()
+        self.long_turn = asyncio.Semaphore(1)
+        """SEC-002: proofs and long lists are made one after the other, a slice at a time, and others in between."""
+        self.log_slices: KnownSlices = {}
         self.input_checker = InputChecker()
 
 
@@ -211,8 +216,12 @@ class RpcMethod(msgspec.Struct, frozen=True):
     roles: frozenset[Role] = EVERYBODY
     is_write: bool = False
     """Only the owner decides it: a follower forwards it."""
+    cost: int = 1
+    """As how many requests it counts against the rate of its sender (SEC-001); long lists count as more."""
 
 
+PROOF_COST: Final = 4
+"""Of methods that read and hash a whole block, or the log."""
 ALWAYS_PUBLIC: Final = frozenset({"rpc.discover", "node.getStatus", "auth.setToken"})
 """Methods that need no key even where reads are not public."""
 

@@ -85,7 +85,8 @@ async def test_a_client_that_does_not_read_its_answer_is_disconnected(is_tls: bo
     """Neither the answer's memory nor the connection is kept, though the client is still there."""
     tls = tls_folder(tmp_path) if is_tls else None
     shown: dict[str, Any] = {} if tls is None else {"certificate": tls.certificate, "key": tls.key}
-    async with http_node(slow_ms=100, **shown) as house, _non_reading_client(house, is_tls) as writer:
+    node = http_node(slow_ms=100, address_burst=1_000, **shown)
+    async with node as house, _non_reading_client(house, is_tls) as writer:
         asked = json.dumps([request("rpc.discover")] * 60).encode()
         writer.write(HEAD.replace(b"length: %d" % len(STATUS), b"length: %d" % len(asked)) + asked)
         await until(lambda: house.server.metrics.disconnected["slow"] == 1)
@@ -94,7 +95,7 @@ async def test_a_client_that_does_not_read_its_answer_is_disconnected(is_tls: bo
 
 async def test_who_takes_its_answer_slowly_but_surely_gets_all_of_it() -> None:
     """However long it takes: whenever the door looks, something was taken since it looked last."""
-    async with http_node() as house, house.raw_connection() as (reader, writer):
+    async with http_node(address_burst=1_000) as house, house.raw_connection() as (reader, writer):
         asked = json.dumps([request("rpc.discover")] * 60).encode()
         writer.write(HEAD.replace(b"length: %d" % len(STATUS), b"length: %d" % len(asked)) + asked)
         head = await reader.readuntil(b"\r\n\r\n")

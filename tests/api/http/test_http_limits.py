@@ -185,6 +185,41 @@ async def test_a_long_message_costs_as_many_requests_as_it_is_long() -> None:
 # ------------------------------------------------------------------------------------------------ what is told
 
 
+@pytest.mark.rule("SEC-002")
+@pytest.mark.parametrize(
+    ("method", "params", "cost"),
+    [
+        ("node.getStatus", {}, 1),
+        ("cap.listJobs", {}, 1),
+        ("cap.listJobs", {"limit": 100}, 1),
+        ("cap.listJobs", {"limit": 101}, 2),
+        ("cap.listJobs", {"limit": 1_000}, 10),
+        ("cap.listJobs", {"limit": 10**30}, 10),
+        ("cap.listJobs", {"limit": -5}, 1),
+        ("chain.getBlock", {"height": 1}, 4),
+        ("chain.proveConsistency", {"first": 1, "second": 1}, 4),
+        ("chain.proveAdmission", {"task_id": "00" * 32}, 4),
+        ("cap.proveResult", {"task_id": "00" * 32}, 4),
+        ("rpc.discover", {}, 10),
+        ("cap.unknown", {}, 1),
+    ],
+)
+async def test_what_takes_long_to_answer_counts_as_several_requests(
+    method: str, params: dict[str, object], cost: int
+) -> None:
+    asked = request(method, **params)
+    for burst in (2 * cost - 1, 2 * cost):
+        settings = {"batch_max": 2, "address_per_s": 1, "address_burst": max(2, burst)}
+        async with http_node(**settings) as node, node.client() as client:
+            first = await client.post("/rpc", json=[asked, asked])
+            if burst < 2 * cost and cost > 1:
+                assert (first.status_code, name_of(first)) == (413, "TooLarge"), "it could never be answered"
+                continue
+            assert first.status_code == 200
+            if burst == 2 * cost:
+                assert name_of(await client.post("/rpc", json=request("node.getStatus"))) == "RateLimited"
+
+
 async def test_the_limits_that_are_told_are_those_that_hold() -> None:
     """`rpc.discover` and the document name them, at each a message is read, one beyond it is refused by that number."""
     limits: dict[str, Any] = {

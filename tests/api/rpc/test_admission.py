@@ -102,6 +102,9 @@ def asked(proof: str, model: str = "echo", **more: Any) -> dict[str, Any]:
     return {"kind": "AI", "spec": {"model": model, "prompt": "hi"}, "proof": proof, **more}
 
 
+INPUT = {"digest": "ab" * 32, "size": 70_000, "media_type": "text/plain"}
+
+
 @pytest.mark.rule("JOB-011")
 @pytest.mark.parametrize(
     ("payload", "says"),
@@ -110,6 +113,7 @@ def asked(proof: str, model: str = "echo", **more: Any) -> dict[str, Any]:
         (asked("zk-foo", quorum={"n": 2, "m": 3}), "payload.proof: no verifier 'zk-foo'"),
         (asked("recompute", "llama"), "payload.proof: AI:llama cannot be computed again here"),
         (asked("recompute", "llama", quorum={"n": 2, "m": 3}), "payload.proof: AI:llama cannot"),
+        (asked("recompute", input=INPUT), "payload.proof: the node does not compute jobs with an input again"),
         (asked("traps"), "payload.proof: traps are runs of a circuit"),
     ],
 )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import threading
 from collections.abc import Iterator
 from enum import StrEnum
 from typing import Annotated, Any, Literal, NewType
@@ -16,6 +18,7 @@ from holdfast.api.error_codes import ERROR_CODES
 from holdfast.api.http.settings import HttpSettings, limits_of
 from holdfast.api.http.websocket import websocket_methods
 from holdfast.api.node_access import NodeAccess, RpcCall, RpcMethod
+from holdfast.api.rpc import openrpc
 from holdfast.api.rpc.methods import METHODS
 from holdfast.api.rpc.openrpc import HEX, document, with_discovery
 from holdfast.api.rpc.params import read_params
@@ -109,6 +112,21 @@ async def test_the_node_gives_the_document_by_method_and_by_path() -> None:
     async with http_node() as house, house.client() as client:
         said = (await house.call("rpc.discover")).json()["result"]
         assert said == (await client.get("/openrpc.json")).json() == document(KNOWN, limits_of(HttpSettings()))
+
+
+@pytest.mark.rule("SEC-002")
+async def test_the_document_is_made_once_and_others_do_not_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    makers: list[threading.Thread] = []
+
+    def make(*_: object) -> dict[str, Any]:
+        makers.append(threading.current_thread())
+        return {}
+
+    monkeypatch.setattr(openrpc, "document", make)
+    async with http_node() as house, house.client() as client:
+        await asyncio.gather(house.call("rpc.discover"), client.get("/openrpc.json"), house.call("rpc.discover"))
+    (maker,) = makers
+    assert maker is not threading.current_thread()
 
 
 async def test_what_the_node_answers_is_what_the_document_says() -> None:

@@ -16,6 +16,7 @@ from holdfast.api.limits.places import ConnectionPlace
 from holdfast.api.limits.rate_limit import TokenBuckets
 from holdfast.api.node_access import ANONYMOUS, NodeAccess, Principal, RpcMethod, for_keys_only
 from holdfast.api.rpc import jsonrpc, openrpc
+from holdfast.api.rpc.paging import cost_of_page
 from holdfast.core.base.errors import Corrupt, Refused, Unavailable
 from holdfast.ports import Clock
 
@@ -113,7 +114,10 @@ class Gateway:
         )
         if isinstance(message, Refused):
             return self.refuse(message)
-        cost = len(message.requests) + len(raw) // BYTES_PER_TOKEN
+        cost = self._cost(message) + len(raw) // BYTES_PER_TOKEN
+        if cost > (burst := settings.address_burst if principal is ANONYMOUS else settings.key_burst):
+            says = f"it counts as {cost} requests, at most {burst} at a time"
+            return self.refuse(Refused("SEC-001", says, "ask for less, or in several messages", "TooLarge"))
         if cost > 1 and (wait_ms := self._wait_ms(principal, address, cost - 1)):
             return self._rate_limited(wait_ms)
         began = time.perf_counter()
@@ -128,6 +132,13 @@ class Gateway:
             return Response(NO_CONTENT, b"", ())
         status = OK if message.is_batch else _http_status(outcomes[0])
         return Response(status, body, (JSON, WWW_AUTHENTICATE) if status == UNAUTHORIZED else (JSON,))
+
+    def _cost(self, message: jsonrpc.RpcMessage) -> int:
+        """As how many requests a message counts: what takes long to answer counts as several (SEC-002)."""
+        asked = [each for each in message.requests if isinstance(each, jsonrpc.RpcRequest)]
+        costs = (self.methods[each.method].cost for each in asked if each.method in self.methods)
+        more = sum(cost - 1 for cost in costs) + sum(cost_of_page(each.params) for each in asked)
+        return len(message.requests) + more
 
     def refuse(self, error: Refused | Exception, *headers: Header, status: int | None = None) -> Response:
         """A refusal of the server itself, counted."""

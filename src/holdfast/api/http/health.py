@@ -20,8 +20,9 @@ from holdfast.api.http.responses import (
     refusal_json,
     send_response,
 )
-from holdfast.api.node_access import READ_METRICS, READERS, why_not_allowed
-from holdfast.api.rpc import openrpc
+from holdfast.api.node_access import ANONYMOUS, READ_METRICS, READERS, RpcCall, why_not_allowed
+from holdfast.api.rpc.openrpc import DISCOVER
+from holdfast.api.rpc.params import NoParams
 from holdfast.core.base.errors import Corrupt, Refused, Unavailable
 from holdfast.engine import queries
 from holdfast.engine.queries.node import Ping
@@ -36,7 +37,6 @@ class HealthEndpoints:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
         self.is_closing = False
-        self._document: Response | None = None
 
     async def alive(self, _: Scope, __: Receive, send: Send) -> None:
         await send_response(send, _json({"status": "alive"}))
@@ -68,9 +68,9 @@ class HealthEndpoints:
 
     async def document(self, scope: Scope, _: Receive, send: Send) -> None:
         if (response := self._gateway.why_not_public(self._gateway.address_of(scope))) is None:
-            if self._document is None:  # made once: it takes long, and the methods do not change
-                self._document = _json(openrpc.document(self._gateway.methods, self._gateway.limits))
-            response = self._document
+            discover, call = self._gateway.methods[DISCOVER], RpcCall(DISCOVER, ANONYMOUS)
+            raw: Any = await discover.handle(self._gateway.access, call, NoParams())
+            response = Response(OK, bytes(raw))
         await send_response(send, response)
 
     async def _why_not_ready(self) -> Refused | None:

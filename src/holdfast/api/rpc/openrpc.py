@@ -7,6 +7,7 @@ TaskId …) are what they are made of.
 from __future__ import annotations
 
 import ast
+import asyncio
 import inspect
 import types
 from collections.abc import Mapping
@@ -26,6 +27,8 @@ from holdfast.api.rpc.openrpc_examples import example_params
 from holdfast.api.rpc.params import NoParams
 
 DISCOVER: Final = "rpc.discover"
+DOCUMENT_COST: Final = 10
+"""It is long."""
 OPENRPC_VERSION: Final = "1.2.6"
 HEX: Final = "^([0-9a-f]{2})*$"
 
@@ -59,14 +62,18 @@ _SCALARS: Final[dict[Any, Schema]] = {
 def with_discovery(methods: Mapping[str, RpcMethod], limits: Mapping[str, int] = NO_LIMITS) -> dict[str, RpcMethod]:
     """The methods, and `rpc.discover`, which describes them all, itself included, and the limits of the server."""
 
-    @cache
+    making: list[asyncio.Task[msgspec.Raw]] = []
+
     def encoded() -> msgspec.Raw:
         return msgspec.Raw(msgspec.json.encode(document(known, limits)))
 
     async def discover(_: NodeAccess, __: RpcCall, ___: NoParams) -> msgspec.Raw:
-        return encoded()
+        """Made once and in a thread: it takes long, and others must not wait for it (SEC-002)."""
+        if not making:
+            making.append(asyncio.create_task(asyncio.to_thread(encoded)))
+        return await asyncio.shield(making[0])
 
-    known = {**methods, DISCOVER: RpcMethod("This document.", NoParams, dict[str, Any], discover)}
+    known = {**methods, DISCOVER: RpcMethod("This document.", NoParams, dict[str, Any], discover, cost=DOCUMENT_COST)}
     return known
 
 
@@ -100,6 +107,7 @@ def _method(name: str, method: RpcMethod, schemas: _Schemas) -> Schema:
         "errors": [{"$ref": f"#/components/errors/{error}"} for error in _errors_of(method)],
         "x-roles": sorted(method.roles),
         "x-write": method.is_write,
+        "x-cost": method.cost,
         "x-example": example_params(name, [field for field in _hints(method.params) if field in required]),
     }
 

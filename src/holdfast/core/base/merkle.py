@@ -39,17 +39,19 @@ def root(leaves: Sequence[bytes]) -> Digest:
 
 def prove_inclusion(leaves: Sequence[bytes], index: int) -> list[Digest]:
     """PATH of RFC 6962 §2.1.1: the hashes that are needed, besides the leaf at `index`, to compute the root."""
-    if not 0 <= index < len(leaves):
-        raise IndexError(f"leaf {index} of {len(leaves)}")
-    hashes, path = [leaf_hash(leaf) for leaf in leaves], []
-    while len(hashes) > 1:
-        k = largest_power_of_two_below(len(hashes))
-        if index < k:
-            path.append(_root(hashes[k:]))
-            hashes = hashes[:k]
-        else:
-            path.append(_root(hashes[:k]))
-            hashes, index = hashes[k:], index - k
+    hashes = [leaf_hash(leaf) for leaf in leaves]
+    return [_root(hashes[each.start : each.stop]) for each in inclusion_ranges(len(leaves), index)]
+
+
+def inclusion_ranges(size: int, index: int) -> list[range]:
+    """The ranges of leaves whose roots are the path of `index`, in its order."""
+    if not 0 <= index < size:
+        raise IndexError(f"leaf {index} of {size}")
+    start, stop, path = 0, size, list[range]()
+    while stop - start > 1:
+        middle = start + largest_power_of_two_below(stop - start)
+        path.append(range(middle, stop) if index < middle else range(start, middle))
+        start, stop = (start, middle) if index < middle else (middle, stop)
     return path[::-1]
 
 
@@ -58,21 +60,21 @@ def prove_consistency(leaves: Sequence[bytes], first_size: int) -> list[Digest]:
 
     The RFC starts at size 1; the empty tree is a prefix of every tree, so its proof is empty.
     """
-    if not 0 <= first_size <= len(leaves):
-        raise IndexError(f"the first {first_size} of {len(leaves)} leaves")
-    if first_size == 0:
-        return []
-    hashes, path, is_first_root = [leaf_hash(leaf) for leaf in leaves], [], True
-    while first_size < len(hashes):
-        k = largest_power_of_two_below(len(hashes))
-        if first_size <= k:
-            path.append(_root(hashes[k:]))
-            hashes = hashes[:k]
-        else:
-            path.append(_root(hashes[:k]))
-            hashes, first_size, is_first_root = hashes[k:], first_size - k, False
-    if not is_first_root:  # a verifier that knows the first root needs no hash for it
-        path.append(_root(hashes))
+    hashes = [leaf_hash(leaf) for leaf in leaves]
+    return [_root(hashes[each.start : each.stop]) for each in consistency_ranges(len(leaves), first_size)]
+
+
+def consistency_ranges(size: int, first_size: int) -> list[range]:
+    """The ranges of leaves whose roots are the proof, in its order."""
+    if not 0 <= first_size <= size:
+        raise IndexError(f"the first {first_size} of {size} leaves")
+    start, stop, path = 0, size, list[range]()
+    while 0 < first_size < stop:
+        middle = start + largest_power_of_two_below(stop - start)
+        path.append(range(middle, stop) if first_size <= middle else range(start, middle))
+        start, stop = (start, middle) if first_size <= middle else (middle, stop)
+    if start:  # a verifier that knows the first root needs no hash for it
+        path.append(range(start, stop))
     return path[::-1]
 
 

@@ -219,7 +219,7 @@ async def test_operators_sweep_orphans_and_all_see_how_many_there_were(api: Rete
 
 
 @pytest.mark.rule("OBS-001", "RET-003")
-async def test_a_scrape_says_what_the_tiers_hold_now(api: RetentionApi) -> None:
+async def test_a_scrape_and_the_status_say_what_the_tiers_hold_now(api: RetentionApi) -> None:
     home = api.retention
     async with http_server(api.access, home.world) as server:
         node = HttpNode(home.world, home.engine, api.access, server)
@@ -236,6 +236,8 @@ async def test_a_scrape_says_what_the_tiers_hold_now(api: RetentionApi) -> None:
         await home.resolve(LARGE, seals=13)
         assert await scraped() == (3, 3 + len(LARGE))
         await home.resolve(b"warmer")
+        status = await RpcNode(home.world, api.access).ask(AUDITOR, "gc.getStatus")
+        assert (status["bytes_hot"], status["bytes_warm"]) == (9, 9 + len(LARGE))
         home.blobs.held.pop(result_digest(b"hot"))
         await home.collector.run_pass(Pass.HOT)  # what the disk has lost is skipped or restored
         assert (await scraped())[0] == sum(map(len, home.hot))

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.api.node_access import OPERATORS, NodeAccess, RpcCall, RpcMethod
+from holdfast.api.node_access import OPERATORS, PROOF_COST, NodeAccess, RpcCall, RpcMethod
 from holdfast.api.rpc.methods.jobs import JobParams
 from holdfast.api.rpc.paging import filter_of, why_not_limit
 from holdfast.api.rpc.params import NoParams
@@ -106,7 +106,8 @@ async def _get_block(access: NodeAccess, _: RpcCall, params: BlockParams) -> Blo
     if isinstance(block, Refused):
         return block
     head = await access.source.query_durable(GetChainHead())
-    transactions = await proofs.block_transactions(access.source.journal, block)
+    async with access.long_turn:
+        transactions = await proofs.block_transactions(access.source.journal, block)
     if isinstance(transactions, Refused):
         return transactions
     return BlockView(block, block.height <= head.finalized, [number for number, _ in transactions])
@@ -128,7 +129,8 @@ async def _prove(access: NodeAccess, _: RpcCall, params: JobParams) -> Admission
     block = await _block_of(access, job)
     if isinstance(block, Refused):
         return block
-    proof = await proofs.prove_transaction(access.source.journal, block, job.event)
+    async with access.long_turn:
+        proof = await proofs.prove_transaction(access.source.journal, block, job.event)
     return proof if isinstance(proof, Refused) else AdmissionProof(access.source.policy.chain_id, block, proof)
 
 
@@ -154,7 +156,8 @@ async def _prove_consistency(access: NodeAccess, _: RpcCall, params: BlockPairPa
         return first
     if isinstance(second, Refused):
         return second
-    path = await proofs.prove_log_consistency(access.source, first, second)
+    async with access.long_turn:
+        path = await proofs.prove_log_consistency(access.source, first, second, access.log_slices)
     return ConsistencyProof(access.source.policy.chain_id, first, second, path)
 
 
@@ -176,18 +179,19 @@ async def _roll_back(access: NodeAccess, call: RpcCall, params: RollbackParams) 
 
 METHODS: Final[dict[str, RpcMethod]] = {
     "chain.getHead": RpcMethod("The newest sealed block, and the open block above it.", NoParams, ChainHead, _head),
-    "chain.getBlock": RpcMethod("One block of the active chain.", BlockParams, BlockView, _get_block),
+    "chain.getBlock": RpcMethod("One block of the active chain.", BlockParams, BlockView, _get_block, cost=PROOF_COST),
     "chain.listBlocks": RpcMethod(
         "Sealed blocks, orphaned ones included.", ListBlocksParams, queries.Page, _list_blocks
     ),
     "chain.proveAdmission": RpcMethod(
-        "Prove to a light client that a block admitted a job.", JobParams, AdmissionProof, _prove
+        "Prove to a light client that a block admitted a job.", JobParams, AdmissionProof, _prove, cost=PROOF_COST
     ),
     "chain.proveConsistency": RpcMethod(
         "Prove that the log of results only grew.",
         BlockPairParams,
         ConsistencyProof,
         _prove_consistency,
+        cost=PROOF_COST,
     ),
     "chain.rollBack": RpcMethod(
         "Roll blocks back, on development networks.",

@@ -9,6 +9,7 @@ import msgspec
 
 from holdfast.api.node_access import (
     OWNERS,
+    PROOF_COST,
     REQUESTERS,
     NodeAccess,
     Principal,
@@ -30,7 +31,6 @@ from holdfast.api.visibility import (
 from holdfast.core.base.errors import Corrupt, Refused
 from holdfast.core.base.event import Command
 from holdfast.core.base.height_bound import AtHeight
-from holdfast.core.base.merkle import prove_inclusion, root
 from holdfast.core.base.values import AccountId, ChainId, Digest, EventNo, Height, TaskId
 from holdfast.core.chain.model import Block
 from holdfast.core.job.ids import tx_hash
@@ -38,6 +38,7 @@ from holdfast.core.key.model import Role
 from holdfast.core.result.model import Result
 from holdfast.core.result.readability import ENDED_WITHOUT_RESULT, refuse_ended
 from holdfast.engine import queries
+from holdfast.engine.proofs import inclusion_path, root_in_slices
 from holdfast.engine.queries.archive.blob_records import find_locators
 from holdfast.engine.queries.result_lists import HeightRange, results_by_height, results_of_caller
 from holdfast.engine.result_view import ResultView, build_consume, readable_result, view_result, why_not_chain
@@ -198,7 +199,8 @@ async def prove_result(access: NodeAccess, id_: TaskId) -> ResultProof | Refused
     if block is None:
         return _REORGED
     try:
-        proof = await _proof(access, result, block)
+        async with access.long_turn:
+            proof = await _proof(access, result, block)
     except Corrupt:
         if await _is_unchanged(access, result, block):
             raise
@@ -215,7 +217,7 @@ async def _proof(access: NodeAccess, result: ResultView, block: Block) -> Result
     first = block.log_size - block.result_count
     leaves = await queries.leaves(access.source, first, block.result_count)
     index = result.leaf_index - first
-    if root(leaves) != block.result_root or not 0 <= index < len(leaves):
+    if not 0 <= index < len(leaves) or await root_in_slices(leaves) != block.result_root:
         raise Corrupt("RES-008", f"the leaves of block {block.height} do not give its root", "run holdfast db rebuild")
     return ResultProof(
         chain_id=access.source.policy.chain_id,
@@ -223,7 +225,7 @@ async def _proof(access: NodeAccess, result: ResultView, block: Block) -> Result
         leaf=leaves[index],
         index=index,
         size=len(leaves),
-        path=prove_inclusion(leaves, index),
+        path=await inclusion_path(leaves, index),
     )
 
 
@@ -307,7 +309,9 @@ METHODS: Final[dict[str, RpcMethod]] = {
         REQUESTERS,
         is_write=True,
     ),
-    "cap.proveResult": RpcMethod("Prove that a block resolved a result.", JobParams, ResultProof, _prove),
+    "cap.proveResult": RpcMethod(
+        "Prove that a block resolved a result.", JobParams, ResultProof, _prove, cost=PROOF_COST
+    ),
     "cap.listResults": RpcMethod(
         "Results by resolved height, or of one caller.", ListResultsParams, queries.Page, _list
     ),

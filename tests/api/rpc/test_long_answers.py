@@ -1,0 +1,73 @@
+"""Long answers (SEC-002): proofs and lists are made one after the other, a slice at a time, and others in between."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.api.result_node import result_node
+from tests.api.rpc.rpc_callers import ALICE, AUDITOR, RpcNode, rpc_node
+
+from holdfast.api.node_access import ANONYMOUS
+from holdfast.api.rpc import jsonrpc
+from holdfast.core.job.model import Job
+
+pytestmark = pytest.mark.rule("SEC-002")
+JOBS = 12
+SOME_TURNS = 50
+"""More than any answer needs that does not wait for others."""
+
+
+async def many_jobs(node: RpcNode) -> None:
+    await node.mint()
+    for number in range(JOBS):
+        payload = {"kind": "AI", "spec": {"model": "m", "prompt": f"{number}"}}
+        await node.ask(ALICE, "cap.enqueue", payload=payload, max_fee=1)
+    await node.engine.wait_tables()
+
+
+async def test_a_long_list_is_shown_a_slice_at_a_time_and_one_list_after_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    steps: list[str] = []
+    to_json = jsonrpc.to_json
+
+    def shown(value: object) -> Any:
+        if isinstance(value, Job):
+            steps.append("row")
+        return to_json(value)
+
+    async def others() -> None:
+        while True:
+            steps.append("others")
+            await asyncio.sleep(0)
+
+    async with rpc_node() as node:
+        await many_jobs(node)
+        monkeypatch.setattr(jsonrpc, "ROWS_SLICE", 3)
+        monkeypatch.setattr(jsonrpc, "to_json", shown)
+        between = asyncio.create_task(others())
+        lists = await asyncio.gather(*(node.ask(AUDITOR, "cap.listJobs") for _ in range(3)))
+        between.cancel()
+    assert [len(each["rows"]) for each in lists] == [JOBS] * 3
+    runs = [len(run) for run in "".join("r" if step == "row" else " " for step in steps).split()]
+    assert runs == [3] * (3 * JOBS // 3), "never two slices without others in between"
+
+
+async def test_proofs_wait_for_their_turn() -> None:
+    async with result_node() as here:
+        job, node = (await here.readable(b"output")).hex(), RpcNode(here.world, here.access)
+        asked: dict[str, dict[str, object]] = {
+            "chain.getBlock": {"height": 1},
+            "chain.proveAdmission": {"task_id": job},
+            "chain.proveConsistency": {"first": 1, "second": 2},
+            "cap.proveResult": {"task_id": job},
+        }
+        async with here.access.long_turn:
+            waiting = [asyncio.create_task(node.ask(ANONYMOUS, name, **params)) for name, params in asked.items()]
+            for _ in range(SOME_TURNS):
+                await asyncio.sleep(0)
+            assert [name for name, task in zip(asked, waiting, strict=True) if task.done()] == []
+            await node.ask(ANONYMOUS, "node.getStatus")  # which others do not notice
+        await asyncio.gather(*waiting)
