@@ -6,6 +6,7 @@ subscriber is told at least once; its cursor is `number.index`, the block's even
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import ClassVar, Final
 
@@ -65,6 +66,8 @@ class _Included(msgspec.Struct):
 
 
 DIGITS_MAX: Final = 20
+EVENTS_PER_TURN: Final = 64
+"""How many past events are folded before other tasks get a turn of the event loop."""
 
 
 class Cursor(msgspec.Struct, frozen=True):
@@ -145,6 +148,8 @@ async def primed_fold(source: queries.ReadSource, after: EventNo) -> BlockFold:
                 fold.add(stored.event)
                 if stored.number >= after:
                     break
+                if stored.number % EVENTS_PER_TURN == 0:
+                    await asyncio.sleep(0)
     except Unavailable:
         return BlockFold()
     return fold

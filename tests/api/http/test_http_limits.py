@@ -209,8 +209,8 @@ async def test_what_takes_long_to_answer_counts_as_several_requests(
 ) -> None:
     asked = request(method, **params)
     for burst in (2 * cost - 1, 2 * cost):
-        settings = {"batch_max": 2, "address_per_s": 1, "address_burst": max(2, burst)}
-        async with http_node(**settings) as node, node.client() as client:
+        limits: dict[str, Any] = {"batch_max": 2, "address_per_s": 1, "address_burst": max(2, burst)}
+        async with http_node(**limits) as node, node.client() as client:
             first = await client.post("/rpc", json=[asked, asked])
             if burst < 2 * cost and cost > 1:
                 assert (first.status_code, name_of(first)) == (413, "TooLarge"), "it could never be answered"

@@ -6,11 +6,15 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.api.http.http_node import WITHIN_S, HttpNode, http_node
 from tests.api.result_node import result_node
 from tests.api.rpc.rpc_callers import ALICE, AUDITOR, RpcNode, rpc_node
 
+from holdfast.api.http import event_fanout
+from holdfast.api.http.event_fanout import EventFanout, EventFrame, Subscriber
 from holdfast.api.node_access import ANONYMOUS
 from holdfast.api.rpc import jsonrpc
+from holdfast.api.rpc.params import to_json
 from holdfast.core.job.model import Job
 
 pytestmark = pytest.mark.rule("SEC-002")
@@ -31,7 +35,6 @@ async def test_a_long_list_is_shown_a_slice_at_a_time_and_one_list_after_the_oth
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     steps: list[str] = []
-    to_json = jsonrpc.to_json
 
     def shown(value: object) -> Any:
         if isinstance(value, Job):
@@ -71,3 +74,34 @@ async def test_proofs_wait_for_their_turn() -> None:
             assert [name for name, task in zip(asked, waiting, strict=True) if task.done()] == []
             await node.ask(ANONYMOUS, "node.getStatus")  # which others do not notice
         await asyncio.gather(*waiting)
+
+
+async def test_old_events_are_read_by_one_subscriber_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_fanout, "FRAMES_PER_READ", 3)
+    read, reading, at_most = EventFanout._frames_from_journal, 0, 0
+
+    async def counted(fanout: EventFanout, subscriber: Subscriber) -> list[EventFrame]:
+        nonlocal reading, at_most
+        reading += 1
+        at_most = max(at_most, reading)
+        await asyncio.sleep(0)
+        frames = await read(fanout, subscriber)
+        reading -= 1
+        return frames
+
+    monkeypatch.setattr(EventFanout, "_frames_from_journal", counted)
+    async with http_node() as node, asyncio.timeout(WITHIN_S):
+        token = await node.token()
+        await node.mint(*range(20))
+        await asyncio.gather(*(_follow(node, token) for _ in range(4)))
+    assert at_most == 1
+
+
+async def _follow(node: HttpNode, token: str) -> None:
+    """Events from the first one on, until all that a client has asked for have come."""
+    async with node.client(token) as client, client.stream("GET", "/events?after=0") as got:
+        text = ""
+        async for part in got.aiter_text():
+            text += part
+            if "id: 20\n" in text:
+                return

@@ -7,8 +7,9 @@ where memory reaches back far enough, else from the journal. So a slow subscribe
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Final
 
 import msgspec
@@ -134,6 +135,7 @@ class EventFanout:
         self._base = EventNo(0)
         """The number before the first frame kept."""
         self._source: object = None
+        self._history_turn = asyncio.Semaphore(1)
         self._dirty = asyncio.Event()
         self._following: asyncio.Task[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -175,10 +177,13 @@ class EventFanout:
         """
         while subscriber.end_reason is None or subscriber.end_reason is STOPPED:
             subscriber.wake.clear()
-            frames = await self._frames_after(subscriber)
-            if frames and (subscriber.event_filter.is_all or await self._load_owners(subscriber, frames)):
+            async with self._turn_of(subscriber):
+                frames = await self._frames_after(subscriber)
+                is_known = subscriber.event_filter.is_all or await self._load_owners(subscriber, frames)
+                mine = subscriber.seen(frames) if is_known else []
+            if frames and is_known:
                 subscriber.after = frames[-1].number
-                if mine := subscriber.seen(frames):
+                if mine:
                     subscriber.is_heartbeat_due = False
                     return mine
                 await asyncio.sleep(0)  # many events that this one does not see must not keep others waiting
@@ -188,6 +193,18 @@ class EventFanout:
             else:
                 await subscriber.wake.wait()
         return ()
+
+    @asynccontextmanager
+    async def _turn_of(self, subscriber: Subscriber) -> AsyncIterator[None]:
+        """SEC-002: those who read old events take turns, with a pause as long as the turn was: half of the time is for
+        everybody else, however many they are."""
+        if subscriber.after >= self._base:
+            yield
+            return
+        async with self._history_turn:
+            began = time.perf_counter()
+            yield
+            await asyncio.sleep(min(PAUSE_S_MAX, time.perf_counter() - began))
 
     async def _frames_after(self, subscriber: Subscriber) -> Sequence[EventFrame]:
         if subscriber.after >= self._base:
