@@ -25,7 +25,7 @@ from tests.simulation.world import World
 from holdfast.api.grpc.services.result import result_service
 from holdfast.api.http.event_fanout import EventFrame
 from holdfast.api.node_access import ANONYMOUS, LOCAL, Principal
-from holdfast.api.public_events import event_filter
+from holdfast.api.public_events import SUBMITTED_FIELDS, event_filter
 from holdfast.api.rpc.methods import METHODS
 from holdfast.api.visibility import View, view_of
 from holdfast.core import journal_codec
@@ -190,8 +190,16 @@ async def test_a_stranger_sees_id_kind_state_heights_leaf_and_proof(node: Secret
         assert (await rpc.refusal(who, method, task_id=task))[:2] == ("Forbidden", "JOB-010"), method
     assert (await rpc.refusal(who, "da.proveShares", task_id=task, start=0))[:2] == ("Forbidden", "JOB-010")
     assert (await rpc.refusal(who, "cap.listJobs", caller=CALLER))[:2] == ("Forbidden", "JOB-010")
+    asked = {"task_id": task, "provider_id": ID.hex()}
+    assert (await rpc.refusal(who, "provider.explain", **asked))[:2] == ("Forbidden", "JOB-010")
+    for method in ("blob.getParts", "blob.getKey"):
+        denied = ("Unauthorized", "SEC-001") if who is ANONYMOUS else ("Forbidden", "JOB-010")
+        assert (await rpc.refusal(who, method, task_id=task))[:2] == denied, method
     listed = await rpc.ask(who, "aicf.listJobs", provider_id=ID.hex())
     assert listed["jobs"] == []
+    waiting = (await node.admit(quorum={"n": 2, "m": 3})).hex()
+    shown = await rpc.ask(who, "aicf.getJob", task_id=waiting)
+    assert (shown["position"], shown["quorum"], shown["leases"]) == (None, None, [])
 
 
 @pytest.mark.parametrize("method", ["cap.getResult", "cap.readResult", "cap.proveResult"])
@@ -292,6 +300,16 @@ async def test_the_caller_is_shown_its_events_whole_and_the_payee_all_but_whose_
     paid = await _frames(node, OAK, is_public=False)
     (done,) = [each["event"] for each in paid if each["type"] == "jobCompleted"]
     assert words_in(msgspec.json.encode(done).decode(), "aicf.getProvider") == []
+
+
+async def test_what_was_submitted_for_a_public_job_is_not_told_before_its_block(node: SecretJob) -> None:
+    """Replicas could copy it."""
+    await node.complete(visibility="public")
+    for stranger in STRANGERS.values():
+        done = [
+            each["event"] for each in await _frames(node, stranger, is_public=True) if each["type"] == "jobCompleted"
+        ]
+        assert (done[-1]["caller"], SUBMITTED_FIELDS & done[-1].keys()) == (CALLER, set())
 
 
 # ------------------------------------------------------------------------------------------------ routes and calls

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.api.grpc.agent_driver import AgentDriver, agent_node
 from tests.simulation.world import SimulatedClock
 
+from holdfast.api.evidence.reader import dead_letter_bytes
 from holdfast.api.evidence.validation import reject
 from holdfast.api.grpc.settings import GrpcSettings
 from holdfast.api.limits.evidence_budget import BRIEF_BYTES, SHARED_BY, EvidenceBudget
+from holdfast.core.evidence.messages import RejectedRecord
 
 pytestmark = pytest.mark.rule("SEC-002")
 KIB = 1_024
@@ -52,6 +55,8 @@ async def test_registering_again_and_again_makes_the_budget_no_larger() -> None:
     before = sum(clock.slept)
     await told.wait_turn("oak", 1_900 * KIB, is_staked=True)
     assert sum(clock.slept) == before, "who has a stake does not wait for strangers"
+    await told.wait_turn("oak", 1_100 * KIB, is_staked=True)
+    assert sum(clock.slept) == before + 1_000, "and has a budget of its own"
 
 
 def test_a_dead_letter_over_budget_keeps_digest_size_and_beginning() -> None:
@@ -72,6 +77,9 @@ async def test_evidence_of_an_agent_without_a_stake_is_stored_within_its_budget(
                 asked.append((size, is_staked))
                 await asyncio.sleep(0)
 
+            def shorten(self, sender: str, rejected: RejectedRecord) -> RejectedRecord:
+                return msgspec.structs.replace(rejected, raw=rejected.raw[:3])
+
         node.agent_context.evidence_budget = Noted(clock, GrpcSettings())
         stranger, oak = AgentDriver(node, "stranger"), AgentDriver(node, "oak")
         await stranger.register()
@@ -81,3 +89,5 @@ async def test_evidence_of_an_agent_without_a_stake_is_stored_within_its_budget(
             await stream.send_and_ack(1, [b"not a record"])
         assert [is_staked for _, is_staked in asked] == [False, True]
         assert all(size == len(b"not a record") for size, _ in asked)
+        events = list(node.engine.undurable_state.dead_letters)
+        assert [await dead_letter_bytes(node.engine, event) for event in events] == [b"not", b"not"]

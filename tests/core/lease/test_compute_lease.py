@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from tests.core.fleet import enqueue_job, exhaust_attempts, fleet
 
@@ -9,7 +10,7 @@ from holdfast.core.base.values import Kind
 from holdfast.core.job.model import JobState
 from holdfast.core.proof.envelope import ProofType
 from holdfast.core.proof.nullifier_link import PROOF_TYPES
-from holdfast.core.provider.model import stake_min
+from holdfast.core.provider.model import stake_min, unattested_kinds
 from holdfast.core.queue.quota import units_max, units_used
 
 
@@ -35,3 +36,12 @@ def test_its_proof_has_type_3_and_its_provider_the_stake_of_ai() -> None:
     assert PROOF_TYPES[Kind.COMPUTE] is ProofType(3)
     policy = fleet().state.policy.provider
     assert stake_min(["AI", "COMPUTE"], policy) == 2 * policy.stake_ai_min
+
+
+@pytest.mark.rule("PRV-005")
+def test_its_provider_needs_the_attestors_of_ai() -> None:
+    core = fleet()
+    (provider,) = core.state.providers.values()
+    policy = msgspec.structs.replace(core.state.policy.provider, attestors_required_ai=("tpm",))
+    assert unattested_kinds(provider, policy) == ("AI", "COMPUTE")
+    assert unattested_kinds(msgspec.structs.replace(provider, attestor="tpm"), policy) == ()

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from tests.core.core_driver import ALICE, CoreDriver
 from tests.core.fleet import enqueue_job, fleet, lenient_policy
-from tests.core.lease.quorums import enqueue_quorum_job, replicas
+from tests.core.lease.quorums import enqueue_quorum_job, replicas, submit
 
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Event
@@ -102,6 +102,17 @@ def test_replicas_count_for_their_job() -> None:
     assert core.state.queue.jobs[job].state is JobState.FAILED
     assert core.state.attempts[three][-1].reason == "INVALID_INPUT"
     assert core.state.leases.by_id == {}
+
+
+def test_who_has_submitted_is_judged_before_claims_end_the_job() -> None:
+    core = fleet(3)
+    job = enqueue_quorum_job(core)
+    core.match()
+    one, two, three = (each.id for each in replicas(core, job))
+    submit(core, three)
+    for replica in (one, two):
+        assert not any(isinstance(event, JobFailed) for event in claim(core, replica))
+    assert core.lease_of(three).submitted is not None
 
 
 def test_where_no_other_provider_can_try_one_claim_is_enough_after_a_minute() -> None:
