@@ -52,6 +52,19 @@ async def test_a_result_is_shown_with_all_that_the_record_has_and_who_used_it() 
         assert (found["status"], found["consumed_height"]) == ("CONSUMED", 3)
 
 
+@pytest.mark.rule("RES-003", "TTL-001")
+async def test_a_result_expires_with_its_job_however_late_it_was_resolved() -> None:
+    async with result_node() as here:
+        job, submission = await here.submission()
+        admitted = here.engine.undurable_state.queue.jobs[job]
+        await here.seal(3)
+        await here.finish(submission)
+        await here.seal()
+        found = await rpc_of(here).ask(AUDITOR, "cap.getResult", task_id=job.hex())
+        assert (found["height_resolved"], found["expires_at"]) == (admitted.height + 3, admitted.expires_height)
+        assert admitted.expires_height == admitted.height + here.engine.policy.result.result_ttl_blocks
+
+
 @pytest.mark.rule("RES-002", "RES-003")
 async def test_who_only_looks_sees_how_a_job_ended_where_a_reader_is_refused() -> None:
     async with result_node() as here:
