@@ -33,6 +33,7 @@ from holdfast.core.base.errors import Refused
 from holdfast.core.base.values import AccountId, Amount, EventNo, TaskId, Tier
 from holdfast.core.escrow.messages import Mint
 from holdfast.core.key.model import Role
+from holdfast.core.lease.messages import FailLease
 from holdfast.core.match.messages import Match
 from holdfast.core.proof.messages import RecordVerdict
 from holdfast.core.queue.decide import build_enqueue
@@ -212,6 +213,22 @@ async def test_that_a_private_job_ended_without_a_result_is_public_and_why_is_no
     for stranger in (BOB, *((ANONYMOUS, PROVIDER) if method != "cap.readResult" else ())):
         name, rule, message = (await rpc.refusal(stranger, method, **asked))[:3]
         assert (name, rule, message.endswith("CANCELLED")) == ("Cancelled", "RES-007", True), message
+
+
+@pytest.mark.rule("JOB-012")
+async def test_why_a_lease_failed_reaches_the_caller_alone_by_call_and_by_event(node: SecretJob) -> None:
+    task, says = await node.admit(), f"PROVIDER_FAIL: {REASON}"
+    await node.do(Match())
+    lease = node.engine.undurable_state.leases.by_job[task]
+    await node.do(FailLease(lease.id, lease.provider_id, says))
+    rpc = RpcNode(node.world, node.access)
+    assert (await rpc.ask(OWNER, "cap.getJob", task_id=task.hex()))["attempts"][-1]["detail"] == says
+    told = [each["event"] for each in await _frames(node, OWNER, is_public=False) if each["type"] == "leaseCancelled"]
+    assert [each["detail"] for each in told] == [says]
+    for stranger in STRANGERS.values():
+        assert words_in(str(await rpc.ask(stranger, "cap.getJob", task_id=task.hex()))) == []
+        shown = await _frames(node, stranger, is_public=True)
+        assert words_in(str([each for each in shown if not each["type"].startswith("provider")])) == []
 
 
 @pytest.mark.parametrize("insider", INSIDERS)

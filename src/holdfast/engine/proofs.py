@@ -88,8 +88,9 @@ async def prove_log_consistency(
     ranges = consistency_ranges(second.log_size, first.log_size)
     path = [await _log_root(source, each, final_size, known) for each in ranges]
     if not verify_consistency(first.log_size, first.log_root, second.log_size, second.log_root, path):
-        hint = "run holdfast db rebuild"
-        raise Corrupt("RES-008", f"the leaves do not have the log root of block {second.height}", hint)
+        raise Corrupt(
+            "RES-008", f"the leaves do not have the log root of block {second.height}", "run holdfast db rebuild"
+        )
     return path
 
 
