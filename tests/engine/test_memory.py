@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import sys
-from collections import deque
-from collections.abc import Iterator, Mapping
+from collections import Counter, deque
+from collections.abc import Coroutine, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -50,6 +51,29 @@ async def test_a_final_job_leaves_nothing_but_its_claims_in_memory() -> None:
     assert filter_.size_bytes() - claims == 4 * CLAIMS_A_JOB * JOBS
     kept = sum(after.values()) - sum(parts.values()) + filter_.size_bytes() - claims
     assert kept / JOBS <= BYTES_A_JOB
+
+
+@pytest.mark.rule("ENG-004")
+async def test_a_job_leaves_nothing_that_waits_for_the_garbage_collector() -> None:
+    engine = await World(BRISK).started()
+    await set_up(engine, 10 * JOBS)
+    await _run_whole_lives(engine, 0)
+    assert not await _left_in_cycles(_run_whole_lives(engine, JOBS))
+
+
+async def _left_in_cycles(work: Coroutine[Any, Any, None]) -> Counter[str]:
+    """The product's objects that are in cycles after this work: a node collects seldom (`app.node`)."""
+    gc.collect()
+    gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        await work
+        gc.collect()
+        return Counter(type(each).__name__ for each in gc.garbage if type(each).__module__.startswith("holdfast."))
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
 
 
 async def _run_whole_lives(engine: Engine, first: int) -> None:

@@ -34,7 +34,7 @@ MATCHING: Final = [
     Mutant(
         "assignments of a tick do not use up units",
         TICK,
-        "candidate.units_left[demand.kind_index] -= demand.units",
+        "candidate.units_left[pool.kind_index] -= pool.units",
         "pass",
         f"{WORLD_TESTS} -k shuffle-0",
     ),

@@ -14,9 +14,9 @@ from typing import Final, Protocol
 from holdfast.core.base.values import Kind, ProviderId, Seed, TaskId
 from holdfast.core.match.merge import BatchedMerge
 from holdfast.core.match.provider_index import FITTING_CACHE_MAX, IndexedProvider, ProviderIndex
-from holdfast.core.match.selection import SELECTION_ORDERS, Candidate
+from holdfast.core.match.selection import SELECTION_ORDERS, Candidate, SelectionOrder
 from holdfast.core.policy import MatchOrder
-from holdfast.core.queue.ready_queue import AGE_OFFSET, ID_OFFSET, JobShape, ReadyQueue
+from holdfast.core.queue.ready_queue import AGE_OFFSET, ID_OFFSET, JobGroup, JobShape, ReadyQueue
 
 KIND_INDEX: Final = {kind: at for at, kind in enumerate(Kind)}
 """The index of each kind in `Candidate.units_left`."""
@@ -43,39 +43,19 @@ class MatchRules(Protocol):
         ...
 
 
-class _Demand:
-    """A job group in this tick, until it has no candidates left. It is the `CandidatePool` of its selection order."""
+class _GroupPool:
+    """The `CandidatePool` of a job group in this tick."""
 
-    __slots__ = (
-        "_shape",
-        "_tick",
-        "best",
-        "is_done",
-        "kind_index",
-        "last_taker",
-        "replica_holders",
-        "units",
-        "window_count",
-        "window_max",
-    )
+    __slots__ = ("_shape", "_tick", "kind_index", "replica_holders", "units")
 
     def __init__(self, tick: Tick, shape: JobShape) -> None:
         self._tick, self._shape = tick, shape
         self.kind_index, self.units = KIND_INDEX[shape.kind], shape.units
-        self.is_done = False
-        self.last_taker: Candidate | None = None
-        """With the shuffled order: who got the last job, and gets the next one while it has a free slot."""
-        self.window_count: list[int] | None = None
-        """The count of its requester's window, shared by all groups of that requester."""
-        self.window_max = 0
         self.replica_holders = tick.holders.setdefault(shape.parent, set()) if shape.parent else None
         """LEA-009: who got a replica of this job in this tick and gets no other; None for other jobs."""
-        self.best: Callable[[bytes], Candidate | None] = self._choose_first
-        """The selection order, made for the first job, since most of many groups are not reached."""
 
-    def _choose_first(self, job_id: bytes) -> Candidate | None:
-        self.best = SELECTION_ORDERS[self._tick.order](self, self._tick.seed).best
-        return self.best(job_id)
+    def selection(self) -> SelectionOrder:
+        return SELECTION_ORDERS[self._tick.order](self, self._tick.seed)
 
     def entries(self) -> Iterator[IndexedProvider]:
         shape = self._shape
@@ -101,8 +81,33 @@ class _Demand:
         return candidate if has_room else None
 
 
+class _Demand:
+    """A job group in this tick, until it has no candidates left."""
+
+    __slots__ = ("_selection", "is_done", "last_taker", "pool", "window_count", "window_max")
+
+    def __init__(self, pool: _GroupPool) -> None:
+        self.pool = pool
+        self.is_done = False
+        self.last_taker: Candidate | None = None
+        """With the shuffled order: who got the last job, and gets the next one while it has a free slot."""
+        self.window_count: list[int] | None = None
+        """The count of its requester's window, shared by all groups of that requester."""
+        self.window_max = 0
+        self._selection: SelectionOrder | None = None
+        """Made for the first job, since most of many groups are not reached."""
+
+    def best(self, job_id: bytes) -> Candidate | None:
+        if self._selection is None:
+            self._selection = self.pool.selection()
+        return self._selection.best(job_id)
+
+
 class Tick:
-    """One round of assignments, over the ready queue and the provider index as they are now."""
+    """One round of assignments, over the ready queue and the provider index as they are now.
+
+    Job groups refer to it and it does not refer to them: in a cycle, every tick would wait for the garbage collector.
+    """
 
     def __init__(
         self,
@@ -128,14 +133,9 @@ class Tick:
             largest[KIND_INDEX[shape.kind]] = max(largest[KIND_INDEX[shape.kind]], shape.units)
         self._largest = tuple(largest.items())
         """How many units the largest job takes, by kind."""
-        counts: dict[str, list[int]] = {}
+        self._groups = ready_queue.groups
         provider_index.fitting_cache_max = max(FITTING_CACHE_MAX, 2 * len(ready_queue.groups))
         provider_index.order(seed)
-        self._demands = [
-            (group, demand)
-            for shape, group in ready_queue.groups.items()
-            if (demand := self._demand(shape, counts)) is not None
-        ]
 
     def run(
         self, counter: int, interleave_every: int, limit: int = NO_LIMIT
@@ -145,15 +145,15 @@ class Tick:
         MAT-005: where the number of the assignment is a multiple of `interleave_every`, it goes to the oldest job, not
         to the first.
         """
-        limit = self._slot_limit(limit)
+        limit, demands = self._slot_limit(limit), self._demands()
         sort_keys, chosen, picked, oldest, left = (
             self.sort_keys,
             self.chosen,
             self.starvation_picks,
-            self._pick_oldest(),
+            self._pick_oldest(demands),
             0,
         )
-        merged = BatchedMerge([(group.by_priority, demand) for group, demand in self._demands])
+        merged = BatchedMerge([(group.by_priority, demand) for group, demand in demands])
         for run_ in merged:
             owner = merged.owner
             for sort_key in run_:
@@ -210,18 +210,19 @@ class Tick:
             return None
         if demand.window_count is not None:
             demand.window_count[0] += 1
-        if demand.replica_holders is not None:
-            demand.replica_holders.add(candidate.entry.provider.id)
+        pool = demand.pool
+        if pool.replica_holders is not None:
+            pool.replica_holders.add(candidate.entry.provider.id)
         if candidate.units_left is not None:
-            candidate.units_left[demand.kind_index] -= demand.units
-        elif demand.window_count is None and demand.replica_holders is None and self.order is MatchOrder.SHUFFLE:
+            candidate.units_left[pool.kind_index] -= pool.units
+        elif demand.window_count is None and pool.replica_holders is None and self.order is MatchOrder.SHUFFLE:
             demand.last_taker = candidate
         return candidate
 
-    def _pick_oldest(self) -> Iterator[None]:
+    def _pick_oldest(self, demands: list[tuple[JobGroup, _Demand]]) -> Iterator[None]:
         """MAT-005: each step assigns the oldest job that has a candidate."""
         heads = []
-        for number, (group, demand) in enumerate(self._demands):
+        for number, (group, demand) in enumerate(demands):
             more = chain.from_iterable(group.by_age.blocks)
             sort_key = next(more)
             heads.append((sort_key[AGE_OFFSET:], number, sort_key, more, demand))
@@ -250,12 +251,18 @@ class Tick:
                 candidate.units_left = units
         return candidate
 
-    def _demand(self, shape: JobShape, counts: dict[str, list[int]]) -> _Demand | None:
-        """None where no provider can get such a job."""
-        wants = (shape.kind, shape.requirements, shape.pays)
-        if not self.rules.is_open(shape) or not self.provider_index.has_capacity_for(*wants):
-            return None
-        demand = _Demand(self, shape)
+    def _demands(self) -> list[tuple[JobGroup, _Demand]]:
+        """The groups with jobs that some provider can get."""
+        counts: dict[str, list[int]] = {}
+        return [
+            (group, self._demand(shape, counts))
+            for shape, group in self._groups.items()
+            if self.rules.is_open(shape)
+            and self.provider_index.has_capacity_for(shape.kind, shape.requirements, shape.pays)
+        ]
+
+    def _demand(self, shape: JobShape, counts: dict[str, list[int]]) -> _Demand:
+        demand = _Demand(_GroupPool(self, shape))
         if (window := self.rules.window(shape)) is not None:
             demand.window_count, demand.window_max = counts.setdefault(shape.caller, [window[0]]), window[1]
         return demand
