@@ -185,6 +185,33 @@ async def test_who_does_not_read_is_not_read_from(tmp_path: Path) -> None:
             assert other.transport.is_reading()
 
 
+async def test_connections_read_into_one_buffer_and_what_one_forwarded_stays(tmp_path: Path) -> None:
+    async with front(tmp_path) as served:
+        lines = [await served.line(PREFACE) for _ in range(2)]
+        for reader, _ in lines:
+            await reader.readexactly(len(PREFACE))
+        one, another = served.forwarder.forwarded.values()
+        buffer, kept = one.get_buffer(-1), Kept()
+        assert another.get_buffer(-1).obj is buffer.obj
+        assert one.other is not None
+        real, one.other.transport = one.other.transport, kept  # type: ignore[assignment]
+        for said in (b"first", b"other"):
+            buffer[: len(said)] = said
+            one.buffer_updated(len(said))
+        one.other.transport = real
+        assert kept.written == [b"first", b"other"]
+
+
+class Kept:
+    """A transport that keeps what is written, as one does whose receiver does not read."""
+
+    def __init__(self) -> None:
+        self.written: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        self.written.append(data)
+
+
 async def test_a_client_whose_node_is_away_is_disconnected(tmp_path: Path) -> None:
     async with front(tmp_path, upstream=tmp_path / "nobody") as at:
         assert await is_closed(await at.line(PREFACE))

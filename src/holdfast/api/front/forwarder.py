@@ -135,18 +135,28 @@ class Forwarder:
         return node
 
 
-class _Side(asyncio.Protocol):
+_received: Final = memoryview(bytearray(BUFFER_BYTES))
+"""What was just read of any connection: a buffer for each read would leave the memory in pieces."""
+
+
+class _Side(asyncio.BufferedProtocol):
     """One of the two connections; what it receives is written to the other one."""
 
     transport: asyncio.Transport | None = None
     other: _Side | None = None
+
+    def get_buffer(self, _: int) -> memoryview:
+        return _received
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.forward(bytes(_received[:nbytes]))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
         transport.set_write_buffer_limits(high=BUFFER_BYTES)
 
-    def data_received(self, data: bytes) -> None:
+    def forward(self, data: bytes) -> None:
         if self.other is not None and self.other.transport is not None:
             self.other.transport.write(data)
 
@@ -197,9 +207,9 @@ class ClientSide(_Side):
         opening_s = self._forwarder.settings.opening_ms / 1_000
         self._timer = asyncio.get_running_loop().call_later(opening_s, self._drop, "late")
 
-    def data_received(self, data: bytes) -> None:
+    def forward(self, data: bytes) -> None:
         if self.other is not None:
-            super().data_received(data)
+            super().forward(data)
             return
         self._head += data
         opening = check_opening(self._head, is_tls=self._forwarder.settings.is_tls)
@@ -225,7 +235,7 @@ class ClientSide(_Side):
         self.other, self._number = node, peer.number
         self._forwarder.forwarded[peer.number] = self
         head, self._head = self._head, b""
-        super().data_received(head)
+        super().forward(head)
         self.transport.resume_reading()
 
     def connection_lost(self, fault: Exception | None) -> None:
