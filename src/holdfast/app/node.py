@@ -49,6 +49,7 @@ from holdfast.engine.outcome import EngineStatus, Outcome
 from holdfast.engine.ownership.owner_watch import OwnerWatch
 from holdfast.engine.queries.node import GetOwner, GetPolicy
 from holdfast.system.descriptors import raise_descriptor_limit
+from holdfast.system.malloc_arenas import limit_malloc_arenas
 
 RETRY_S: Final = 0.2
 DESCRIPTORS_WANTED: Final = 65_536
@@ -69,6 +70,7 @@ class Node:
     """
 
     def __init__(self, config: Config) -> None:
+        limit_malloc_arenas()  # its stores start threads
         self.config = config
         prepare_folder(config.data)
         store, self.tables = make_stores(config)

@@ -20,6 +20,7 @@ from holdfast.config import Config
 from holdfast.core.base.event import JournalHead
 from holdfast.engine.projection.projector import Projector
 from holdfast.system.child_process import OWN_PIPE, CallFailed, ChildEnded, ChildProcess, exit_with_parent
+from holdfast.system.malloc_arenas import limit_malloc_arenas
 
 RESTART_S: Final = 1.0
 END_S: Final = 10.0
@@ -113,6 +114,7 @@ def run_projector(pipe: Connection, config: Config) -> None:
 
     The second is for a node that hangs and was replaced (ENG-008): its projector must not keep the tables' lock.
     """
+    limit_malloc_arenas()
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD)
     asyncio.run(_run_projector(pipe, config))
