@@ -128,7 +128,7 @@ def _everything(state: State) -> dict[str, Any]:
         "by_provider": {id_: list(leases) for id_, leases in state.leases.by_provider.items()},
         "changed": state.changed_providers,
         "metrics": (state.observer, state.result_counts),
-        "recent": list(state.recent_digests.events.items()),
+        "recent": list(state.recent_digests.newer.items()),
     }
 
 

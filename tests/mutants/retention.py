@@ -58,8 +58,8 @@ RETENTION: Final = [
     Mutant(
         "bytes of a result accepted since the page was read are deleted",
         DECIDE,
-        "        if digest not in needed and recent.get(digest, EventNo(0)) <= page.as_of\n",
-        "        if digest not in needed\n",
+        " if digest not in needed and event_of(digest) <= page.as_of\n",
+        " if digest not in needed\n",
         f"{CORE_TESTS} -k after_the_rows_were_read",
     ),
     Mutant(
@@ -115,8 +115,8 @@ RETENTION: Final = [
     Mutant(
         "bytes of a result accepted since the scan are treated as an orphan",
         DECIDE,
-        "if digest not in needed and recent.get(digest, NO_RESULT) <= as_of\n",
-        "if digest not in needed\n",
+        "if digest not in needed and event_of(digest) <= as_of)\n",
+        "if digest not in needed)\n",
         f"{ORPHAN_TESTS} -k came_to_need",
     ),
     Mutant(

@@ -238,8 +238,12 @@ def test_old_digests_are_forgotten_and_complete_after_says_so() -> None:
     recent = RecentDigests()
     for number in range(RECENT_DIGESTS_MAX + 1):
         recent.add(Digest(number.to_bytes(32, "big")), EventNo(number + 1))
-    assert (len(recent.events), recent.complete_after) == (RECENT_DIGESTS_MAX // 2 + 1, RECENT_DIGESTS_MAX // 2)
-    assert all(event > recent.complete_after for event in recent.events.values())
+    kept = recent.older | recent.newer
+    assert (len(kept), recent.complete_after) == (RECENT_DIGESTS_MAX // 2 + 1, RECENT_DIGESTS_MAX // 2)
+    assert all(event > recent.complete_after for event in kept.values())
+    assert all(recent.event_of(digest) == event for digest, event in kept.items())
+    recent.add(digest := next(iter(recent.older)), EventNo(RECENT_DIGESTS_MAX + 2))
+    assert recent.event_of(digest) == RECENT_DIGESTS_MAX + 2  # accepted again
     core = with_aged_result()
     core.state.recent_digests.complete_after = EventNo(core.state.last_event + 1)
     assert refused(core, DropHot(page_range(core), 1, 3)).rule == "RET-002"

@@ -9,6 +9,7 @@ from collections.abc import Container
 
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Decided
+from holdfast.core.base.records import record_from
 from holdfast.core.base.values import Digest, EventNo, Height
 from holdfast.core.chain.model import final_height
 from holdfast.core.proof.envelope import read_body
@@ -52,15 +53,8 @@ def drop_hot(state: HasRetention, command: DropHot, _now_ms: int) -> Decided | R
         return refusal
     if page.until == pass_position(state, Pass.HOT) and not command.retried:
         return Decided((), repeat_of=state.last_event)
-    dropped = HotDropped(
-        after=pass_position(state, Pass.HOT),
-        until=page.until,
-        results=command.results,
-        bytes=command.bytes,
-        skipped=page.skipped,
-        retried=command.retried,
-        is_deleted=command.is_deleted,
-    )
+    after = pass_position(state, Pass.HOT)
+    dropped = record_from(HotDropped, command, after=after, until=page.until, skipped=page.skipped)
     return Decided((dropped,))
 
 
@@ -178,10 +172,8 @@ def unreferenced(state: HasRetention, as_of: EventNo, orphans: tuple[OrphanFile,
     if not orphans:
         return ()
     needed = _submitted_digests(state) | _result_digests(state, {digest for digest, _ in orphans})
-    needed, recent = needed | state.warm_deletes_pending.keys(), state.recent_digests.events
-    return tuple(
-        (digest, size) for digest, size in orphans if digest not in needed and recent.get(digest, NO_RESULT) <= as_of
-    )
+    needed, event_of = needed | state.warm_deletes_pending.keys(), state.recent_digests.event_of
+    return tuple((digest, size) for digest, size in orphans if digest not in needed and event_of(digest) <= as_of)
 
 
 def _without_submitted(
@@ -230,9 +222,7 @@ def _deletable(
         return ()
     needed = _result_digests(state, unshared)
     needed |= {held.digest for held in dropped if held.is_shared}
-    recent = state.recent_digests.events
+    event_of = state.recent_digests.event_of
     return tuple(
-        (digest, event)
-        for digest, event in unshared.items()
-        if digest not in needed and recent.get(digest, EventNo(0)) <= page.as_of
+        (digest, event) for digest, event in unshared.items() if digest not in needed and event_of(digest) <= page.as_of
     )

@@ -59,16 +59,21 @@ class Tombstone(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class RecentDigests(msgspec.Struct):
     """The newest digests and the event that accepted each: rows that were read before may not have them. Not stored."""
 
-    events: dict[Digest, EventNo] = {}
+    newer: dict[Digest, EventNo] = {}
+    older: dict[Digest, EventNo] = {}
+    """They leave memory together: a dict that loses its first keys takes thrice the room."""
     complete_after: EventNo = EventNo(0)
     """Digests of later events are all here."""
 
     def add(self, digest: Digest, event: EventNo) -> None:
-        self.events.pop(digest, None)  # else it would keep its old position in the order
-        self.events[digest] = event
-        if len(self.events) > RECENT_DIGESTS_MAX:
-            for old in list(self.events)[: RECENT_DIGESTS_MAX // 2]:
-                self.complete_after = self.events.pop(old)
+        if len(self.newer) == RECENT_DIGESTS_MAX // 2:
+            self.complete_after = max(self.older.values(), default=self.complete_after)
+            self.older, self.newer = self.newer, {}
+        self.newer[digest] = event
+
+    def event_of(self, digest: Digest) -> EventNo:
+        """The newest event that accepted it; 0 where none is known."""
+        return self.newer.get(digest) or self.older.get(digest, EventNo(0))
 
 
 class HasRetention(HasResults, Protocol):
