@@ -97,8 +97,8 @@ PROVIDERS: Final = [
     Mutant(
         "a revoked lease counts as a failure",
         "core/lease/messages.py",
-        "        is_failure=False,\n        not_before_ms=not_before_ms,\n",
-        "        is_failure=True,\n        not_before_ms=not_before_ms,\n",
+        "        is_failure=False,\n        not_before_ms=now_ms + wait_ms,\n",
+        "        is_failure=True,\n        not_before_ms=now_ms + wait_ms,\n",
         f"{REVOCATION_TESTS} -k without_blame",
     ),
     Mutant(

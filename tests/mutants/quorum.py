@@ -91,8 +91,8 @@ QUORUM: Final = [
     Mutant(
         "a requeue resets the attempts of a replica",
         REPLICAS,
-        "                attempts=earlier.attempts,\n",
-        "",
+        "earlier, parent=parent, index=index)",
+        "earlier, parent=parent, index=index, attempts=0)",
         f"{TESTS} -k attempts_go_on",
     ),
     Mutant(

@@ -11,7 +11,7 @@ from holdfast.core.blob.model import Blob, StoredPart
 from holdfast.core.chain.model import Block
 from holdfast.core.escrow.model import Account, Reservation, Transfer
 from holdfast.core.evidence.model import DeadLetter, Evidence, SessionWatermark, WorkMessages
-from holdfast.core.index.touch import Marks, Touched, discard_marks
+from holdfast.core.index.touch import DISCARDED, Marks, Touched
 from holdfast.core.job.model import FailedJob, Job, SpecRow
 from holdfast.core.key.model import Key
 from holdfast.core.lease.model import Lease
@@ -134,5 +134,8 @@ def record_from_row(kind: type[R], row: Sequence[object]) -> R:
 
 
 def discard_rows(kept: Mapping[str, Marks] | None = None) -> Touched:
-    """The `touched` of a state that no rows are written from: the owner's, a standby's, that of any plain fold."""
-    return discard_marks(TABLES, kept)
+    """The `touched` of a state that no rows are written from: the owner's, a standby's, that of any plain fold.
+
+    `kept` are tables whose marks somebody keeps.
+    """
+    return dict.fromkeys(TABLES, DISCARDED) | dict(kept or {})

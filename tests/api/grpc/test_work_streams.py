@@ -211,9 +211,9 @@ async def test_a_lease_that_ended_before_it_was_offered_is_not_mentioned(node: A
     await node.match()
     lease = node.engine.undurable_state.leases.by_job[task]
     await updates.repeat_offer(lease)
-    await updates.add_event(close_without_penalty(lease, "CANCELLED", 1, 1))
+    await updates.add_event(close_without_penalty(lease, "CANCELLED", 1))
     assert updates.take() == []
-    await updates.add_event(close_without_penalty(lease, "CANCELLED", 1, 1))
+    await updates.add_event(close_without_penalty(lease, "CANCELLED", 1))
     (message,) = updates.take()
     assert [each.reason for each in message.lost] == ["CANCELLED"]
 

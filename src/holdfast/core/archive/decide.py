@@ -30,6 +30,7 @@ from holdfast.core.archive.notice import notice_root
 from holdfast.core.base.canonical import H
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Decided
+from holdfast.core.base.records import record_from
 from holdfast.core.base.values import Digest, Height
 from holdfast.core.blob.model import Blob, BlobStatus, HasBlobs, LiveBlob, all_blobs, live_blob
 from holdfast.core.chain.model import final_height
@@ -109,15 +110,11 @@ def accept_notice(state: HasBlobs, command: AcceptNotice, _now_ms: int) -> Decid
     is_better = command.assurance == VERIFIED and blob.assurance == SIGNED
     if is_archived and is_known and not is_better:
         return Decided((), repeat_of=state.last_event)
-    archived = BlobArchived(
-        height=notice.height,
+    archived = record_from(
+        BlobArchived,
+        notice,
         number=notice.blob_index,
-        provider_id=notice.provider_id,
-        locator=notice.locator,
-        archived_by=notice.archived_by,
-        archived_at=notice.archived_at,
         assurance=command.assurance,
-        signature=notice.signature,
         is_alternate=is_archived and not is_known,
         root=notice_root(notice),
         signer=checked.signer,

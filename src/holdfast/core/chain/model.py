@@ -8,6 +8,7 @@ from typing import Protocol
 import msgspec
 
 from holdfast.core.base.merkle import Frontier
+from holdfast.core.base.records import record_from
 from holdfast.core.base.values import ChainId, Digest, EventNo, Height
 from holdfast.core.chain.header import Header, SignedHeader, beacon_after, genesis_signed
 from holdfast.core.policy import Policy
@@ -141,25 +142,12 @@ def genesis_chain(policy: Policy) -> Chain:
 
 
 def block_of(event: EventNo, signed: SignedHeader) -> Block:
-    header = signed.header
-    rest = {name: getattr(header, name) for name in _HEADER_COLUMNS}
-    return Block(
-        event=event,
-        height=header.height,
-        hash=signed.hash,
-        status=BlockStatus.SEALED,
-        signature=signed.signature,
-        **rest,
-    )
-
-
-_HEADER_COLUMNS = [name for name in Header.__struct_fields__ if name not in ("chain_id", "height")]
+    told = {"hash": signed.hash, "signature": signed.signature}
+    return record_from(Block, signed.header, event=event, status=BlockStatus.SEALED, **told)
 
 
 def signed_of(block: Block, chain_id: ChainId) -> SignedHeader:
-    columns = {name: getattr(block, name) for name in _HEADER_COLUMNS}
-    header = Header(chain_id=chain_id, height=block.height, **columns)
-    return SignedHeader(header, block.hash, block.signature)
+    return SignedHeader(record_from(Header, block, chain_id=chain_id), block.hash, block.signature)
 
 
 def next_header(state: HasChain, last_event: EventNo, time_ms: int, proposer: bytes) -> Header:

@@ -15,7 +15,7 @@ from holdfast.core.evidence.messages import (
     ResolveDeadLetter,
     StoreEvidence,
 )
-from holdfast.core.evidence.model import DeadLetter, DeadLetterStatus, HasDeadLetters
+from holdfast.core.evidence.model import DeadLetter, DeadLetterStatus, HasEvidence
 
 RAW_BYTES_MAX: Final = 1 << 20
 """How many bytes of a record are kept; of a larger one its beginning, its size and its digest."""
@@ -24,9 +24,7 @@ NOTE_MAX: Final = 200
 _LIST_HINT: Final = "an operator resolves them: holdfast evidence dead-letter list"
 
 
-def check_dead_letter_limit(
-    state: HasDeadLetters, channel: str, rejected: tuple[RejectedRecord, ...]
-) -> Refused | None:
+def check_dead_letter_limit(state: HasEvidence, channel: str, rejected: tuple[RejectedRecord, ...]) -> Refused | None:
     """EVD-007: the number of waiting dead letters is bounded for each channel, so that no sender fills the memory."""
     most = state.policy.evidence.dead_letters_per_channel_max
     if not rejected or state.dead_letters_waiting.get(channel, 0) + len(rejected) <= most:
@@ -36,7 +34,7 @@ def check_dead_letter_limit(
 
 
 def dead_letter_events(
-    state: HasDeadLetters, source: StoreEvidence, now_ms: int
+    state: HasEvidence, source: StoreEvidence, now_ms: int
 ) -> tuple[list[RecordDeadLettered], list[Attachment]]:
     """EVD-007: the rejected records of a received message, each as a dead letter."""
     events, attachments = list[RecordDeadLettered](), list[Attachment]()
@@ -58,7 +56,7 @@ def dead_letter_events(
     return events, attachments
 
 
-def apply_dead_lettered(state: HasDeadLetters, event: RecordDeadLettered) -> None:
+def apply_dead_lettered(state: HasEvidence, event: RecordDeadLettered) -> None:
     number = state.last_event
     dead_letter = record_from(DeadLetter, event, event=number)
     state.dead_letters[number] = dead_letter
@@ -67,7 +65,7 @@ def apply_dead_lettered(state: HasDeadLetters, event: RecordDeadLettered) -> Non
 
 
 def resolve_dead_letter(
-    state: HasDeadLetters, command: ResolveDeadLetter, now_ms: int, decide: Decide
+    state: HasEvidence, command: ResolveDeadLetter, now_ms: int, decide: Decide
 ) -> Decided | Refused:
     """EVD-007: the retried command and the end of the dead letter are one decision, or neither happens."""
     dead_letter = state.dead_letters.get(command.event)
@@ -83,7 +81,7 @@ def resolve_dead_letter(
     return Decided((resolved, *retried.events), retried.attachments)
 
 
-def apply_resolved(state: HasDeadLetters, event: DeadLetterResolved) -> None:
+def apply_resolved(state: HasEvidence, event: DeadLetterResolved) -> None:
     dead_letter = state.dead_letters.pop(event.event)
     dead_letter.status, dead_letter.note, dead_letter.ended_ms = event.status, event.note, event.at_ms
     left = state.dead_letters_waiting[event.channel] - 1

@@ -9,9 +9,7 @@ from typing import Final, Protocol
 import msgspec
 
 from holdfast.core.base.values import Digest, EventNo, LeaseId, ProviderId, TaskId
-from holdfast.core.index.touch import Touched
 from holdfast.core.lease.model import HasLeases
-from holdfast.core.policy import Policy
 
 
 class DeadLetterStatus(StrEnum):
@@ -38,17 +36,6 @@ class DeadLetter(msgspec.Struct, array_like=True, gc=False):
     status: DeadLetterStatus = DeadLetterStatus.WAITING
     ended_ms: int = 0
     note: str = ""
-
-
-class HasDeadLetters(Protocol):
-    """The parts of the state that this domain reads and changes."""
-
-    policy: Policy
-    touched: Touched
-    last_event: EventNo
-    dead_letters: dict[EventNo, DeadLetter]
-    dead_letters_waiting: dict[str, int]
-    """How many dead letters of a channel wait; rebuilt when a snapshot is restored."""
 
 
 def rebuild_dead_letters_waiting(dead_letters: dict[EventNo, DeadLetter]) -> dict[str, int]:
@@ -134,9 +121,12 @@ class ChannelSessions(msgspec.Struct, gc=False):
     """The watermark id of the session that began last."""
 
 
-class HasEvidence(HasLeases, HasDeadLetters, Protocol):
+class HasEvidence(HasLeases, Protocol):
     """The parts of the state that this domain reads and changes."""
 
+    dead_letters: dict[EventNo, DeadLetter]
+    dead_letters_waiting: dict[str, int]
+    """How many dead letters of a channel wait; rebuilt when a snapshot is restored."""
     watermarks: dict[str, SessionWatermark]
     channel_sessions: dict[str, ChannelSessions]
     """By channel; rebuilt when a snapshot is restored."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Decided, Event, make_payload
+from holdfast.core.base.records import record_from
 from holdfast.core.base.values import LeaseId
 from holdfast.core.evidence.dead_letters import check_dead_letter_limit, dead_letter_events
 from holdfast.core.evidence.messages import EvidenceStored, SessionSealed, StoreEvidence
@@ -44,17 +45,7 @@ def store_evidence(state: HasEvidence, command: StoreEvidence, now_ms: int) -> D
     ):
         return refusal
     payload, attachments = make_payload(command.lines, state.policy.engine.inline_payload_bytes_max)
-    stored = EvidenceStored(
-        provider_id=command.provider_id,
-        channel=command.channel,
-        session=command.session,
-        first=command.first,
-        last=command.last,
-        payload=payload,
-        ending=command.ending,
-        at_ms=now_ms,
-        leases=_own_leases(state, command),
-    )
+    stored = record_from(EvidenceStored, command, payload=payload, at_ms=now_ms, leases=_own_leases(state, command))
     dead_letters, rows = dead_letter_events(state, command, now_ms)
     return Decided((stored, *dead_letters, *_seal_previous_session(state, command, now_ms)), (*attachments, *rows))
 
@@ -148,11 +139,10 @@ def apply_stored(state: HasEvidence, event: EvidenceStored) -> None:
         watermark.ending, watermark.at_ms, watermark.sealed_ms = event.ending, event.at_ms, 0
     payload, number = event.payload, state.last_event
     state.touched["watermark"][id_] = watermark
-    state.touched["evidence"][number] = Evidence(
+    state.touched["evidence"][number] = record_from(
+        Evidence,
+        event,
         event=number,
-        provider_id=event.provider_id,
-        channel=event.channel,
-        session=event.session,
         first_sequence=event.first,
         last_sequence=event.last,
         size=payload.size,

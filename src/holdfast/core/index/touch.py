@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -21,8 +20,3 @@ class _DiscardedMarks(Marks):
 
 
 DISCARDED: Final[Marks] = _DiscardedMarks()
-
-
-def discard_marks(tables: Iterable[str], kept: Mapping[str, Marks] | None = None) -> Touched:
-    """What a state has that no rows are written from; `kept` are tables whose marks somebody keeps."""
-    return dict.fromkeys(tables, DISCARDED) | dict(kept or {})

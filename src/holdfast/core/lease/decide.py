@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Final
 
+from msgspec.structs import replace
+
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Answer, Decided, Event
 from holdfast.core.base.values import LeaseId, ProviderId, TaskId
@@ -20,6 +22,7 @@ from holdfast.core.lease.messages import (
     LeaseClosed,
     LeaseRenewed,
     RenewLease,
+    close_without_penalty,
 )
 from holdfast.core.lease.model import HasLeases, Lease, LeaseStatus, has_lapsed, is_live, lease_ms
 from holdfast.core.provider import health
@@ -80,20 +83,8 @@ def decline(state: HasLeases, command: DeclineLease, now_ms: int) -> Decided | R
         return lease
     cooldown_ms = BUSY_MS if command.reason.startswith(BUSY) else state.policy.lease.decline_cooldown_ms
     denied_ms = _until_ms(now_ms, min(cooldown_ms, state.policy.lease.decline_cooldown_ms))
-    return Decided(
-        (
-            LeaseClosed(
-                id=lease.id,
-                status=LeaseStatus.CANCELLED,
-                reason=command.reason[:64],
-                at_ms=now_ms,
-                is_failure=False,
-                not_before_ms=now_ms,
-                denied_until_ms=denied_ms,
-                job_id=lease.job_id,
-            ),
-        )
-    )
+    closed = close_without_penalty(lease, command.reason[:64], now_ms)
+    return Decided((replace(closed, denied_until_ms=denied_ms),))
 
 
 def fail(state: HasLeases, command: FailLease, now_ms: int) -> Decided | Refused:

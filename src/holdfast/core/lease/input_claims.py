@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from holdfast.core.base.event import Event
 from holdfast.core.job.model import Job
 from holdfast.core.lease import quorum
-from holdfast.core.lease.messages import LeaseClosed
-from holdfast.core.lease.model import HasLeases, Lease, LeaseStatus
+from holdfast.core.lease.messages import close_without_penalty
+from holdfast.core.lease.model import HasLeases, Lease
 from holdfast.core.provider.messages import HealthChanged
 from holdfast.core.provider.model import Provider
 from holdfast.core.queue.decide import epoch_of
@@ -34,17 +36,7 @@ def claim_events(
     job = state.queue.jobs[lease.job_id]
     requested, provider = quorum.parent_job(state, job), state.providers[lease.provider_id]
     until_ms = now_ms + state.policy.admission.input_claim_ms
-    closed = LeaseClosed(
-        id=lease.id,
-        status=LeaseStatus.CANCELLED,
-        reason=INVALID_INPUT,
-        at_ms=now_ms,
-        is_failure=False,
-        not_before_ms=now_ms,
-        job_id=job.id,
-        detail=detail,
-        claim_until_ms=until_ms,
-    )
+    closed = replace(close_without_penalty(lease, INVALID_INPUT, now_ms), detail=detail, claim_until_ms=until_ms)
     others = [each for each in quorum.live_leases(state, requested) if each.id != lease.id]
     accounts = {claimant.account for claimant in (*claimants(state, requested), provider) if claimant.at_stake}
     is_enough = is_confirmed or len(accounts) >= CLAIMS_NEEDED

@@ -110,15 +110,15 @@ class LeaseClosed(Event, frozen=True, tag=83):
     """Where it called the input invalid: when the job fails unless another provider can try it."""
 
 
-def close_without_penalty(lease: Lease, reason: str, now_ms: int, not_before_ms: int) -> LeaseClosed:
-    """LEA-007: the lease ends and does not count as a failure."""
+def close_without_penalty(lease: Lease, reason: str, now_ms: int, wait_ms: int = 0) -> LeaseClosed:
+    """LEA-007: the lease ends and does not count as a failure; its job waits again, at once or after a while."""
     return LeaseClosed(
         id=lease.id,
         status=LeaseStatus.CANCELLED,
         reason=reason,
         at_ms=now_ms,
         is_failure=False,
-        not_before_ms=not_before_ms,
+        not_before_ms=now_ms + wait_ms,
         job_id=lease.job_id,
     )
 

@@ -5,38 +5,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Final, Protocol
+from typing import Final
 
 from holdfast.core.base.event import Event
 from holdfast.core.base.values import LeaseId, ProviderId, TaskId
 from holdfast.core.job.model import LIVE_STATES, Job, JobTransition
-from holdfast.core.job.quorum import Quorum, Vote, replica_ids
+from holdfast.core.job.quorum import Vote, replica_ids
 from holdfast.core.lease.messages import close_without_penalty
-from holdfast.core.lease.model import HasLeases, Lease, Leases
-from holdfast.core.queue.apply import QUORUM_REACHED
+from holdfast.core.lease.model import HasLeases, Lease
 from holdfast.core.queue.messages import JobExpired, JobFailed
 from holdfast.core.queue.replicas import ReplicaEnded
 
 QUORUM_LOST: Final = "QUORUM_LOST"
 HAS_ANOTHER: Final = "has another replica of this job"
-__all__ = [
-    "QUORUM_LOST",
-    "QUORUM_REACHED",
-    "close_leases",
-    "fail_quorum",
-    "give_up_events",
-    "holders",
-    "is_quorum_unreachable",
-    "live_leases",
-    "parent_job",
-]
-
-
-class HasReplicas(Protocol):
-    """The parts of the state that show who holds a replica."""
-
-    leases: Leases
-    quorums: dict[TaskId, Quorum]
 
 
 def parent_job(state: HasLeases, job: Job) -> Job:
@@ -53,10 +34,10 @@ def live_leases(state: HasLeases, job: Job) -> list[Lease]:
 def close_leases(state: HasLeases, job: Job, reason: str, now_ms: int, excluding: LeaseId | None = None) -> list[Event]:
     """LEA-007: the live leases of a job end without penalty."""
     live = [lease for lease in live_leases(state, job) if lease.id != excluding]
-    return [close_without_penalty(lease, reason, now_ms, now_ms) for lease in live]
+    return [close_without_penalty(lease, reason, now_ms) for lease in live]
 
 
-def holders(state: HasReplicas, parent: TaskId) -> frozenset[ProviderId]:
+def holders(state: HasLeases, parent: TaskId) -> frozenset[ProviderId]:
     """LEA-009: the providers that hold a replica of this job or have delivered one; they get no other."""
     quorum = state.quorums.get(parent)
     if quorum is None:
@@ -66,7 +47,7 @@ def holders(state: HasReplicas, parent: TaskId) -> frozenset[ProviderId]:
     return frozenset((*live, *(vote.provider_id for vote in quorum.votes)))
 
 
-def why_not_distinct(state: HasReplicas, provider_id: ProviderId, job: Job) -> str | None:
+def why_not_distinct(state: HasLeases, provider_id: ProviderId, job: Job) -> str | None:
     """Why this provider is not eligible for another replica, None where it is (MAT-006)."""
     parent = job.parent or (job.id if job.quorum_m else None)
     return HAS_ANOTHER if parent is not None and provider_id in holders(state, parent) else None

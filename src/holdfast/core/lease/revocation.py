@@ -27,4 +27,4 @@ def revoke_leases(state: HasLeases, provider: Provider, after: ProviderStatus, n
     if reason is None:
         return []
     live = [lease for lease in state.leases.of(provider.id) if lease.submitted is None]
-    return [close_without_penalty(lease, reason, now_ms, now_ms) for lease in live[:limit]]
+    return [close_without_penalty(lease, reason, now_ms) for lease in live[:limit]]

@@ -12,18 +12,17 @@ from typing import Final, Protocol
 
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Decided, Event
-from holdfast.core.base.values import AccountId, ChainId, Height, Seed
+from holdfast.core.base.values import ChainId, Seed
 from holdfast.core.job.job_class import denied_until, job_class
 from holdfast.core.job.model import Job
 from holdfast.core.lease.ids import lease_id
 from holdfast.core.lease.messages import JobAssigned
-from holdfast.core.lease.model import HasLeases, lease_ms
+from holdfast.core.lease.model import lease_ms
 from holdfast.core.lease.quorum import holders
 from holdfast.core.match import requester_window, seed_shuffle
 from holdfast.core.match.eligibility import HasEligibility, allow_deny, epoch_of, price_of
 from holdfast.core.match.messages import Match, RequestersCounted
-from holdfast.core.match.provider_index import HasSupply, IdleFingerprint, IndexedProvider, ProviderIndex, TickStats
-from holdfast.core.match.requester_window import RequesterWindow
+from holdfast.core.match.provider_index import IdleFingerprint, IndexedProvider, ProviderIndex, TickStats
 from holdfast.core.match.tick import KIND_INDEX, NO_LIMIT, Tick
 from holdfast.core.provider.model import Provider
 from holdfast.core.queue.quota import units_max, units_used
@@ -32,14 +31,10 @@ from holdfast.core.queue.ready_queue import JobShape, task_id_of
 NEVER: Final = 2**63
 
 
-class HasMatching(HasLeases, HasEligibility, HasSupply, Protocol):
+class HasMatching(HasEligibility, Protocol):
     """The parts of the state that this domain reads and changes."""
 
     provider_index: ProviderIndex
-    requester_windows: dict[AccountId, RequesterWindow]
-
-    @property
-    def beacon(self) -> tuple[Height, bytes]: ...
 
 
 def match(state: HasMatching, command: Match, now_ms: int) -> Decided | Refused:

@@ -10,22 +10,19 @@ from holdfast.core.base.values import AccountId, Height, Kind, ProviderId
 from holdfast.core.job.job_class import denied_until, job_class
 from holdfast.core.job.model import Job, ceiling_of
 from holdfast.core.job.spec import RESOURCES, work_name
-from holdfast.core.lease.quorum import HasReplicas, why_not_distinct
+from holdfast.core.lease.model import HasLeases
+from holdfast.core.lease.quorum import why_not_distinct
 from holdfast.core.match.requester_window import RequesterWindow, why_not_window
 from holdfast.core.match.seed_shuffle import epoch_id
 from holdfast.core.policy import Policy
 from holdfast.core.provider.model import ANY_MODEL, Provider, ProviderStatus, stake_min, unattested_kinds
 from holdfast.core.queue import quota
 from holdfast.core.queue.pauses import Paused
-from holdfast.core.queue.quota import Quota
 
 
-class HasEligibility(HasReplicas, Protocol):
+class HasEligibility(HasLeases, Protocol):
     """The parts of the state that the filters read."""
 
-    policy: Policy
-    quotas: dict[ProviderId, Quota]
-    class_denials: dict[bytes, int]
     paused: dict[str, Paused]
     requester_windows: dict[AccountId, RequesterWindow]
 

@@ -30,7 +30,7 @@ def adopt(state: PolicyState, command: AdoptPolicy, now_ms: int) -> Decided | Re
     if (state.policy_bytes or not state.chain.is_at_genesis) and (refusal := why_not_network(state.policy, policy)):
         return refusal
     closed = [
-        close_without_penalty(lease, QUOTA_LOWERED, now_ms, now_ms)
+        close_without_penalty(lease, QUOTA_LOWERED, now_ms)
         for provider_id in state.leases.by_provider
         for lease in leases_over_quota(state, provider_id, policy.quota)
     ]

@@ -212,7 +212,7 @@ def _retry_without_penalty(
     retrying = state.policy.retry
     wait_ms = retry.delay_ms(job.kind, job.id, job.attempts, retrying)
     fault, detail = command.fault, command.reasons[:REASONS_MAX]
-    closed = msgspec.structs.replace(close_without_penalty(lease, fault, now_ms, now_ms + wait_ms), detail=detail)
+    closed = msgspec.structs.replace(close_without_penalty(lease, fault, now_ms, wait_ms), detail=detail)
     over: JobFailed | JobExpired | None = None
     if fault is VerifierFault.NO_VERIFIER:
         over = JobFailed(job.id, fault, now_ms)

@@ -17,7 +17,7 @@ from holdfast.core.job.model import Job, earliest_read_height, pay_of
 from holdfast.core.job.quorum import QUORUM, Payment, Vote, replica_ids
 from holdfast.core.lease.input_claims import contradiction_events
 from holdfast.core.lease.model import HasLeases, Lease
-from holdfast.core.lease.quorum import QUORUM_REACHED, close_leases, fail_quorum, is_quorum_unreachable, parent_job
+from holdfast.core.lease.quorum import close_leases, fail_quorum, is_quorum_unreachable, parent_job
 from holdfast.core.proof.consequences import penalize_minority
 from holdfast.core.proof.envelope import Envelope, ProofBody, declared_media_type, link_of, quorum_body, unpack
 from holdfast.core.proof.messages import ProofAccepted, ProofRefused, RecordVerdict, VoteCast, nullifier_key
@@ -30,6 +30,7 @@ from holdfast.core.proof.nullifier_link import (
     why_not_linked,
 )
 from holdfast.core.provider import health
+from holdfast.core.queue.apply import QUORUM_REACHED
 
 
 def record_vote(state: HasLeases, command: RecordVerdict, lease: Lease, replica: Job, now_ms: int) -> Answer:
@@ -151,12 +152,11 @@ def _penalize_others(
     for vote in (vote for vote in votes if vote.digest != digest):
         id_ = replica_ids(parent.id, parent.quorum_m)[vote.index]
         events.append(
-            ProofRefused(
+            record_from(
+                ProofRefused,
+                vote,
                 task_id=id_,
-                lease_id=vote.lease_id,
-                provider_id=vote.provider_id,
                 method=QUORUM,
-                digest=vote.digest,
                 verdict=QUORUM_MINORITY,
                 reasons=f"{len(agreeing)} of {parent.quorum_m} came to {digest.hex()}",
                 at_ms=now_ms,

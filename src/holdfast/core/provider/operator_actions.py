@@ -9,6 +9,7 @@ from typing import Final
 
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Decided
+from holdfast.core.base.records import record_from
 from holdfast.core.base.values import Height
 from holdfast.core.escrow.decide import why_not_amount
 from holdfast.core.index import unique_ids
@@ -52,14 +53,9 @@ def drain(state: HasProviders, command: Drain, _now_ms: int) -> Decided | Refuse
         return refusal
     if bool(provider.is_draining) is command.is_draining:
         return Decided((), repeat_of=state.last_event)
-    before = bool(provider.is_draining)
-    drained = ProviderDrained(
-        id=provider.id,
-        before=before,
-        after=command.is_draining,
-        reason=command.reason,
-        actor=command.by,
-        height=state.open_height,
+    before, after = bool(provider.is_draining), command.is_draining
+    drained = record_from(
+        ProviderDrained, command, before=before, after=after, actor=command.by, height=state.open_height
     )
     return Decided((drained,))
 
@@ -76,14 +72,7 @@ def unstake(state: HasProviders, command: Unstake, now_ms: int) -> Decided | Ref
         return Refused("PRV-001", f"request: {len(command.request)} bytes, must be 32", name="InvalidParams")
     rules = state.policy.provider
     height, free_ms = Height(state.open_height + rules.unstake_lock_blocks), now_ms + rules.unstake_cooldown_ms
-    requested = UnstakeRequested(
-        id=provider.id,
-        amount=command.amount,
-        request=command.request,
-        unstake_height=height,
-        unstake_ms=free_ms,
-        actor=command.by,
-    )
+    requested = record_from(UnstakeRequested, command, unstake_height=height, unstake_ms=free_ms, actor=command.by)
     if earlier := unique_ids.check_unique(state.claims, unstake_key(requested), time_independent_unstake(requested)):
         return earlier
     if refusal := _why_not_unstake(provider, command, state.policy):
@@ -151,18 +140,10 @@ def set_listing(state: HasProviders, command: SetListing, _now_ms: int) -> Decid
     before = state.listings.get(command.subject, "")
     if before == command.verdict:
         return Decided((), repeat_of=state.last_event)
-    return Decided(
-        (
-            ListingChanged(
-                subject=command.subject,
-                before=before,
-                after=command.verdict,
-                reason=command.reason,
-                actor=command.by,
-                height=state.open_height,
-            ),
-        )
+    changed = record_from(
+        ListingChanged, command, before=before, after=command.verdict, actor=command.by, height=state.open_height
     )
+    return Decided((changed,))
 
 
 def exclusive_subjects(listings: Mapping[str, str]) -> frozenset[str]:

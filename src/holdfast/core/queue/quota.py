@@ -25,16 +25,8 @@ class Quota(msgspec.Struct, array_like=True, gc=False):
     compute_committed: int = 0
 
 
-_RESERVED: Final = {
-    Kind.AI: "ai_reserved",
-    Kind.QUANTUM: "quantum_reserved",
-    Kind.COMPUTE: "compute_reserved",
-}
-_COMMITTED: Final = {
-    Kind.AI: "ai_committed",
-    Kind.QUANTUM: "quantum_committed",
-    Kind.COMPUTE: "compute_committed",
-}
+_RESERVED: Final = {kind: f"{kind.lower()}_reserved" for kind in Kind}
+_COMMITTED: Final = {kind: f"{kind.lower()}_committed" for kind in Kind}
 
 
 class HasQuotas(Protocol):

@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from holdfast.core.base.event import Event
+from holdfast.core.base.records import record_from
 from holdfast.core.base.values import EventNo, ReservationId, TaskId
 from holdfast.core.escrow import apply as escrow_apply
 from holdfast.core.job.model import Job, JobTransition, reservation_id
@@ -51,14 +52,7 @@ def replica_admissions(
         admissions.append(
             ReplicaAdmitted(id_, parent, index, proof)
             if earlier is None
-            else ReplicaAdmitted(
-                id=id_,
-                parent=parent,
-                index=index,
-                proof=earlier.proof,
-                attempts=earlier.attempts,
-                event=earlier.event,
-            )
+            else record_from(ReplicaAdmitted, earlier, parent=parent, index=index)
         )
     return admissions
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Decided
+from holdfast.core.base.records import record_from
 from holdfast.core.base.values import TaskId
 from holdfast.core.index import unique_ids
 from holdfast.core.job.model import earliest_read_height
@@ -39,15 +40,8 @@ def consume(state: HasResults, command: Consume, _now_ms: int) -> Decided | Refu
     if command.caller != facts.caller:
         message = f"result {command.task_id.hex()} is not for {command.caller}"
         return Refused("RES-005", message, name="Forbidden")
-    consumed = ResultConsumed(
-        task_id=command.task_id,
-        caller=command.caller,
-        tx_hash=command.tx_hash,
-        kind=facts.kind,
-        result=facts.event,
-        earliest=facts.earliest,
-        height=state.open_height,
-    )
+    about = {"kind": facts.kind, "result": facts.event, "earliest": facts.earliest}
+    consumed = record_from(ResultConsumed, command, height=state.open_height, **about)
     return Decided((consumed,))
 
 
