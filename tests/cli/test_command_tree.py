@@ -40,6 +40,18 @@ IRREVERSIBLE = (
     "provider retire",
     "spool seal",
 )
+OF_A_FOLDER = {
+    "agent": "it is the agent's folder",
+    "gateway": "it is the gateway's folder",
+    "follow": "it is the follower's folder",
+    "tls": "it writes keys into the node's folder",
+    "db": "it reads and writes the stores themselves",
+    **dict.fromkeys(("demo", "up"), "it runs the node"),
+    "doctor": "it looks at the machine, too",
+    "archive key export": "the key does not leave the machine by itself",
+    **dict.fromkeys(("audit match", "chain replay"), "it folds the journal itself, and believes no node"),
+}
+"""Commands that need a folder, by their first words; all others that take one also take a node's address."""
 NODE_OPTIONS = {"--data", "--url", "--token-file", "--ca"}
 RETIRED_OPTIONS = {"--cursor", "--out", "--force", "--page"}
 SAME_EVERYWHERE = ("--url", "--token-file", "--wide", "--yes", "--oldest-first", "--config")
@@ -126,10 +138,12 @@ def test_an_option_means_the_same_in_every_command() -> None:
     assert [words for words, each in options.items() if RETIRED_OPTIONS & each.keys()] == []
     partial = [words for words, each in options.items() if "--url" in each and not each.keys() >= NODE_OPTIONS]
     assert partial == [], "they name a node by some of its options"
+    local = [words for words, each in options.items() if "--data" in each and "--url" not in each]
+    assert [words for words in local if words.split()[0] not in OF_A_FOLDER and words not in OF_A_FOLDER] == []
     for name in SAME_EVERYWHERE:
         assert len({each[name].help for each in options.values() if name in each}) == 1, name
     pages = [words for words, each in options.items() if "--after" in each and "--limit" not in each]
-    assert pages == ["spool replay", "audit log"], "these follow to the end"
+    assert pages == ["spool replay"], "it follows to the end"
 
 
 @pytest.mark.rule("RPC-001")
@@ -144,6 +158,9 @@ def test_lists_begin_with_the_newest_and_can_begin_with_the_oldest() -> None:
         "account transfers",
         "chain list",
         "gateway key list",
+        "job schedule list",
+        "result list",
+        "audit log",
     }
 
 

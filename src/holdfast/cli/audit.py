@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -12,74 +11,78 @@ import typer
 
 from holdfast.cli import make_app
 from holdfast.cli.db.stores import open_stores
-from holdfast.cli.terminal.node_client import TIMEOUT_S
-from holdfast.cli.terminal.options import ConfigFile, Data, Json, JsonLines
+from holdfast.cli.terminal.abbreviations import find_key
+from holdfast.cli.terminal.node_client import NodeSession, run_on_node
+from holdfast.cli.terminal.options import (
+    AfterEvent,
+    ConfigFile,
+    Data,
+    Json,
+    JsonLines,
+    Limit,
+    NodeAddress,
+    OldestFirst,
+    on_node,
+)
 from holdfast.cli.terminal.progress import ProgressLine
 from holdfast.cli.terminal.reporting import load_settings, report_errors, value_or_exit
-from holdfast.cli.terminal.tables import format_time, pluralize, print_json
-from holdfast.client.node_socket import NodeSocket
+from holdfast.cli.terminal.tables import format_time, pluralize, print_json, print_json_line, print_more
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Event
-from holdfast.core.base.privileged import PrivilegedActRecorded
 from holdfast.history.audit import AuditReport, Difference, audit
 
 app = make_app(no_args_is_help=True, help="Show privileged actions, and check that jobs were assigned by the rules.")
 EXIT_DIFFERENT: Final = 1
-SECRET_FIELDS: Final = frozenset({"secret"})
-"""Not shown, although it is only the hash of a secret."""
+LOCAL: Final = "local"
+"""The actor of what was done over the node's socket."""
 
 
 # ------------------------------------------------------------------------------------------------ privileged actions
 
 
-@app.command(example="holdfast audit log --after 1200 --actor local")
+@app.command(
+    example="holdfast audit log --actor local --limit 20\nholdfast audit log --oldest-first --after 1200 --json"
+)
+@on_node
 def log(
-    after: Annotated[int, typer.Option(metavar="EVENT", min=0, help="Only actions after this event.")] = 0,
-    actor: Annotated[str | None, typer.Option(help="Only this key's, by its id, or `local`.")] = None,
-    data: Data = None,
+    address: NodeAddress,
+    actor: Annotated[str | None, typer.Option(help="Only this key's, by its id or label, or `local`.")] = None,
+    after: AfterEvent = 0,
+    limit: Limit = 100,
+    oldest_first: OldestFirst = False,
     as_json: JsonLines = False,
 ) -> None:
-    """Show privileged actions up to now: when, by whom, which method, and the events it caused.
+    """Show privileged actions, newest first: when, by whom, which method, and the events it caused.
 
     The journal records every action in the same batch as its events and before them: no action is without an actor.
+    With --oldest-first, --after is the last event that you have seen. Over --url it needs an operator's or auditor's
+    key.
     """
+    progress = ProgressLine("searching")
 
-    async def print_actions() -> int:
-        count = 0
-        async with NodeSocket(load_settings(None, {"data": data}).data, TIMEOUT_S) as node:
-            async for action in _privileged_actions(node, after):
-                if actor is None or action["actor"] == actor:
-                    count += 1
-                    print(msgspec.json.encode(action).decode() if as_json else _format_action(action), flush=True)
-        return count
+    async def print_actions(node: NodeSession) -> tuple[int, int | None]:
+        count, beyond = 0, after
+        key = actor if actor in (None, LOCAL) else await find_key(node, actor)
+        while True:
+            params = {"after": beyond, "limit": limit - count, "actor": key, "newest_first": not oldest_first}
+            page = await node.call("audit.listActions", **params)
+            if page["rows"]:
+                progress.end()
+            for action in page["rows"]:
+                print_json_line(action) if as_json else print(_format_action(action), flush=True)
+            count += len(page["rows"])
+            beyond = page["next_after"]
+            if beyond is None or count >= limit:
+                return count, beyond
+            progress.show_text(f"event {beyond} of {page['as_of']}")
 
-    with report_errors():
-        if asyncio.run(print_actions()) == 0 and not as_json:
-            print("no privileged actions")
-
-
-async def _privileged_actions(node: NodeSocket, after: int) -> AsyncIterator[dict[str, Any]]:
-    last = (await node.status())["event"]
-    if after >= last:
-        return
-    action: dict[str, Any] | None = None
-    async for event in node.follow(after):
-        if event["type"] == PrivilegedActRecorded.public_name:
-            action = {"number": event["number"], "time_ms": event["time_ms"], **event["event"], "events": []}
-            left = event["event"]["events"]
-        elif action is not None:
-            action["events"].append(_without_secrets(event))
-            left -= 1
-        if action is not None and left == 0:
-            yield action
-            action = None
-        if event["number"] >= last and action is None:
-            return
-
-
-def _without_secrets(event: dict[str, Any]) -> dict[str, Any]:
-    fields = {name: value for name, value in event["event"].items() if name not in SECRET_FIELDS}
-    return {"number": event["number"], "type": event["type"], "event": fields}
+    try:
+        count, beyond = run_on_node(address, print_actions)
+    finally:
+        progress.end()
+    if count == 0 and not as_json:
+        print("no privileged actions")
+    print_more(beyond)
 
 
 def _format_action(action: dict[str, Any]) -> str:

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-import asyncio
-from pathlib import Path
-from typing import Annotated
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any
 
-import msgspec
 import typer
 
-from holdfast.api.derived_events import Cursor, parse_cursor
+from holdfast.api.derived_events import parse_cursor
 from holdfast.api.public_events import event_names
 from holdfast.cli import make_app
-from holdfast.cli.terminal import node_client
-from holdfast.cli.terminal.options import Data, JsonAlways
-from holdfast.cli.terminal.reporting import load_settings, refuse, report_errors
-from holdfast.client.node_socket import NodeSocket
+from holdfast.cli.terminal.node_client import patient_client
+from holdfast.cli.terminal.options import JsonAlways, NodeAddress, on_node
+from holdfast.cli.terminal.reporting import refuse, report_errors
+from holdfast.cli.terminal.tables import print_json_line
 from holdfast.core.base.errors import Refused
 from holdfast.system.did_you_mean import did_you_mean
+
+if TYPE_CHECKING:
+    from holdfast.client import NodeEvent
 
 app = make_app()
 
 
 @app.command(example="holdfast events --no-follow --limit 20\nholdfast events --type jobCompleted --after 1200")
+@on_node
 def events(
+    address: NodeAddress,
     after: Annotated[
         str,
         typer.Option(
@@ -38,46 +41,33 @@ def events(
     type_: Annotated[
         list[str] | None, typer.Option("--type", help="Only this type, for example jobAdmitted. May be repeated.")
     ] = None,
-    data: Data = None,
     as_json: JsonAlways = True,
 ) -> None:
-    """Print durable events as JSON lines: old ones first, then new ones, also across a restart of the node."""
-    types, cursor = _check_types(type_ or []), _check_cursor(after)
+    """Print durable events as JSON lines: old ones first, then new ones, also across a restart of the node.
 
-    async def print_events() -> None:
-        left, folder = limit, load_settings(None, {"data": data}).data
-        newest = await _last_event(folder)
-        last = None if follow else newest
-        if cursor.after == last:
-            return
-        async for event in NodeSocket(folder).follow(after, derived=True):
-            if not types or event["type"] in types:
-                print(msgspec.json.encode(event).decode(), flush=True)
-                if left is not None and (left := left - 1) == 0:
-                    return
-            if last is not None and event["number"] >= last and "index" not in event:
-                return
-
-    with report_errors():
-        asyncio.run(print_events())
+    Operators and auditors see every event, a requester's key those of its own account, everybody those of blocks.
+    """
+    _check_types(type_ or [])
+    _check_cursor(after)
+    with report_errors(), patient_client(address) as client:
+        for event in islice(client.events(after, type_ or None, follow=follow), limit):
+            print_json_line(_as_shown(event))
 
 
-async def _last_event(folder: Path) -> int:
-    async with NodeSocket(folder, node_client.TIMEOUT_S) as node:  # later, a node that restarts is waited for
-        return int((await node.status())["event"])
+def _as_shown(event: NodeEvent) -> dict[str, Any]:
+    shown = {"number": event.number, "time_ms": event.time_ms, "type": event.type, "event": event.event}
+    return shown | ({"index": event.index} if event.index else {})
 
 
-def _check_cursor(after: str) -> Cursor:
-    if (cursor := parse_cursor(after)) is None:
+def _check_cursor(after: str) -> None:
+    if parse_cursor(after) is None:
         message = f"--after: {after!r:.80} is neither `number` nor `number.index`"
         refuse(Refused("EVT-001", message, "keep those of the last event you saw", "InvalidParams"))
-    return cursor
 
 
-def _check_types(types: list[str]) -> frozenset[str]:
+def _check_types(types: list[str]) -> None:
     known = event_names()
     for name in types:
         if name not in known:
             hint = did_you_mean(name, known, otherwise=f"there are {', '.join(known)}")
             refuse(Refused("EVT-001", f"--type: no event {name!r:.80}", hint, "InvalidParams"))
-    return frozenset(types)

@@ -12,7 +12,7 @@ from holdfast.adapters.keys.signing import verify as check_signature
 from holdfast.cli import make_app
 from holdfast.cli.job.output import write_output
 from holdfast.cli.terminal.node_client import NodeSession, call_node, find_job, run_on_node
-from holdfast.cli.terminal.options import Json, JsonAlways, Limit, NodeAddress, Wide, on_node
+from holdfast.cli.terminal.options import Json, JsonAlways, Limit, NodeAddress, OldestFirst, Wide, on_node
 from holdfast.cli.terminal.reporting import report_errors
 from holdfast.cli.terminal.tables import format_time, print_json, print_more, print_record, print_table
 from holdfast.client import NodeRefused, NodeUnreachable
@@ -59,12 +59,13 @@ def list_(
     until_height: Annotated[int | None, typer.Option(min=1, help="Resolved in this block or earlier.")] = None,
     after: Annotated[int, typer.Option(metavar="N", min=0, help="Continue after this one, as the last page says.")] = 0,
     limit: Limit = 100,
+    oldest_first: OldestFirst = False,
     wide: Wide = False,
     as_json: Json = False,
 ) -> None:
-    """List results by the block that resolved them, of everybody or of one caller."""
+    """List results by the block that resolved them, newest first, of everybody or of one caller."""
     heights = {"from_height": from_height, "until_height": until_height}
-    params = {"caller": caller, **heights, "limit": limit, "cursor": after}
+    params = {"caller": caller, **heights, "limit": limit, "cursor": after, "newest_first": not oldest_first}
     page = call_node(address, "cap.listResults", **params)
     if as_json:
         print_json(page)

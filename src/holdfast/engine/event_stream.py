@@ -93,13 +93,20 @@ class EventStream:
         async for batch in self._journal.read(BatchNo(number - 1), end.number):
             yield batch
 
-    async def _why_not_stored(self, after: EventNo) -> Unavailable:
-        """ENG-006: no subscriber gets a history with a gap; the error says where to begin."""
+    async def deleted_until(self) -> EventNo:
+        """The event before the first one that is still stored."""
         trimmed_until = await self._journal.trimmed_until()
         async for batch in self._journal.read(trimmed_until, BatchNo(trimmed_until + 1)):
-            message = f"events {after + 1} to {batch.first - 1} were deleted from the archive"
-            return Unavailable("ENG-006", message, f"follow after event {batch.first - 1}")
-        return Unavailable("ENG-006", f"event {after + 1} cannot be found", "run holdfast db check")
+            return EventNo(batch.first - 1)
+        return EventNo(0)
+
+    async def _why_not_stored(self, after: EventNo) -> Unavailable:
+        """ENG-006: no subscriber gets a history with a gap; the error says where to begin."""
+        deleted_until = await self.deleted_until()
+        if deleted_until <= after:
+            return Unavailable("ENG-006", f"event {after + 1} cannot be found", "run holdfast db check")
+        message = f"events {after + 1} to {deleted_until} were deleted from the archive"
+        return Unavailable("ENG-006", message, f"follow after event {deleted_until}")
 
     def _notify(self) -> None:
         appended, self._appended = self._appended, asyncio.Event()

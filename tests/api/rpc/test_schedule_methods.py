@@ -83,6 +83,27 @@ async def test_lists_show_a_requester_its_own_and_operators_and_auditors_all() -
         assert (await node.refusal(ALICE, "cap.listSchedules", caller="bob"))[0] == "Forbidden"
 
 
+@pytest.mark.rule("JOB-014")
+@pytest.mark.parametrize("limit", [1, 2, 3, 4])
+async def test_lists_come_page_by_page_from_either_end(limit: int) -> None:
+    async with rpc_node() as node:
+        for name in ("a", "b", "c"):
+            await created(node, name=name)
+        for newest_first, caller in (
+            (False, {}),
+            (True, {}),
+            (False, {"caller": "alice"}),
+            (True, {"caller": "alice"}),
+        ):
+            names, cursor = list[str](), 0
+            while cursor is not None:
+                params = {"limit": limit, "cursor": cursor, "newest_first": newest_first} | caller
+                page = await node.ask(OPERATOR, "cap.listSchedules", **params)
+                names += [each["name"] for each in page["schedules"]]
+                cursor = page["next_cursor"]
+            assert names == (["c", "b", "a"] if newest_first else ["a", "b", "c"])
+
+
 @pytest.mark.rule("JOB-014", "SEC-001")
 @pytest.mark.parametrize("role", ["nobody", "provider", "auditor", "treasurer"])
 async def test_only_requesters_and_operators_create_and_change_schedules(role: str) -> None:

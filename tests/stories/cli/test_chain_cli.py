@@ -156,7 +156,8 @@ async def test_a_rollback_says_what_it_rolled_back_and_the_chain_goes_on_with_it
     assert holdfast("chain", "verify", tmp_path / "again.json").code == 0
     assert (await node.run("chain", "export", tmp_path / "headers")).code == 0
     assert holdfast("chain", "verify", tmp_path / "headers").code == 0
-    twice = (await node.run("chain", "rollback", height, "--yes", "--json")).json
+    operator = (await node.run("key", "create", "--role", "operator")).out.strip()
+    twice = (await node.run_over_http(operator, "chain", "rollback", height, "--yes", "--json")).json
     assert not [line for line in twice["money"] if "bob" in line], "what was rolled back before is not listed again"
     assert twice["waiting"] == 2
 

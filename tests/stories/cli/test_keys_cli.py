@@ -147,7 +147,7 @@ async def test_every_privileged_act_is_recorded_under_a_name_with_its_events(nod
     other = (await node.run_over_http(operator, "key", "create", "--role", "auditor")).out.strip()
     await node.run_over_http(token, "job", "enqueue", "--model", "m", "--prompt", "p", "--max-fee", "10")
     lines = (await node.run("audit", "log", "--json")).out.splitlines()
-    acts = [json.loads(line) for line in lines]
+    acts = [json.loads(line) for line in reversed(lines)]
     assert [(act["actor"], act["method"]) for act in acts] == [
         ("local", "key.createKey"),
         ("local", "key.createKey"),
@@ -162,11 +162,36 @@ async def test_every_privileged_act_is_recorded_under_a_name_with_its_events(nod
     ]
     assert "secret" not in json.dumps(acts)
     assert acts[-1]["events"][0]["event"]["id"] == other.split("_")[1]
-    later = (await node.run("audit", "log", "--after", acts[2]["number"], "--json")).out.splitlines()
-    assert [json.loads(line) for line in later] == acts[3:]
+    since = ("audit", "log", "--oldest-first", "--after", acts[2]["number"], "--json")
+    assert [json.loads(line) for line in (await node.run(*since)).out.splitlines()] == acts[3:]
+    first = await node.run("audit", "log", "--limit", 1)
+    assert ("account.mint" in first.out, first.err) == (False, f"more: --after {acts[3]['number']}\n")
     shown = await node.run("audit", "log", "--actor", id_)
     assert ("key.createKey" in shown.out, "account.mint" in shown.out) == (True, False)
-    assert (await node.run("audit", "log", "--after", 10**6)).out == "no privileged actions\n"
+    assert (await node.run("audit", "log", "--oldest-first", "--after", acts[3]["number"])).out.startswith("no priv")
+    assert (await node.run("audit", "log", "--after", 10**6)).code == 1
+
+
+async def test_log_events_and_rollback_work_over_http_with_a_key_of_the_right_role(node: CliNode) -> None:
+    operator, auditor = [await create_key(node, "--role", role) for role in ("operator", "auditor")]
+    requester, _ = await create_key(node, "--account", "alice")
+    assert (await node.run("account", "mint", "alice", 1_000)).code == 0
+    assert (await node.run("account", "mint", "bob", 1_000)).code == 0
+    log, events = ("audit", "log"), ("events", "--no-follow", "--type", "minted", "--type", "keyCreated")
+    rollback = ("chain", "rollback", 0, "--yes", "--json")
+    for token in (operator[0], auditor[0]):
+        assert (await node.run_over_http(token, *log, "--json")).out == (await node.run(*log, "--json")).out
+        assert (await node.run_over_http(token, *events)).out == (await node.run(*events)).out
+    for unfit in (requester, auditor[0], None):
+        refused = await node.run_over_http(unfit, *rollback)
+        assert (refused.code, "SEC-001" in refused.err) == (77, True), refused.err
+    assert (await node.run_over_http(requester, *log)).code == 77
+    own = [json.loads(line) for line in (await node.run_over_http(requester, *events)).out.splitlines()]
+    assert [(each["type"], each["event"].get("owner")) for each in own if each["type"] == "minted"] == [
+        ("minted", "alice")
+    ]
+    done = await node.run_over_http(operator[0], *rollback)
+    assert (done.code, done.json["to_height"]) == (0, 0), done.err
 
 
 def test_without_a_node_it_is_said_in_one_sentence(tmp_path: Path) -> None:

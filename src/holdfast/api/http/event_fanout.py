@@ -34,6 +34,7 @@ TICK_S: Final = 1.0
 PAUSE_S_PER_SUBSCRIBER, PAUSE_S_MAX = 0.0001, 0.1
 """Between two rounds of waking: hardly anything for a few subscribers, ten rounds a second for a thousand."""
 STOPPED: Final = Refused("EVT-001", "the node has stopped", "resume from your cursor", "Unavailable")
+COMPLETE: Final = Refused("EVT-001", "these are all events up to now", "resume from your cursor")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -99,8 +100,12 @@ class EventFrame:
 class Subscriber:
     """A subscription and its cursor."""
 
-    def __init__(self, cursor: Cursor, event_filter: EventFilter, may_stay: Callable[[], bool]) -> None:
+    def __init__(
+        self, cursor: Cursor, event_filter: EventFilter, may_stay: Callable[[], bool], until: EventNo | None = None
+    ) -> None:
         self.after, self.event_filter, self.may_stay = cursor.after, event_filter, may_stay
+        self._until = until
+        """It ends once it has come so far; None: never."""
         self._begun = cursor
         self.fold: BlockFold | None = None
         """While it reads the journal: what blocks mean for results, as of its cursor."""
@@ -109,6 +114,10 @@ class Subscriber:
         self.is_heartbeat_due = False
         self.wake = asyncio.Event()
         self.older: AsyncIterator[StoredEvent] | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        return self._until is not None and self.after >= self._until
 
     def end(self, reason: Refused) -> None:
         self.end_reason = self.end_reason or reason
@@ -177,6 +186,9 @@ class EventFanout:
         """
         while subscriber.end_reason is None or subscriber.end_reason is STOPPED:
             subscriber.wake.clear()
+            if subscriber.is_complete:
+                subscriber.end(COMPLETE)
+                return ()
             async with self._turn_of(subscriber):
                 frames = await self._frames_after(subscriber)
                 is_known = subscriber.event_filter.is_all or await self._load_owners(subscriber, frames)

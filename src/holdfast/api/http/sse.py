@@ -1,4 +1,7 @@
-"""`GET /events`: server-sent events. Their id is the event's number, so that a browser resumes by itself (EVT-001)."""
+"""`GET /events`: server-sent events. Their id is the event's number, so that a browser resumes by itself (EVT-001).
+
+`after` is a cursor, `types` are names of events, and with `follow=false` it ends at the newest event.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import msgspec
 
 from holdfast.api.derived_events import Cursor, parse_cursor
 from holdfast.api.http.connection import ClientConnection
-from holdfast.api.http.event_fanout import EventFanout, Subscriber
+from holdfast.api.http.event_fanout import COMPLETE, EventFanout, Subscriber
 from holdfast.api.http.gateway import Gateway
 from holdfast.api.http.responses import (
     CLOSE,
@@ -48,9 +51,15 @@ class Subscriptions:
         self.gateway, self.fanout = gateway, fanout
 
     def subscribe(
-        self, principal: Principal, token: str | None, cursor: Cursor | None, topics: list[str] | None
+        self,
+        principal: Principal,
+        token: str | None,
+        cursor: Cursor | None,
+        topics: list[str] | None,
+        *,
+        is_following: bool = True,
     ) -> Subscriber | Refused:
-        """A subscriber that has joined the fan-out, or why not."""
+        """A subscriber that has joined the fan-out, or why not. One that does not follow ends at the newest event."""
         settings = self.gateway.settings
         if denied := why_not_allowed(principal, SUBSCRIBE_METHOD, self.gateway.methods[SUBSCRIBE_METHOD].roles):
             return denied
@@ -60,17 +69,19 @@ class Subscriptions:
         if len(self.fanout.subscribers) >= settings.subscribers_max:
             message = f"{settings.subscribers_max} subscriptions are open already"
             return Refused("SEC-001", message, "try again later, or at another node", "Unavailable")
-        return self._join(principal, token, cursor, wanted)
+        return self._join(principal, token, cursor, wanted, is_following)
 
     def _join(
-        self, principal: Principal, token: str | None, cursor: Cursor | None, wanted: EventFilter
+        self, principal: Principal, token: str | None, cursor: Cursor | None, wanted: EventFilter, is_following: bool
     ) -> Subscriber | Refused:
         source = self.gateway.access.source
-        start = Cursor(source.replication_status().tip.last) if cursor is None else cursor
+        newest = source.replication_status().tip.last
+        start = Cursor(newest) if cursor is None else cursor
         if refusal := source.event_stream.why_not_follow(start.after):
             return refusal
         authenticator = self.gateway.authenticator
-        subscriber = Subscriber(start, wanted, lambda: authenticator.authenticate_undurable(token) == principal)
+        until = None if is_following else newest
+        subscriber = Subscriber(start, wanted, lambda: authenticator.authenticate_undurable(token) == principal, until)
         self.fanout.join(subscriber)
         return subscriber
 
@@ -105,8 +116,8 @@ class SseEndpoint:
         if isinstance(query, Refused):
             return self._gateway.refuse(query)
         assert not isinstance(token, Refused)
-        cursor, topics = query
-        subscriber = self._subscriptions.subscribe(principal, token, cursor, topics)
+        cursor, topics, is_following = query
+        subscriber = self._subscriptions.subscribe(principal, token, cursor, topics, is_following=is_following)
         return self._gateway.refuse(subscriber) if isinstance(subscriber, Refused) else subscriber
 
     async def _send_events(self, subscriber: Subscriber, connection: ClientConnection, send: Send) -> None:
@@ -127,19 +138,25 @@ class SseEndpoint:
 
 
 def _end_event(reason: Refused) -> bytes:
-    return b"event: end\ndata: %s\n\n" % msgspec.json.encode(refusal_json(reason))
+    return b"event: end\ndata: %s\n\n" % msgspec.json.encode({} if reason is COMPLETE else refusal_json(reason))
 
 
-def _read_query(scope: Scope) -> tuple[Cursor | None, list[str] | None] | Refused:
-    """After which event, and which topics. A browser that reconnects sends the last id it has seen, which is newer than
-    the `after` of its address."""
+def _read_query(scope: Scope) -> tuple[Cursor | None, list[str] | None, bool] | Refused:
+    """After which event, which topics, and whether to follow.
+
+    A browser that reconnects sends the last id it has seen, which is newer than the `after` of its address.
+    """
     query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-    if unknown := sorted(query.keys() - {"after", "types"}):
-        return Refused("EVT-001", f"{unknown[0]!r:.80}: no such parameter", "known are after, types", "InvalidParams")
+    if unknown := sorted(query.keys() - {"after", "types", "follow"}):
+        hint = "known are after, types, follow"
+        return Refused("EVT-001", f"{unknown[0]!r:.80}: no such parameter", hint, "InvalidParams")
+    follow = query.get("follow", ["true"])[-1]
+    if follow not in ("true", "false"):
+        return Refused("EVT-001", f"follow: {follow!r:.40} is not a boolean", "true or false", "InvalidParams")
     last = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"last-event-id"), None)
     after = last if last else query.get("after", [None])[-1]
     cursor = parse_cursor(after) if after is not None else None
     if after is not None and cursor is None:
         return Refused("EVT-001", f"after: {after!r:.40} is not a number", "0 is from the beginning", "InvalidParams")
     types = [name for part in query["types"] for name in part.split(",")] if "types" in query else None
-    return cursor, types
+    return cursor, types, follow == "true"

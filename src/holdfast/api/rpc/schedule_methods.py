@@ -62,12 +62,13 @@ class PauseScheduleParams(msgspec.Struct, frozen=True):
 
 
 class ListSchedulesParams(msgspec.Struct, frozen=True):
-    """A page of schedules in the order of their creation; `cursor` is the last page's."""
+    """A page of schedules by their creation; `cursor` is the last page's."""
 
     caller: AccountId | None = None
     state: ScheduleState | None = None
     limit: int = 100
     cursor: int = 0
+    newest_first: bool = False
 
 
 class ScheduleView(msgspec.Struct, frozen=True):
@@ -198,7 +199,8 @@ async def _list(access: NodeAccess, call: RpcCall, params: ListSchedulesParams) 
     caller = params.caller or (None if call.principal.role in READERS else call.principal.account)
     if refusal := why_not_limit(params.limit) or (None if caller is None else why_not_own(call.principal, caller)):
         return refusal
-    page = await access.source.query_durable(ListSchedules(caller, params.state, params.cursor, params.limit))
+    query = ListSchedules(caller, params.state, params.cursor, params.limit, params.newest_first)
+    page = await access.source.query_durable(query)
     return ScheduleList([_view(schedule) for schedule in page.schedules], page.as_of, page.next_cursor)
 
 
@@ -236,9 +238,7 @@ METHODS: Final[dict[str, RpcMethod]] = {
         REQUESTERS,
         is_write=True,
     ),
-    "cap.listSchedules": RpcMethod(
-        "Schedules in the order of their creation.", ListSchedulesParams, ScheduleList, _list, OWNERS
-    ),
+    "cap.listSchedules": RpcMethod("Schedules by their creation.", ListSchedulesParams, ScheduleList, _list, OWNERS),
     "cap.getSchedule": RpcMethod(
         "One schedule as it is now, with its last firings.", ScheduleParams, ScheduleView, _get, OWNERS
     ),

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
+from contextlib import aclosing
 from functools import cache
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 import typer
 
-from holdfast.cli.terminal.node_client import AbbreviatedIds, NodeSession, run_on_node
-from holdfast.cli.terminal.options import Data, Json, NodeAddress, Yes
+from holdfast.cli.terminal.node_client import async_client, call_node
+from holdfast.cli.terminal.options import Json, NodeAddress, Yes, on_node
 from holdfast.cli.terminal.progress import ProgressLine
-from holdfast.cli.terminal.reporting import confirm, refuse
+from holdfast.cli.terminal.reporting import confirm, refuse, report_errors
 from holdfast.cli.terminal.tables import pluralize, print_json
 from holdfast.core.base.errors import Refused
 from holdfast.core.chain.messages import (
@@ -23,18 +25,21 @@ from holdfast.core.chain.messages import (
     TransactionsReincluded,
 )
 
+if TYPE_CHECKING:
+    from holdfast.client import AsyncClient, NodeEvent
+
 SETTLEMENTS: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
     "charged": lambda event: f"{event['charged']} for {event['payee']} from reservation {event['id']}: reserved again",
     "refunded": lambda event: f"the refund of reservation {event['id']}: reserved again",
     **dict.fromkeys(
         ("jobCancelled", "jobExpired", "jobFailed"),
-        lambda event: f"the refund of job {event['id']}: applied again in the open block",
+        lambda event: f"the refund of job {event['jobId']}: applied again in the open block",
     ),
     "cap.resultConsumed": lambda event: (
         f"the use of result {event['task_id']}: applied again if it is readable by then"
     ),
     "jobCompleted": lambda event: (
-        f"the result and the payment of job {event['task_id']}: applied again in the open block"
+        f"the result and the payment of job {event['jobId']}: applied again in the open block"
     ),
 }
 """Events that settle something in a block, each with what a rollback does to it."""
@@ -58,7 +63,9 @@ class RollbackReport(msgspec.Struct, kw_only=True):
     """Transactions in the open block now."""
 
 
+@on_node
 def rollback(
+    address: NodeAddress,
     height: Annotated[
         int | None, typer.Argument(metavar="HEIGHT", min=0, help="Height of the block that becomes the head again.")
     ] = None,
@@ -66,22 +73,21 @@ def rollback(
         int | None, typer.Option(min=1, help="Instead: roll back this many of the newest blocks.")
     ] = None,
     yes: Yes = False,
-    data: Data = None,
     as_json: Json = False,
 ) -> None:
     """Roll back all blocks above a height. Only development networks allow it, and never final blocks.
 
     Jobs, leases and evidence stay. The transactions of the blocks go into the open block in their old order. Charges
-    and refunds of the blocks are rolled back.
+    and refunds of the blocks are rolled back. Over --url it needs an operator's key.
     """
     if (height is None) == (blocks is None):
         refuse(Refused("CHN-003", "pass HEIGHT or --blocks", "holdfast chain list shows the blocks", "InvalidParams"))
-    address = NodeAddress(data)
-    top = run_on_node(address, lambda node: node.call("chain.getHead"))["block"]["height"]
+    top = call_node(address, "chain.getHead")["block"]["height"]
     to = max(0, top - (blocks or 0)) if height is None else height
     if to < top:
         confirm(f"Roll back {pluralize(top - to, 'block')}, {to + 1} to {top}?", "CHN-003", yes=yes)
-    report = run_on_node(address, lambda node: _roll_back(node, to))
+    with report_errors():
+        report = asyncio.run(_roll_back(address, to))
     print_json(report) if as_json else _print(report)
 
 
@@ -93,7 +99,12 @@ def _transaction_names() -> frozenset[str]:
     return frozenset(kind.public_name for kind in TRANSACTIONS)
 
 
-async def _roll_back(node: NodeSession, height: int) -> RollbackReport:
+async def _roll_back(address: NodeAddress, height: int) -> RollbackReport:
+    async with async_client(address) as node:
+        return await _roll_back_on(node, height)
+
+
+async def _roll_back_on(node: AsyncClient, height: int) -> RollbackReport:
     below = await node.call("chain.getBlock", height=height) if height else None
     answer = await node.call("chain.rollBack", height=height)
     # Blocks sealed since the question are rolled back, too: the events say which ones.
@@ -108,8 +119,8 @@ async def _roll_back(node: NodeSession, height: int) -> RollbackReport:
             money=[],
             waiting=answer["transactions"],
         )
-    earlier = [event for event in events if event["number"] < answer["event"]]
-    later = [(event["type"], event["event"]) for event in events[len(earlier) :]]
+    earlier = [event for event in events if event.number < answer["event"]]
+    later = [(event.type, event.event) for event in events[len(earlier) :]]
     rolled_back = [event for kind, event in later if kind == BlockRolledBack.public_name and event["hash"]]
     return RollbackReport(
         event=answer["event"],
@@ -121,36 +132,39 @@ async def _roll_back(node: NodeSession, height: int) -> RollbackReport:
     )
 
 
-async def _until_the_end(node: NodeSession, first: int, answer: dict[str, Any]) -> list[dict[str, Any]]:
+async def _until_the_end(node: AsyncClient, first: int, answer: dict[str, Any]) -> list[NodeEvent]:
     """All events from the first one of the lowest block to the end of the rollback; empty if it changed nothing."""
-    assert isinstance(node, AbbreviatedIds)
-    events, last, included = [], "", 0
+    events: list[NodeEvent] = []
+    last, included = "", 0
     progress = ProgressLine("rolling back")
-    async for event in node.socket.follow(first - 1):
-        events.append(event)
-        if event["number"] == answer["event"] and not (last := LAST_EVENT.get(event["type"], "")):
-            break
-        if last and event["type"] == TransactionsReincluded.public_name:
-            included += event["event"]["count"]
-            progress.show_count(included, answer["transactions"], "transactions")
-        elif last and event["type"] == BlockRolledBack.public_name:
-            progress.show_height(event["event"]["height"])
-        if event["type"] == last:
-            break
+    async with aclosing(node.events(first - 1)) as followed:
+        async for event in followed:
+            if event.index:  # what the rollback means for results
+                continue
+            events.append(event)
+            if event.number == answer["event"] and not (last := LAST_EVENT.get(event.type, "")):
+                break
+            if last and event.type == TransactionsReincluded.public_name:
+                included += event.event["count"]
+                progress.show_count(included, answer["transactions"], "transactions")
+            elif last and event.type == BlockRolledBack.public_name:
+                progress.show_height(event.event["height"])
+            if event.type == last:
+                break
     progress.end()
     return events if last else []
 
 
-def _blocks(rolled_back: list[dict[str, Any]], events: list[dict[str, Any]], first: int) -> list[dict[str, Any]]:
+def _blocks(rolled_back: list[dict[str, Any]], events: list[NodeEvent], first: int) -> list[dict[str, Any]]:
     """The blocks that were rolled back, lowest first, with their transactions. A block begins where its parent ends."""
-    sealed = {event["event"]["hash"]: event["number"] for event in events if event["type"] == BlockSealed.public_name}
+    sealed = {event.event["hash"]: event.number for event in events if event.type == BlockSealed.public_name}
     blocks = []
     for block in rolled_back:
         last = sealed[block["hash"]] - 1
         transactions = [
-            {"event": event["number"], "type": event["type"], "id": _subject(event["event"])}
+            {"event": event.number, "type": event.type, "id": _subject(event.event)}
             for event in events
-            if first <= event["number"] <= last and event["type"] in _transaction_names()
+            if first <= event.number <= last and event.type in _transaction_names()
         ]
         blocks.append({"height": block["height"], "hash": block["hash"], "transactions": transactions})
         first = last + 1
@@ -158,14 +172,14 @@ def _blocks(rolled_back: list[dict[str, Any]], events: list[dict[str, Any]], fir
 
 
 def _subject(event: dict[str, Any]) -> str:
-    return str(event.get("task_id") or event["id"])
+    return str(event.get("jobId") or event.get("task_id") or event["id"])
 
 
-def _money(events: list[dict[str, Any]], open_height: int) -> Iterator[str]:
+def _money(events: list[NodeEvent], open_height: int) -> Iterator[str]:
     """What the blocks had settled when they were rolled back; what an earlier rollback undid is not listed again."""
-    settled: dict[str, tuple[int, dict[str, Any]]] = {}
+    settled: dict[str, tuple[int, NodeEvent]] = {}
     for each in events:
-        kind, event = each["type"], each["event"]
+        kind, event = each.type, each.event
         if kind in SETTLEMENTS:
             settled[_subject(event)] = open_height, each
         elif kind == BlockSealed.public_name:
@@ -175,11 +189,11 @@ def _money(events: list[dict[str, Any]], open_height: int) -> Iterator[str]:
             settled = {id_: entry for id_, entry in settled.items() if _is_still_settled(*entry, rolled_back=height)}
             open_height = height
     for _, settlement in settled.values():
-        yield SETTLEMENTS[settlement["type"]](settlement["event"])
+        yield SETTLEMENTS[settlement.type](settlement.event)
 
 
-def _is_still_settled(height: int, settlement: dict[str, Any], *, rolled_back: int) -> bool:
-    return height != rolled_back or settlement["type"] in _transaction_names()
+def _is_still_settled(height: int, settlement: NodeEvent, *, rolled_back: int) -> bool:
+    return height != rolled_back or settlement.type in _transaction_names()
 
 
 def _print(report: RollbackReport) -> None:

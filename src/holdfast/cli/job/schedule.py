@@ -15,7 +15,7 @@ from holdfast.cli.job.payload import compute_spec, invalid_option, payload_from_
 from holdfast.cli.terminal.durations import parse_duration_ms
 from holdfast.cli.terminal.labels import parse_labels
 from holdfast.cli.terminal.node_client import blocking_client, call_node
-from holdfast.cli.terminal.options import AfterEvent, Json, Limit, NodeAddress, Wide, on_node
+from holdfast.cli.terminal.options import AfterEvent, Json, Limit, NodeAddress, OldestFirst, Wide, on_node
 from holdfast.cli.terminal.reporting import report_errors, value_or_exit
 from holdfast.cli.terminal.run_at import parse_time_ms
 from holdfast.cli.terminal.tables import format_time, print_json, print_more, print_record, print_table, repeat_note
@@ -88,11 +88,12 @@ def list_(
     state: Annotated[ScheduleState | None, typer.Option(help="Only those in this state.")] = None,
     after: AfterEvent = 0,
     limit: Limit = 100,
+    oldest_first: OldestFirst = False,
     wide: Wide = False,
     as_json: Json = False,
 ) -> None:
-    """List schedules in the order of their creation, with their next firing and the outcome of the last one."""
-    params = {"caller": caller, "state": state, "limit": limit, "cursor": after}
+    """List schedules, newest first, with their next firing and the outcome of the last one."""
+    params = {"caller": caller, "state": state, "limit": limit, "cursor": after, "newest_first": not oldest_first}
     page = call_node(address, "cap.listSchedules", **params)
     if as_json:
         print_json(page)

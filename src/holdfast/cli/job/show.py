@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 import typer
 
 from holdfast.cli.job.custody import chain_of_custody
 from holdfast.cli.terminal.clock import now_ms
-from holdfast.cli.terminal.node_client import AbbreviatedIds, NodeSession, call_node, run_on_node
+from holdfast.cli.terminal.node_client import blocking_client, call_node
 from holdfast.cli.terminal.options import AfterEvent, Json, Limit, NodeAddress, OldestFirst, Wide, on_node
 from holdfast.cli.terminal.provider_jobs import list_provider_jobs
-from holdfast.cli.terminal.reporting import refuse
+from holdfast.cli.terminal.reporting import refuse, report_errors
 from holdfast.cli.terminal.tables import format_time, print_json, print_more, print_record, print_table
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.values import Kind
 from holdfast.core.job.model import JobState
+
+if TYPE_CHECKING:
+    from holdfast.client import NodeEvent
 
 JobArgument = Annotated[str, typer.Argument(metavar="TASK_ID", help="The job's id, or the beginning of it.")]
 
@@ -29,21 +32,14 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show a job: its receipt, its payload, and its chain of custody so far."""
-    if events and address.url is not None:
-        message = "--events reads the socket of the node's folder"
-        refuse(Refused("RPC-001", message, "pass --data, not --url", "InvalidParams"))
-
-    async def read_job(node: NodeSession) -> tuple[Any, list[Any]]:
-        view = await node.call("cap.getJob", task_id=task_id)
-        return view, await _events_of(node, view["job"]) if events else []
-
-    view, job_events = run_on_node(address, read_job)
+    view = call_node(address, "cap.getJob", task_id=task_id)
+    job_events = _events_of(address, view["job"]) if events else []
     if as_json:
         print_json({**view, "events": job_events} if events else view)
         return
     _print_job(view)
     for event in job_events:
-        print(f"  event {event['number']:<8} {format_time(event['time_ms'])}  {event['type']}")
+        print(f"  event {event.number:<8} {format_time(event.time_ms)}  {event.type}")
 
 
 @on_node
@@ -132,13 +128,11 @@ def _print_replicas(job: dict[str, Any], replicas: list[dict[str, Any]]) -> None
     print_table(heads, [tuple(replica[name] for name in names) for replica in replicas])
 
 
-async def _events_of(node: NodeSession, job: dict[str, Any]) -> list[Any]:
-    """Everything in the journal that names the job, from its admission to now."""
-    assert isinstance(node, AbbreviatedIds)
-    last, events = (await node.call("node.getStatus"))["event"], []
-    async for event in node.socket.follow(job["event"] - 1):
-        if job["id"] in (event["event"].get(name) for name in ("id", "task_id", "job_id")):
-            events.append(event)
-        if event["number"] >= last:
-            break
-    return events
+def _events_of(address: NodeAddress, job: dict[str, Any]) -> list[NodeEvent]:
+    """Everything that the key may see and that names the job, from its admission to now."""
+    if "event" not in job:
+        hint = "ask with a key of the job's caller, or as an operator or auditor"
+        refuse(Refused("JOB-010", "--events of a private job", hint, "Forbidden"))
+    with report_errors(), blocking_client(address) as client:
+        return [event for event in client.events(job["event"] - 1, follow=False) if event.task_id == job["id"]]
+    raise AssertionError("report_errors() exits after an error")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from holdfast.adapters.keys.secret_file import read_secret
 from holdfast.cli.terminal.abbreviations import WHOLE_ID
+from holdfast.cli.terminal.key_files import KEYS_FOLDER
 from holdfast.cli.terminal.options import NodeAddress
 from holdfast.cli.terminal.reporting import load_settings, report_errors
 from holdfast.client.node_socket import NodeSocket
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 TIMEOUT_S: Final = 5.0
+"""How long a node is waited for that does not answer."""
+STARTING_S: Final = 15.0
+"""The same for a folder that `init` has made: its node may be starting, which takes seconds on a busy machine."""
 ANSWER_TIMEOUT_S: Final = 10.0
 FETCH_TIMEOUT_S: Final = 600.0
 """Without a byte: a node may have to fetch an output from its archive first."""
@@ -40,7 +44,9 @@ async def connect(address: NodeAddress) -> AsyncIterator[NodeSession]:
         async with async_client(address) as client:
             yield AbbreviatedIds(client)
         return
-    async with NodeSocket(load_settings(None, {"data": address.data}).data, TIMEOUT_S) as node:
+    folder = load_settings(None, {"data": address.data}).data
+    is_made = (folder / KEYS_FOLDER).exists()
+    async with NodeSocket(folder, STARTING_S if is_made else TIMEOUT_S) as node:
         yield AbbreviatedIds(node)
 
 
@@ -49,12 +55,6 @@ class AbbreviatedIds:
 
     def __init__(self, node: NodeSession) -> None:
         self._node = node
-
-    @property
-    def socket(self) -> NodeSocket:
-        """The socket of the folder, which alone has the journal's own events."""
-        assert isinstance(self._node, NodeSocket), "verbs that follow the journal take no --url"
-        return self._node
 
     async def call(self, method: str, **params: object) -> Any:
         for name, (finder, given) in FINDERS.items():

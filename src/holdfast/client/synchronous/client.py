@@ -202,10 +202,13 @@ class Client:
     # ------------------------------------------------------------------------------------ what happens
 
     def events(
-        self, after: int | str | None = None, types: Iterable[str] | None = None
+        self, after: int | str | None = None, types: Iterable[str] | None = None, *, follow: bool = True
     ) -> Generator[NodeEvent, None, None]:
-        """Events after a cursor, then new ones, each once; without a cursor, new ones. Keep the last `cursor`."""
-        params = {} if types is None else {"types": ",".join(types)}
+        """Events after a cursor, then new ones, each once; without a cursor, new ones. Keep the last `cursor`.
+
+        Without `follow` it ends at the newest event.
+        """
+        params = ({} if types is None else {"types": ",".join(types)}) | ({} if follow else {"follow": "false"})
         follower = EventFollower(self._transport, EVENTS_PATH, params)
         if after is None:
             after = (self.status()).event

@@ -27,7 +27,7 @@ class GetScheduleByName(Query[Schedule | None], frozen=True):
 
 
 class SchedulesInMemory(msgspec.Struct, frozen=True):
-    """Some schedules in the order of their creation, and where the next page begins."""
+    """Some schedules by their creation, and where the next page begins."""
 
     schedules: list[Schedule]
     as_of: EventNo
@@ -41,6 +41,7 @@ class ListSchedules(Query[SchedulesInMemory], frozen=True):
     state: ScheduleState | None
     cursor: int
     limit: int
+    is_newest_first: bool = False
 
 
 def _get(state: State, query: GetSchedule) -> Schedule | None:
@@ -55,13 +56,19 @@ def _get_by_name(state: State, query: GetScheduleByName) -> Schedule | None:
 
 def _list(state: State, query: ListSchedules) -> SchedulesInMemory:
     by_id, by_name = state.schedules.by_id, state.schedules.by_name
-    ids = by_id if query.caller is None else by_name.get(query.caller, {}).values()
+    ids = by_id.keys() if query.caller is None else by_name.get(query.caller, {}).values()
     # Names are in the order of their creation, as ids are: a name that is removed and taken again goes to the end.
-    after = (by_id[id_] for id_ in ids if by_id[id_].event > query.cursor)
-    matching = (each for each in after if query.state is None or each.state is query.state)
+    ordered = (by_id[id_] for id_ in (reversed(ids) if query.is_newest_first else ids))
+    left = (each for each in ordered if _is_after(each.event, query))
+    matching = (each for each in left if query.state is None or each.state is query.state)
     page = [_copy(each) for each in islice(matching, query.limit + 1)]
     next_cursor = page[query.limit - 1].event if len(page) > query.limit else None
     return SchedulesInMemory(page[: query.limit], state.last_event, next_cursor)
+
+
+def _is_after(event: EventNo, query: ListSchedules) -> bool:
+    """Newest first the cursor is above what is left; 0 is the first page."""
+    return event < query.cursor or not query.cursor if query.is_newest_first else event > query.cursor
 
 
 def _copy(schedule: Schedule) -> Schedule:

@@ -40,45 +40,74 @@ class LoggedResult(msgspec.Struct, frozen=True):
     height_resolved: Height
 
 
-async def results_by_height(source: ReadSource, heights: HeightRange, cursor: int, limit: int) -> Page:
-    """Results of sealed blocks in the order of the log; the cursor is the first place that is shown."""
-    begin, end = await _places(source, heights.first)
-    begin = max(begin, cursor)
-    count = min(limit, PAGE_MAX, max(0, end - begin))
-    rows = [_logged(index, raw) for index, raw in enumerate(await leaves(source, begin, count), begin)]
-    wanted = [row for row in rows if not heights.is_beyond(row.height_resolved)]
-    has_more = len(wanted) == count and begin + count < end
-    return Page(wanted, source.replication_status().tip.last, begin + count if has_more else None)
+async def results_by_height(
+    source: ReadSource, heights: HeightRange, cursor: int, limit: int, *, is_newest_first: bool = False
+) -> Page:
+    """Results of sealed blocks in the order of the log; the cursor is the first place that is shown.
+
+    Newest first: the cursor is the place below which it goes on, 0 for the first page.
+    """
+    begin, end = await _places(source, heights)
+    count_max = min(limit, PAGE_MAX)
+    if is_newest_first:
+        stop = min(end, cursor or end)
+        start = max(begin, stop - count_max)
+        next_after = start if start > begin else None
+    else:
+        start = max(begin, cursor)
+        stop = min(end, start + count_max)
+        next_after = stop if stop < end else None
+    rows = [_logged(at, raw) for at, raw in enumerate(await leaves(source, start, max(0, stop - start)), start)]
+    return Page(rows[::-1] if is_newest_first else rows, source.replication_status().tip.last, next_after)
 
 
 async def results_of_caller(
-    source: ReadSource, caller: AccountId, heights: HeightRange, cursor: int, limit: int
+    source: ReadSource,
+    caller: AccountId,
+    heights: HeightRange,
+    cursor: int,
+    limit: int,
+    *,
+    is_newest_first: bool = False,
 ) -> Page:
     """A caller's results in the order of their proofs; the cursor is the event of the last one that was shown."""
     sealed = (await source.query_durable(GetChainHead())).block.height
-    heights = HeightRange(heights.first, sealed if heights.last is None else min(heights.last, sealed))
+    last_height = sealed if heights.last is None else min(heights.last, sealed)
+    heights = HeightRange(heights.first, last_height)
     begin = await _event_before(source, heights.first)
     if begin is None:
         return Page([], source.replication_status().tip.last, None)
-    found = await page(source, "result", {"caller": caller}, max(begin, cursor), limit)
+    after = cursor if is_newest_first else max(begin, cursor)
+    if is_newest_first and not cursor and last_height < sealed:
+        above = await _event_before(source, Height(last_height + 1))
+        after = above + 1 if above else 0
+    found = await page(source, "result", {"caller": caller}, after, limit, is_newest_first=is_newest_first)
     rows: list[Result] = found.rows
-    wanted = [row for row in rows if row.height_resolved and not heights.is_beyond(row.height_resolved)]
-    is_over = bool(rows) and heights.is_beyond(rows[-1].height_resolved)
-    return Page(wanted, found.as_of, None if is_over else found.next_after)
+    wanted = [
+        row for row in rows if row.event > begin and row.height_resolved and not heights.is_beyond(row.height_resolved)
+    ]
+    last = rows[-1] if rows else None
+    is_below = is_newest_first and last is not None and last.event <= begin
+    is_above = not is_newest_first and last is not None and heights.is_beyond(last.height_resolved)
+    return Page(wanted, found.as_of, None if is_below or is_above else found.next_after)
 
 
-async def _places(source: ReadSource, first: Height) -> tuple[int, int]:
-    """Where the leaves of a height begin in the log, and where those of the last sealed block end."""
-    end = (await source.query_durable(GetChainHead())).block.log_size
-    if first <= 1:
-        return 0, end
-    begun = await block(source, first)
-    return begun.log_size - begun.result_count if begun is not None else end, end
+async def _places(source: ReadSource, heights: HeightRange) -> tuple[int, int]:
+    """Where the leaves of the first height begin in the log, and where those of the last one that is sealed end."""
+    head = (await source.query_durable(GetChainHead())).block
+    begin, end = 0, head.log_size
+    if heights.first > 1:
+        first = await block(source, heights.first)
+        begin = first.log_size - first.result_count if first is not None else end
+    if heights.last is not None and heights.last < head.height:
+        last = await block(source, heights.last)
+        end = last.log_size if last is not None else 0
+    return begin, end
 
 
 async def _event_before(source: ReadSource, first: Height) -> EventNo | None:
     """The event after which the results from a height on begin; None where there are none."""
-    begin, end = await _places(source, first)
+    begin, end = await _places(source, HeightRange(first))
     if begin == 0:
         return EventNo(0)
     if begin >= end:

@@ -65,6 +65,7 @@ WHO = {
     "key.revokeKey": OPERATORS,
     "key.listKeys": READERS,
     "node.getStateDigest": READERS,
+    "audit.listActions": READERS,
     "provider.listRules": READERS,
     **dict.fromkeys((f"evidence.{each}" for each in ("listSessions", "listRecords")), READERS),
     **dict.fromkeys((f"evidence.{each}" for each in ("listDeadLetters", "getDeadLetter")), READERS),

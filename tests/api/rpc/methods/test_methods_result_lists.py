@@ -63,6 +63,19 @@ async def node() -> AsyncIterator[ListedNode]:
 async def test_all_results_come_in_the_order_of_their_blocks_page_by_page(node: ListedNode, limit: int) -> None:
     assert await node.list(limit=limit) == [0, 1, 2, 3, 4, 5]
     assert await node.list(ALICE, caller="alice", limit=limit) == [0, 1, 3, 5]
+    assert await node.list(limit=limit, newest_first=True) == [5, 4, 3, 2, 1, 0]
+    assert await node.list(ALICE, caller="alice", limit=limit, newest_first=True) == [5, 3, 1, 0]
+
+
+async def test_a_page_of_the_newest_goes_on_where_it_ended_although_newer_results_came(node: ListedNode) -> None:
+    for caller in ({}, {"caller": "alice"}):
+        first = await node.rpc.ask(ALICE, "cap.listResults", **caller, newest_first=True, limit=2)
+        node.tasks.append(await node.home.resolve(b"new" + repr(caller).encode(), seals=1))
+        await node.home.engine.wait_tables()
+        rest = await node.rpc.ask(ALICE, "cap.listResults", **caller, newest_first=True, cursor=first["next_after"])
+        seen = [row["task_id"] for row in first["rows"] + rest["rows"]]
+        listed = await node.list(ALICE, **caller, newest_first=True)
+        assert [node.tasks.index(TaskId(bytes.fromhex(each))) for each in seen] == listed[1:]
 
 
 @pytest.mark.parametrize(
@@ -77,6 +90,9 @@ async def test_all_results_come_in_the_order_of_their_blocks_page_by_page(node: 
         (7, None, [], []),
         (8, None, [], []),
         (1, 1, [], []),
+        (1, 0, [], []),
+        (4, 3, [], []),
+        (1, 99, [0, 1, 2, 3, 4, 5], [0, 1, 3, 5]),
     ],
 )
 async def test_a_list_begins_and_ends_at_a_height(
@@ -86,6 +102,9 @@ async def test_a_list_begins_and_ends_at_a_height(
     for limit in (1, 100):
         assert await node.list(limit=limit, **heights) == everybody
         assert await node.list(AUDITOR, caller="alice", limit=limit, **heights) == alice
+        newest: dict[str, object] = {"limit": limit, "newest_first": True, **heights}
+        assert await node.list(**newest) == everybody[::-1]
+        assert await node.list(AUDITOR, caller="alice", **newest) == alice[::-1]
 
 
 async def test_a_row_of_everybodys_list_has_the_fields_of_its_leaf_and_no_more(node: ListedNode) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.api.node_access import RpcMethod
-from holdfast.api.rpc import lookup_methods, schedule_methods
+from holdfast.api.rpc import audit_methods, lookup_methods, schedule_methods
 from holdfast.api.rpc import validator_methods as validators
 from holdfast.api.rpc.methods import (
     accounts,
@@ -46,5 +46,6 @@ METHODS: Final[dict[str, RpcMethod]] = {
     **validators.METHODS,
     **keys.METHODS,
     **policies.METHODS,
+    **audit_methods.METHODS,
     **node.METHODS,
 }

@@ -100,6 +100,7 @@ class ListResultsParams(msgspec.Struct, frozen=True):
     until_height: Height | None = None
     limit: int = 100
     cursor: int = 0
+    newest_first: bool = False
 
 
 class ResultProof(msgspec.Struct, frozen=True):
@@ -179,10 +180,10 @@ async def _list(access: NodeAccess, call: RpcCall, params: ListResultsParams) ->
     """RES-009: the log is public like the chain; whose results they are is not (JOB-010)."""
     if refusal := why_not_limit(params.limit) or why_not_list_caller(call.principal, params.caller):
         return refusal
-    heights = HeightRange(params.from_height, params.until_height)
+    page = (HeightRange(params.from_height, params.until_height), params.cursor, params.limit)
     if params.caller is None:
-        return await results_by_height(access.source, heights, params.cursor, params.limit)
-    return await results_of_caller(access.source, params.caller, heights, params.cursor, params.limit)
+        return await results_by_height(access.source, *page, is_newest_first=params.newest_first)
+    return await results_of_caller(access.source, params.caller, *page, is_newest_first=params.newest_first)
 
 
 async def _prove(access: NodeAccess, call: RpcCall, params: JobParams) -> ResultProof | Refused:
