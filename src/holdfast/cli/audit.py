@@ -22,17 +22,19 @@ from holdfast.cli.terminal.options import (
     Limit,
     NodeAddress,
     OldestFirst,
+    Wide,
     on_node,
 )
 from holdfast.cli.terminal.progress import ProgressLine
 from holdfast.cli.terminal.reporting import load_settings, report_errors, value_or_exit
-from holdfast.cli.terminal.tables import format_time, pluralize, print_json, print_json_line, print_more
+from holdfast.cli.terminal.tables import format_time, pluralize, print_json, print_json_line, print_more, short_id
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Event
 from holdfast.history.audit import AuditReport, Difference, audit
 
 app = make_app(no_args_is_help=True, help="Show privileged actions, and check that jobs were assigned by the rules.")
 EXIT_DIFFERENT: Final = 1
+VALUE_SHOWN: Final = 40
 LOCAL: Final = "local"
 """The actor of what was done over the node's socket."""
 
@@ -50,6 +52,7 @@ def log(
     after: AfterEvent = 0,
     limit: Limit = 100,
     oldest_first: OldestFirst = False,
+    wide: Wide = False,
     as_json: JsonLines = False,
 ) -> None:
     """Show privileged actions, newest first: when, by whom, which method, and the events it caused.
@@ -69,7 +72,7 @@ def log(
             if page["rows"]:
                 progress.end()
             for action in page["rows"]:
-                print_json_line(action) if as_json else print(_format_action(action), flush=True)
+                print_json_line(action) if as_json else print(_format_action(action, wide=wide), flush=True)
             count += len(page["rows"])
             beyond = page["next_after"]
             if beyond is None or count >= limit:
@@ -85,12 +88,19 @@ def log(
     print_more(beyond)
 
 
-def _format_action(action: dict[str, Any]) -> str:
+def _format_action(action: dict[str, Any], *, wide: bool) -> str:
+    """Ids and long values are shortened unless `wide`."""
     lines = [f"{action['number']:<8}{format_time(action['time_ms'])}  {action['actor']:<16}  {action['method']}"]
     for event in action["events"]:
-        fields = "  ".join(f"{name}={value}" for name, value in event["event"].items() if value not in ("", None, []))
+        given = {name: str(value) for name, value in event["event"].items() if value not in ("", None, [])}
+        fields = "  ".join(f"{name}={value if wide else _shorten(value)}" for name, value in given.items())
         lines.append(f"        {event['number']}  {event['type']}  {fields}")
     return "\n".join(lines)
+
+
+def _shorten(value: str) -> str:
+    shown = short_id(value)
+    return f"{shown[: VALUE_SHOWN - 1]}…" if len(shown) > VALUE_SHOWN else shown
 
 
 # ------------------------------------------------------------------------------------------------ assignments

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final
 
+import msgspec
 import typer
 
 from holdfast.cli.terminal.node_client import NodeSession, call_node, run_on_node
 from holdfast.cli.terminal.options import Json, NodeAddress, Wide, on_node
 from holdfast.cli.terminal.provider_jobs import print_provider_jobs
 from holdfast.cli.terminal.tables import format_time, print_json, print_outcome, print_record, print_table
+from holdfast.core.base.canonical import decode as decode_canonical
 from holdfast.core.base.values import Kind
 from holdfast.core.provider.model import ProviderStatus
 
@@ -89,6 +91,7 @@ def show(
         print_json({**view, "jobs": held["jobs"]})
         return
     record = dict(view["provider"]) | {"stake_min": view["stake_min"], "why_not": view["why_not"]}
+    record["capabilities"] = msgspec.json.encode(decode_canonical(bytes.fromhex(record["capabilities"]))).decode()
     for name in TIMES:
         record[name.removesuffix("_ms")] = format_time(record.pop(name) or None)
     print_record(record)

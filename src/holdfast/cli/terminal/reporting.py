@@ -16,6 +16,7 @@ from holdfast.api.error_codes import ERROR_CODES, RESULT_ERRORS, error_reply
 from holdfast.app.log_output import configure_logging
 from holdfast.cli.exit_codes import BAD_INPUT, UNAVAILABLE
 from holdfast.client import NodeRefused, NodeUnreachable, WaitTimeout
+from holdfast.client.node_url import TOKEN_VARIABLE
 from holdfast.config import Config, load, why_not_store
 from holdfast.core.base.errors import Corrupt, Refused, Unavailable
 
@@ -50,7 +51,7 @@ def report_errors() -> Iterator[None]:
         raise typer.Exit(reply.codes.exit) from None
     except NodeRefused as fault:
         name = f"{fault.name}: " if fault.name in RESULT_ERRORS else ""
-        print(f"holdfast: {name}{_printable(fault)}", file=sys.stderr)
+        print(f"holdfast: {name}{_printable(_for_terminal(fault))}", file=sys.stderr)
         raise typer.Exit(ERROR_CODES[fault.name].exit if fault.name in ERROR_CODES else 1) from None
     except WaitTimeout as fault:
         print(f"holdfast: {fault} (it goes on: `holdfast job wait` waits again)", file=sys.stderr)
@@ -79,7 +80,15 @@ def _connection_hint(fault: str) -> str:
     return next(hints, "is a node running there? start one with: holdfast up")
 
 
-def _printable(fault: Exception) -> str:
+def _for_terminal(fault: NodeRefused) -> str:
+    """A node says what its HTTP clients send; a command takes its key from a variable or a file."""
+    if fault.name != "Unauthorized" or "Bearer" not in fault.hint:
+        return str(fault)
+    hint = f"put a key's token into {TOKEN_VARIABLE}, or pass --token-file FILE"
+    return f"{fault.rule}: {fault.message} ({hint})"
+
+
+def _printable(fault: Exception | str) -> str:
     """Text of another program without characters that control the terminal."""
     return "".join(char if char.isprintable() else "?" for char in str(fault))
 

@@ -303,7 +303,9 @@ def job_of(state: HasQueue, id_: TaskId, by: AccountId | None) -> Job | Refused:
     """The job, if it is in memory and belongs to this requester."""
     job = state.queue.jobs.get(id_)
     if job is None:
-        return Refused("JOB-007", f"no live job {id_.hex()}", "it ended long ago or never existed", "NotFound")
+        return Refused(
+            "JOB-007", f"no live job {id_.hex()}", "`holdfast job show` says how it ended, if there was one", "NotFound"
+        )
     if by is not None and by != job.caller:
         return Refused("SEC-001", f"job {id_.hex()} is not {by}'s", name="Forbidden")
     if job.parent:

@@ -54,7 +54,9 @@ async def _quote(access: NodeAccess, call: RpcCall, params: QuoteParams) -> Quot
 async def _queued_job(access: NodeAccess, principal: Principal, id_: TaskId) -> Job | Refused:
     job = await access.source.query_durable(GetLiveJob(id_))
     if job is None:
-        return Refused("JOB-007", f"no live job {id_.hex()}", "it ended long ago or never existed", "NotFound")
+        return Refused(
+            "JOB-007", f"no live job {id_.hex()}", "`holdfast job show` says how it ended, if there was one", "NotFound"
+        )
     if job.state is not JobState.QUEUED:
         return Refused("JOB-008", f"job {id_.hex()} is {job.state}", "a quote is for a job that waits")
     return why_not_own(principal, job.caller) or job
