@@ -11,7 +11,7 @@ from holdfast.cli.job.payload import invalid_option, payload_from_file
 from holdfast.cli.terminal.clock import now_ms
 from holdfast.cli.terminal.labels import parse_labels
 from holdfast.cli.terminal.node_client import call_node
-from holdfast.cli.terminal.options import Json, NodeAddress, on_node
+from holdfast.cli.terminal.options import Json, NodeAddress, Wide, on_node
 from holdfast.cli.terminal.reporting import value_or_exit
 from holdfast.cli.terminal.run_at import At, In, parse_run_at_ms
 from holdfast.cli.terminal.tables import format_time, print_json, print_table
@@ -40,6 +40,7 @@ def quote(
     ] = None,
     at: At = None,
     in_: In = None,
+    wide: Wide = False,
     as_json: Json = False,
 ) -> None:
     """Show which providers could run a job now: a waiting one, by its id, or one that you describe.
@@ -53,7 +54,7 @@ def quote(
             payload["labels"] = value_or_exit(parse_labels(label))
         params = {"payload": payload, "max_fee": max_fee, "caller": caller, "not_before_ms": parse_run_at_ms(at, in_)}
     answer = call_node(address, "cap.getQuote", **params)
-    print_json(answer) if as_json else _print(answer)
+    print_json(answer) if as_json else _print(answer, wide=wide)
 
 
 def _payload(
@@ -69,7 +70,7 @@ def _payload(
     return payload | {"units": units} | ({"region": region} if region is not None else {})
 
 
-def _print(answer: dict[str, Any]) -> None:
+def _print(answer: dict[str, Any], *, wide: bool) -> None:
     total = answer["could"] + answer["could_not"]
     print(f"{answer['could']} of {total} providers could run it now")
     print(f"{answer['position']} of {answer['waiting']} waiting jobs are before it")
@@ -78,10 +79,10 @@ def _print(answer: dict[str, Any]) -> None:
     if answer["providers"]:
         heads = ("PROVIDER", "NAME", "REGION", "COST", "FREE SLOTS")
         columns = ("provider_id", "name", "region", "cost", "free_slots")
-        print_table(heads, [tuple(each[name] for name in columns) for each in answer["providers"]])
+        print_table(heads, [tuple(each[name] for name in columns) for each in answer["providers"]], wide=wide)
         return
     if answer["refused"]:
         rows = [(each["provider_id"], each["name"], each["why_not"]) for each in answer["refused"]]
-        print_table(("PROVIDER", "NAME", "WHY NOT"), rows)
+        print_table(("PROVIDER", "NAME", "WHY NOT"), rows, wide=wide)
     if answer["could_not"] > len(answer["refused"]):
         print(f"and {answer['could_not'] - len(answer['refused'])} more")

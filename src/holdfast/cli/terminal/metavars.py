@@ -60,6 +60,8 @@ def name_values(param: Any) -> None:
     choices = descriptor.choices
     if choices is not None:
         descriptor.parameter_info.case_sensitive = False
+    if param.param_type_name == "argument":
+        _name_argument(param)
     if param.metavar is not None or getattr(param, "is_flag", False) or param.param_type_name == "argument":
         return
     if choices is not None:
@@ -69,3 +71,11 @@ def name_values(param: Any) -> None:
         named = METAVARS.get(param.name)
         is_misnamed = type_ is Path and named != "DIR"  # `--key` is a key's text or the file of one
         param.metavar = BY_TYPE.get(type_, "VALUE") if named is None or is_misnamed else named
+
+
+def _name_argument(param: Any) -> None:
+    """By its name alone, in brackets where it can be left out; typer would add braces and its Python type."""
+    name = param.metavar or param.name.upper()
+    shown = name if param.nargs == 1 or "…" in name else f"{name}…"
+    param.get_usage_pieces = lambda _: [shown if param.required else f"[{shown}]"]
+    param.display_type_rich = lambda ctx: None  # noqa: ARG005 - called by its keyword

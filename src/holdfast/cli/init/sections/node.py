@@ -18,7 +18,7 @@ NODE: Final = (
             SettingLine("node", "this node's name in the journal"),
             SettingLine("standby", "follow another node on the same store, and take over when it fails"),
             SettingLine("scrub_days", "in how many days all outputs on the disk are read again; 0: never"),
-            SettingLine("asrun_folder", "as-run logs of v0.1 channels are written there", '"FOLDER"'),
+            SettingLine("asrun_folder", "only for RetroVue: as-run logs of its channels are written there", '"FOLDER"'),
             SettingLine("accept_clock", "true for one start: the clock is right, though it looks wrong"),
         ),
     ),
