@@ -126,7 +126,10 @@ def test_values_have_names_that_a_person_reads() -> None:
 
 @pytest.mark.rule("RPC-001")
 def test_help_shows_no_python_type() -> None:
-    shown = "".join(found.get_help(found.context_class(found, info_name=words)) for words, found in ALL.items())
+    shown = "".join(
+        found.get_help(found.context_class(found, info_name=words, **found.context_settings))
+        for words, found in ALL.items()
+    )
     assert re.findall(r"<[a-z][a-z \[\]]*>|None|typing|\{[A-Z_…]+\}", shown) == []
     assert run_here("job", "show", "-h").out.startswith("Usage: holdfast job show [OPTIONS] TASK_ID\n")
 

@@ -78,4 +78,4 @@ def _name_argument(param: Any) -> None:
     name = param.metavar or param.name.upper()
     shown = name if param.nargs == 1 or "…" in name else f"{name}…"
     param.get_usage_pieces = lambda _: [shown if param.required else f"[{shown}]"]
-    param.display_type_rich = lambda ctx: None  # noqa: ARG005 - called by its keyword
+    param.display_type_rich = lambda ctx: None
