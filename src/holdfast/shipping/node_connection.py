@@ -143,7 +143,10 @@ _CONNECTION_HINTS: Final = {
     "certificate_verify_failed": "pass the CA that signed the node's certificate: --ca ca.pem",
     "wrong_version_number": "that port speaks no TLS: leave --ca, --certificate and --key out",
     "handshake": "check --ca, --certificate and --key, and that it is the node's gRPC port",
-    "http1.x": "that is the node's HTTP port: pass its gRPC port, 8452 unless its settings say another",
+    **dict.fromkeys(
+        ("http1.x", "missing selected alpn"),
+        "that is the node's HTTP port: pass its gRPC port, 8452 unless its settings say another",
+    ),
     "socket closed": "that port may want TLS, pass --ca; or it is not the node's gRPC port",
     "connection refused": "no node listens there: check the address, or start one with `holdfast up`",
 }

@@ -110,6 +110,20 @@ async def test_without_a_cursor_events_come_from_now_on(node: HttpNode) -> None:
         assert (await events.event())[0] == 4
 
 
+async def test_who_does_not_follow_is_told_what_there_is_and_then_the_end(node: HttpNode) -> None:
+    operator = await node.token()
+    stranger = await node.token(role=Role.REQUESTER, account=AccountId("carol"))
+    await node.mint(1, 2)
+    async with stream(node, operator, "?after=2&follow=false&types=minted") as events:
+        assert [(await events.event())[1] for _ in range(2)] == ["minted", "minted"]
+        assert (await events.event())[1:] == ("end", {})
+        assert await events.block() == {}
+    for token, query in ((stranger, "?after=3&follow=false"), (operator, "?follow=false")):
+        async with stream(node, token, query) as events:  # nothing is shown to it, and it ends at once
+            assert (await events.event())[1:] == ("end", {})
+    assert await refused(node, operator, "?follow=maybe") == (400, "InvalidParams")
+
+
 async def test_a_browser_that_comes_back_says_what_it_has_seen(node: HttpNode) -> None:
     token = await node.token()
     await node.mint(1, 2, 3)
