@@ -1,4 +1,4 @@
-"""Calls to the node: whoever waits for one can always be cancelled."""
+"""Calls to the node: whoever waits for one can always be cancelled, and is told what to do about a connection."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import asyncio
 import grpc
 import pytest
 
-from holdfast.shipping.node_connection import RpcFault, read_message, write_message
+from holdfast.shipping.node_connection import RpcFault, describe_fault, read_message, write_message
 
 
 class FailingCall:
@@ -41,3 +41,21 @@ async def test_a_timeout_while_a_call_fails_is_reported_as_a_timeout() -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
             await read_message(FailingCall())
+
+
+@pytest.mark.rule("SEC-001")
+@pytest.mark.parametrize(
+    ("details", "hint"),
+    [
+        ("ipv4:127.0.0.1:8452: Socket closed", "pass --ca"),
+        ("Trying to connect an http1.x server (HTTP status 400)", "8452"),
+        ("Cannot check peer: missing selected ALPN property.", "8452"),
+        ("SSL_ERROR_SSL: CERTIFICATE_VERIFY_FAILED", "--ca ca.pem"),
+        ("connect: Connection refused (111)", "holdfast up"),
+    ],
+)
+def test_a_connection_that_fails_says_what_to_do(details: str, hint: str) -> None:
+    nothing = grpc.aio.Metadata()
+    described = describe_fault(RpcFault(grpc.StatusCode.UNAVAILABLE, nothing, nothing, details, ""))
+    assert described.startswith(f"UNAVAILABLE: {details} (")
+    assert hint in described

@@ -45,7 +45,7 @@ def events(
 ) -> None:
     """Print durable events as JSON lines: old ones first, then new ones, also across a restart of the node.
 
-    Operators and auditors see every event, a requester's key those of its own account, everybody those of blocks.
+    Operators and auditors see every event; a requester's key sees those of its own account and of blocks.
     """
     _check_types(type_ or [])
     _check_cursor(after)

@@ -186,6 +186,7 @@ async def test_log_events_and_rollback_work_over_http_with_a_key_of_the_right_ro
         refused = await node.run_over_http(unfit, *rollback)
         assert (refused.code, "SEC-001" in refused.err) == (77, True), refused.err
     assert (await node.run_over_http(requester, *log)).code == 77
+    assert "HOLDFAST_TOKEN, or pass --token-file" in (await node.run_over_http(None, *log)).err
     own = [json.loads(line) for line in (await node.run_over_http(requester, *events)).out.splitlines()]
     assert [(each["type"], each["event"].get("owner")) for each in own if each["type"] == "minted"] == [
         ("minted", "alice")
