@@ -36,7 +36,7 @@ def test_the_tutorial_leads_from_nothing_to_a_chain_that_is_verified_without_a_n
     told, streamed = events.split("retry: 2000", 1)
     lines = [json.loads(line) for line in told.splitlines() if line.startswith("{")]
     assert [line["type"] for line in lines] == ["ownershipTaken", "feeRaised"]
-    assert lines[1]["event"]["id"] == task
+    assert lines[1]["event"]["jobId"] == task
     assert streamed.count("event: jobAdmitted") == 2
     assert f"in the open block again: jobCancelled {task}" in back
     assert f"the refund of job {task}: applied again in the open block" in back
