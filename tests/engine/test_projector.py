@@ -14,20 +14,24 @@ from tests.simulation.journal import Fault
 from tests.simulation.tables import SimulatedTables
 from tests.simulation.world import DEVELOPMENT, World, small_batches
 
+from holdfast.core import journal_codec
 from holdfast.core.base.clock_record import RecordTime
 from holdfast.core.base.errors import Corrupt, Refused, Unavailable
-from holdfast.core.base.event import JournalHead
+from holdfast.core.base.event import Event, JournalHead
 from holdfast.core.base.values import AccountId, Amount, BatchNo, Digest, EventNo, Height, Term
 from holdfast.core.chain.messages import SealBlock
 from holdfast.core.escrow.messages import Charge, Finalize, Mint, Reserve
 from holdfast.core.escrow.model import Account, ReservationStatus
 from holdfast.core.match.messages import Match
+from holdfast.core.journal_codec import apply_stored
 from holdfast.core.policy import EnginePolicy, Policy
 from holdfast.core.queue.purge import PurgedJob, PurgeJobs
+from holdfast.core.state import State
 from holdfast.core.state_digest import digest
 from holdfast.engine import queries
 from holdfast.engine.loop import Engine
 from holdfast.engine.outcome import Accepted, EngineStatus
+from holdfast.engine.projection import projector
 from holdfast.engine.queries.accounts import GetAccount
 
 ALICE, BOB = AccountId("alice"), AccountId("bob")
@@ -259,6 +263,30 @@ async def test_a_memo_comes_back_whole_and_a_large_one_is_in_neither_batch_nor_m
     is_large = size > 4_096
     assert (len(world.disk.batches[-1].body) > size) is not is_large
     assert len(world.disk.attachments) == is_large
+    await engine.stop()
+
+
+async def test_batches_are_folded_while_they_gather_for_one_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    engine = await world.started()
+    while world.tables.at != engine.durable_head:  # written unasked: no request is left over
+        await asyncio.sleep(0)
+    written, folded = world.tables.writes, list[EventNo]()
+
+    def fold(state: State, *events: Event) -> None:
+        apply_stored(state, *events)
+        folded.append(state.last_event)
+
+    monkeypatch.setattr(journal_codec, "apply_stored", fold)
+    monkeypatch.setattr(projector, "FLUSH_MS", 60_000)
+    monkeypatch.setattr(projector, "FOLD_MS", 1)
+    for number in (1, 2):
+        await engine.submit(Mint(some_id(number), ALICE, Amount(100)))
+        while len(folded) < number:
+            await asyncio.sleep(0)
+    assert world.tables.writes == written
+    await engine.wait_tables()
+    assert (world.tables.writes, world.tables.at) == (written + 1, engine.durable_head)
     await engine.stop()
 
 

@@ -27,6 +27,8 @@ from holdfast.engine.snapshots import snapshot_files
 from holdfast.ports import Clock, Files, Journal, TableWriter
 
 FLUSH_MS: Final = 200
+FOLD_MS: Final = 50
+"""How often new batches are folded while they gather."""
 RETRY_MS: Final = 1_000
 _log = structlog.get_logger()
 
@@ -91,6 +93,14 @@ class Projector:
         self, until: BatchNo | None = None, progress: Callable[[JournalHead], None] | None = None
     ) -> None:
         """Fold and write everything that is durable now, in transactions of a bounded size."""
+        await self._fold_durable(until, progress)
+        if self._tip != self.checkpoint:
+            await self._write()
+
+    async def _fold_durable(
+        self, until: BatchNo | None = None, progress: Callable[[JournalHead], None] | None = None
+    ) -> None:
+        """Fold everything that is durable now; what is too much for one transaction is written."""
         rows_max = self._state.policy.engine.projection_rows_max
         async for batch in self._journal.read(self._tip.number, until):
             await self._fold(batch)
@@ -99,8 +109,6 @@ class Projector:
             if progress is not None:
                 progress(self._tip)
             await asyncio.sleep(0)
-        if self._tip != self.checkpoint:
-            await self._write()
 
     async def _fold(self, batch: Batch) -> None:
         """Fold a batch; what it evicts is written before. Only a rebuild is behind what an owner evicted."""
@@ -112,10 +120,17 @@ class Projector:
         self._tip = head_of(batch)
 
     async def _gather(self) -> None:
-        """Let more batches come: fewer and larger transactions, and many a row is written once instead of twice."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(FLUSH_MS / 1000):
-                await self._flush_now.wait()
+        """Let more batches come: fewer and larger transactions, and many a row is written once instead of twice.
+
+        They are folded meanwhile: who asks for the tables then waits for the writing alone.
+        """
+        now = asyncio.get_running_loop().time
+        end = now() + FLUSH_MS / 1000
+        while not self._flush_now.is_set() and now() < end:
+            await self._fold_durable()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(FOLD_MS / 1000):
+                    await self._flush_now.wait()
         self._flush_now.clear()
 
     async def _write(self) -> None:
