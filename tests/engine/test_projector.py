@@ -22,8 +22,8 @@ from holdfast.core.base.values import AccountId, Amount, BatchNo, Digest, EventN
 from holdfast.core.chain.messages import SealBlock
 from holdfast.core.escrow.messages import Charge, Finalize, Mint, Reserve
 from holdfast.core.escrow.model import Account, ReservationStatus
-from holdfast.core.match.messages import Match
 from holdfast.core.journal_codec import apply_stored
+from holdfast.core.match.messages import Match
 from holdfast.core.policy import EnginePolicy, Policy
 from holdfast.core.queue.purge import PurgedJob, PurgeJobs
 from holdfast.core.state import State

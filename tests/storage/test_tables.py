@@ -81,6 +81,19 @@ async def test_a_row_is_replaced_by_its_key(tables: TableWriter) -> None:
     assert await get_row(tables, "account", "carol") is None
 
 
+async def test_of_rows_of_earlier_events_those_that_are_missing_are_added_and_the_others_changed(
+    tables: TableWriter,
+) -> None:
+    """The row of a failed job has the key of its admission: it comes later than its event."""
+    await tables.write({"reservation": [reservation(1, "alice"), reservation(2, "bob")]}, [], at(5))
+    held, charged = reservation(2, "bob"), reservation(1, "alice", "CHARGED")
+    await tables.write({"reservation": [charged]}, [], at(6), after=at(5))
+    assert await tables.page("reservation", {}, 0, 10) == ([charged, held], 6)
+    paid, missing = reservation(1, "alice", "PAID"), reservation(3, "carol", "PAID")
+    await tables.write({"reservation": [paid, missing]}, [], at(7), after=at(6))
+    assert await tables.page("reservation", {}, 0, 10) == ([paid, held, missing], 7)
+
+
 async def test_of_two_rows_with_one_key_the_later_counts(tables: TableWriter) -> None:
     await tables.write({"account": [account("alice", 1), account("bob", 2), account("alice", 3)]}, [], at(1))
     assert await tables.page("account", {}, "", 10) == ([account("alice", 3), account("bob", 2)], 1)

@@ -54,7 +54,8 @@ IMMUTABLE: Final = {
     "key": {"event", "role", "account", "label", "made_ms"},
     "block": set(COLUMNS["block"]) - {"status"},
     "job": {"id", "kind", "caller", "tier", "height", "tx_hash", "nonce", "request_hash", "size_bytes", "enqueue_ms"}
-    | {"parent", "parent_event", "is_public", "input_digest", "run_ms_max", "run_at_ms"},
+    | {"parent", "parent_event", "is_public", "input_digest", "run_ms_max", "run_at_ms"}
+    | {"spec_digest", "units", "proof", "quorum_n", "quorum_m"},
     "provider": {"event", "public", "registered_ms"},
     "lease": {"id", "job_id", "provider_id", "attempt", "t_start_ms", "price", "duration_ms"},
     "result": {"task_id", "proof_nullifier", "result_digest", "result_size", "caller", "is_public"},
@@ -65,7 +66,8 @@ IMMUTABLE: Final = {
 }
 """Columns that never change once the row exists: replacing a row does not write them, nor their indexes."""
 
-_BY_EVENT: Final = {table for table, key in KEYS.items() if key == "event"}
+BY_EVENT: Final = {table for table, key in KEYS.items() if key == "event"}
+"""Tables whose key is an event: a row up to the checkpoint nearly always exists."""
 
 
 def split_rows(table: str, rows: Sequence[Row], after: JournalHead | None) -> tuple[list[Row], list[Row], list[Row]]:
@@ -77,7 +79,7 @@ def split_rows(table: str, rows: Sequence[Row], after: JournalHead | None) -> tu
     deleted = [row for row in latest.values() if is_row_deleted(row)] if min(map(len, rows), default=0) == 1 else []
     for row in deleted:
         del latest[row[0]]
-    if after is None or table not in _BY_EVENT:
+    if after is None or table not in BY_EVENT:
         return [], list(latest.values()), deleted
     last = after.last
     known = [row for key, row in latest.items() if key <= last]  # type: ignore[operator]  # keys are events
@@ -103,12 +105,21 @@ def delete_statement(table: str, condition: str) -> str:
 
 def upsert_clause(table: str) -> str:
     """What to do if the row exists: overwrite the columns that may change."""
-    key, immutable = KEYS[table], IMMUTABLE.get(table, set())
-    changing = [name for name in COLUMNS[table] if name != key and name not in immutable]
-    packed = TABLES[table].packed
-    new = [f"coalesce(excluded.{name}, {table}.{name})" if name in packed else f"excluded.{name}" for name in changing]
-    assigned = ", ".join(f"{name} = {value}" for name, value in zip(changing, new, strict=True))
-    return f"ON CONFLICT ({key}) DO UPDATE SET {assigned}"
+    assigned = ", ".join(
+        f"{name} = {kept_if_null(table, name, f'excluded.{name}', f'{table}.{name}')}"
+        for name in changing_columns(table)
+    )
+    return f"ON CONFLICT ({KEYS[table]}) DO UPDATE SET {assigned}"
+
+
+def changing_columns(table: str) -> list[str]:
+    """What replacing a row writes."""
+    return [name for name in COLUMNS[table] if name != KEYS[table] and name not in IMMUTABLE.get(table, set())]
+
+
+def kept_if_null(table: str, column: str, new: str, old: str) -> str:
+    """The new value of a column; of a packed one the old value where the new one is null."""
+    return f"coalesce({new}, {old})" if column in TABLES[table].packed else new
 
 
 def insert_clause(table: str) -> str:

@@ -34,21 +34,17 @@ from holdfast.adapters.sql.sorted_runs import (
     runs_to_merge,
 )
 from holdfast.adapters.sql.table_schema import (
-    COLUMNS,
     FILTERS,
     INDEXED,
     KEYS,
     SELECT,
-    delete_statement,
-    insert_clause,
-    split_rows,
-    upsert_clause,
     where_clause,
 )
 from holdfast.adapters.sqlite.connect import connect, connect_to_read, is_initialized, migrate
 from holdfast.adapters.sqlite.connection_thread import ConnectionThread
 from holdfast.adapters.sqlite.integrity import check_row_types, find_damage
 from holdfast.adapters.sqlite.owner_lock import OwnerLock
+from holdfast.adapters.sqlite.put_rows import put_rows
 from holdfast.core.base.errors import Unavailable
 from holdfast.core.base.event import JournalHead
 from holdfast.core.base.values import EventNo
@@ -218,7 +214,7 @@ class SqliteTables:
             if after is not None and (stored := _checkpoint(db)) != after:
                 raise Unavailable("ENG-004", f"the tables are at batch {stored.number}, not {after.number}")
             for table, table_rows in rows.items():
-                _put_rows(db, table, table_rows, after)
+                put_rows(db, table, table_rows, after)
             _add_claims(db, claims, checkpoint.time_ms)
             db.execute(_SQL["put_checkpoint"], head_values(checkpoint))
 
@@ -280,16 +276,6 @@ class SqliteTables:
             db.close()
 
 
-def _put_rows(db: apsw.Connection, table: str, rows: Sequence[Row], after: JournalHead | None) -> None:
-    new, known, deleted = split_rows(table, rows, after)
-    if new:
-        db.executemany(_insert_sql(table), new)
-    if known:
-        db.executemany(_put_sql(table), known)
-    if deleted:
-        db.executemany(delete_statement(table, "= ?"), deleted)
-
-
 @cache
 def page_sql(table: str, filters: tuple[str, ...], *, is_newest_first: bool = False) -> str:
     """A page by these filters. SQLite uses the index of the first one in `INDEXED`; `+` hides the others from it."""
@@ -297,17 +283,6 @@ def page_sql(table: str, filters: tuple[str, ...], *, is_newest_first: bool = Fa
     shown = tuple(name if name not in indexed[1:] else f"+{name}" for name in filters)
     beyond, order = ("<", f"{key} DESC") if is_newest_first else (">", key)
     return f"{SELECT[table]} WHERE {key} {beyond} ?{where_clause(shown, '?')} ORDER BY {order} LIMIT ?"
-
-
-@cache
-def _put_sql(table: str) -> str:
-    return f"{_insert_sql(table)} {upsert_clause(table)}"
-
-
-@cache
-def _insert_sql(table: str) -> str:
-    placeholders = ", ".join("?" * len(COLUMNS[table]))
-    return f"{insert_clause(table)} VALUES ({placeholders})"
 
 
 def _checkpoint(db: apsw.Connection) -> JournalHead:
