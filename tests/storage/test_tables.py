@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from hashlib import sha256
 
 import msgspec
@@ -92,6 +92,18 @@ async def test_of_rows_of_earlier_events_those_that_are_missing_are_added_and_th
     paid, missing = reservation(1, "alice", "PAID"), reservation(3, "carol", "PAID")
     await tables.write({"reservation": [paid, missing]}, [], at(7), after=at(6))
     assert await tables.page("reservation", {}, 0, 10) == ([paid, held, missing], 7)
+
+
+@pytest.mark.parametrize("places", [range(150, 250), range(50, 52), range(0, 200, 2), (7, 3)])
+async def test_leaves_that_come_again_replace_those_of_their_places_and_no_others(
+    tables: TableWriter, places: Sequence[int]
+) -> None:
+    """After a rollback: many or few, with and without gaps, in any order."""
+    await tables.write({"leaf": [(place, 1, b"old") for place in range(200)]}, [], at(5))
+    await tables.write({"leaf": [(place, 2, b"new") for place in places]}, [], at(6), after=at(5))
+    old, new = {place: (place, 1, b"old") for place in range(200)}, {place: (place, 2, b"new") for place in places}
+    rows, _ = await tables.page("leaf", {}, -1, 1_000)
+    assert {row[0]: row for row in rows} == old | new
 
 
 async def test_of_two_rows_with_one_key_the_later_counts(tables: TableWriter) -> None:

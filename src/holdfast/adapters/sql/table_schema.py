@@ -88,6 +88,15 @@ def split_rows(table: str, rows: Sequence[Row], after: JournalHead | None) -> tu
     return [row for key, row in latest.items() if key > last], known, deleted  # type: ignore[operator]
 
 
+def is_gapless(table: str, rows: Sequence[Row]) -> bool:
+    """Whether these are leaves in order and without a gap: they can replace whatever is between the first and last."""
+    if table != "leaf" or not rows:
+        return False
+    first = rows[0][0]
+    assert isinstance(first, int)
+    return [row[0] for row in rows] == list(range(first, first + len(rows)))
+
+
 def where_clause(filters: tuple[str, ...], placeholder: str, first: int = 1) -> str:
     """The conditions of a page; placeholders `$` are numbered from `first` on."""
     return "".join(

@@ -34,7 +34,7 @@ def put_rows(db: apsw.Connection, table: str, rows: Sequence[Row], after: Journa
 
 
 def _update_rows(db: apsw.Connection, table: str, rows: Sequence[Row]) -> bool:
-    """Whether all of them exist, and so are changed: a third less work than to try and insert each of them first."""
+    """Whether all of them exist, and so are changed: a fifth less work than to try and insert each of them first."""
     sql, values_of = _update(table)
     before = db.total_changes()
     db.executemany(sql, map(values_of, rows))
