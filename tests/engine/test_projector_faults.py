@@ -21,6 +21,7 @@ from holdfast.engine import queries
 from holdfast.engine.follower import Follower
 from holdfast.engine.loop import Engine
 from holdfast.engine.outcome import Accepted
+from holdfast.engine.projection import projector as projecting
 from holdfast.engine.projection.host import ProjectorTask
 from holdfast.engine.snapshots import snapshot_files
 
@@ -129,6 +130,20 @@ async def test_a_projector_writes_a_snapshot_when_enough_has_happened_and_not_be
     state, tip = await snapshot_files.load_newest(world.files, engine.journal, world.policy, 10**9)
     assert (tip.last, tip) == (20, engine.durable_head)
     assert digest(state) == digest(engine.undurable_state)
+
+
+@pytest.mark.rule("ENG-003")
+async def test_a_snapshot_that_is_due_does_not_wait_until_no_more_batches_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(projecting, "FLUSH_MS", 60_000)
+    monkeypatch.setattr(projecting, "FOLD_MS", 1)
+    world = World(small_batches(rows_max=1, snapshot_every_events=3))
+    engine = await world.started()
+    for number in range(3):
+        await engine.submit(Mint(some_id(number), ALICE, Amount(1)))
+    async with asyncio.timeout(10):
+        while not world.files.files:
+            await asyncio.sleep(0)
+    await engine.stop()
 
 
 @pytest.mark.parametrize("is_standby", [False, True])

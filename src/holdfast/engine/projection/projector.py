@@ -55,6 +55,8 @@ class Projector:
         self._state, self._tip = State(policy), JournalHead()
         self._snapshot, self._snapshot_due = JournalHead(), EventNo(0)
         """The last good snapshot, and the event from which on the next one is due."""
+        self._gathering_since = 0.0
+        """When the last transaction ended: a full one is not followed by a small one."""
         self.checkpoint = JournalHead()
 
     async def run(self) -> None:
@@ -125,9 +127,11 @@ class Projector:
         They are folded meanwhile: who asks for the tables then waits for the writing alone.
         """
         now = asyncio.get_running_loop().time
-        end = now() + FLUSH_MS / 1000
-        while not self._flush_now.is_set() and now() < end:
+        self._gathering_since = now()
+        while now() < self._gathering_since + FLUSH_MS / 1000 and self.checkpoint.last < self._snapshot_due:
             await self._fold_durable()
+            if self._flush_now.is_set():
+                break
             with suppress(TimeoutError):
                 async with asyncio.timeout(FOLD_MS / 1000):
                     await self._flush_now.wait()
@@ -143,7 +147,7 @@ class Projector:
                 await self._pause(fault)
                 if await self._is_written():
                     break
-        self.checkpoint = self._tip
+        self.checkpoint, self._gathering_since = self._tip, asyncio.get_running_loop().time()
         self._on_written(self.checkpoint)
 
     async def _pause(self, fault: Unavailable) -> None:
