@@ -14,6 +14,7 @@ from bench.processor_time import PartTimes
 from bench.queue import contestant as ours
 from bench.queue.baselines.contract import BaselineQueue, drain_all, enqueue_all, run_lives
 from bench.queue.peer_comparison import QueueContest
+from bench.queue.projection import compare_projection
 from bench.stores import Store, postgres
 
 BATCH = 1_000
@@ -42,6 +43,7 @@ async def run(folder: Path, *, is_quick: bool) -> list[Table]:
                 continue
             add(*await compare_lives(store, rounds, many))
             add(await compare_steps(store, rounds, many))
+            add(await compare_projection(store, rounds, many, BATCH))
             add(*await QueueContest(store, one, many, leases).tables(rounds))
     return tables
 
