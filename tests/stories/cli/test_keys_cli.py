@@ -200,6 +200,8 @@ def test_without_a_node_it_is_said_in_one_sentence(tmp_path: Path) -> None:
     assert said.code == 75
     assert "holdfast up" in said.err
     assert "Traceback" not in said.err
+    nowhere = holdfast("key", "list", "--data", tmp_path / "nowhere")
+    assert (nowhere.code, "no folder" in nowhere.err, "holdfast init" in nowhere.err) == (75, True, True)
     gone = holdfast("key", "list", "--url", "http://127.0.0.1:1")
     assert (gone.code, "no answer from http://127.0.0.1:1" in gone.err) == (75, True)
     for url in ("localhost:1", "http://x:99999", "http://127.0.0.1:abc", "http://[::1", "http://:80"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from holdfast.cli.terminal.abbreviations import WHOLE_ID
 from holdfast.cli.terminal.key_files import KEYS_FOLDER
 from holdfast.cli.terminal.options import NodeAddress
 from holdfast.cli.terminal.reporting import load_settings, report_errors
+from holdfast.client.errors import NodeUnreachable
 from holdfast.client.node_socket import NodeSocket
 from holdfast.client.node_url import NodeUrl, checked_token, find_node
 
@@ -24,6 +26,8 @@ TIMEOUT_S: Final = 5.0
 """How long a node is waited for that does not answer."""
 STARTING_S: Final = 15.0
 """The same for a folder that `init` has made: its node may be starting, which takes seconds on a busy machine."""
+NOTICE_S: Final = 2.0
+"""After this time a person at a terminal is told what is waited for."""
 ANSWER_TIMEOUT_S: Final = 10.0
 FETCH_TIMEOUT_S: Final = 600.0
 """Without a byte: a node may have to fetch an output from its archive first."""
@@ -45,9 +49,20 @@ async def connect(address: NodeAddress) -> AsyncIterator[NodeSession]:
             yield AbbreviatedIds(client)
         return
     folder = load_settings(None, {"data": address.data}).data
+    if not folder.is_dir():
+        raise NodeUnreachable(f"there is no folder {folder}")
     is_made = (folder / KEYS_FOLDER).exists()
     async with NodeSocket(folder, STARTING_S if is_made else TIMEOUT_S) as node:
-        yield AbbreviatedIds(node)
+        notice = asyncio.get_running_loop().call_later(NOTICE_S, _say_waiting, folder)
+        try:
+            yield AbbreviatedIds(node)
+        finally:
+            notice.cancel()
+
+
+def _say_waiting(folder: Path) -> None:
+    if sys.stderr.isatty():
+        print(f"holdfast: waiting for the node of {folder}; Ctrl-C stops", file=sys.stderr)
 
 
 class AbbreviatedIds:

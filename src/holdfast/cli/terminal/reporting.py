@@ -70,6 +70,7 @@ _CONNECTION_HINTS = {
     "CERTIFICATE_VERIFY_FAILED": "pass the CA that signed the node's certificate: --ca ca.pem",
     "WRONG_VERSION_NUMBER": "that port speaks no TLS: write http:// instead of https://",
     "disconnected": "that port may want TLS: write https:// and pass --ca ca.pem",
+    "no folder": "create one with: holdfast init; or name another: --data DIR",
     "not a node": "check the address and the port: the node logs where it listens",
 }
 """What to do about a connection that fails, by words of the fault."""
