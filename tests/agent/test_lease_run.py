@@ -63,7 +63,8 @@ async def test_a_lease_occupies_a_slot_until_its_outcome_is_decided() -> None:
 
 
 async def test_a_lease_that_an_earlier_process_reported_only_awaits_its_end() -> None:
-    held = LeaseRun.reported(OFFER, SpooledAt("s", 2))
+    held = LeaseRun.resumed(OFFER, has_files=False)
+    held.is_reported, held.outcome_spooled_at = True, SpooledAt("s", 2)
     assert (held.is_working, held.is_unreported, held.is_on_disk) == (False, False, True)
 
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from holdfast.agent.leases.lease_run import LeaseRun
-from holdfast.agent.leases.records import PROGRESS, AcceptedOffer
+from holdfast.agent.leases.records import PROGRESS, STARTED, AcceptedOffer
 from holdfast.agent.leases.work_reports import BYTES_MAX, RECORD_BYTES, WorkReports
 from holdfast.agent.transport.evidence_emitter import EvidenceEmitter
 
@@ -20,13 +20,15 @@ class Emitted:
 
     def __init__(self) -> None:
         self.records: list[dict[str, Any]] = []
+        self.types: list[str] = []
         self.is_full = False
 
     def try_emit(self, payload_type: str, payload: dict[str, Any]) -> object | None:
-        assert payload_type == PROGRESS
         if self.is_full:
             return None
-        self.records.append(payload)
+        self.types.append(payload_type)
+        if payload_type == PROGRESS:
+            self.records.append(payload)
         return payload
 
 
@@ -44,6 +46,7 @@ async def test_messages_are_numbered_and_an_equal_percent_is_said_once() -> None
         report(percent, text)
     reports.finish(lease)
     said = [(each["number"], each.get("percent"), each["text"]) for each in emitted.records]
+    assert emitted.types == [STARTED, *[PROGRESS] * 4], "its start is told before"
     assert said == [(0, 1, ""), (1, 2, ""), (2, None, "hm"), (3, 2, "two")]
 
 

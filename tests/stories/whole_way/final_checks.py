@@ -16,7 +16,16 @@ from tests.stories.whole_way.network import LIAR, PATIENCE_S, WholeNetwork
 from tests.stories.whole_way.story_jobs import WORD, StoryJob
 
 from holdfast import AsyncClient
-from holdfast.agent.leases.records import ACCEPTED, OUTCOMES, read_lease_record
+from holdfast.agent.leases.records import (
+    ACCEPTED,
+    COMPLETED,
+    FAILED,
+    OUTCOMES,
+    PROGRESS,
+    READY,
+    STARTED,
+    read_lease_record,
+)
 from holdfast.client.answers import JobOutcome
 from holdfast.client.node_socket import NodeSocket
 from holdfast.core.job.input_ref import input_digest
@@ -28,6 +37,8 @@ from holdfast.spool.files.record import BLOCK_FENCE
 
 REPORTED = ("PROVIDER_FAIL", "INVALID_INPUT", "PROOF_INVALID", "METRICS_UNMET")
 """Ends of leases that follow from what the provider said."""
+PHASES = {ACCEPTED: 0, STARTED: 1, PROGRESS: 1, READY: 2, COMPLETED: 3, FAILED: 3, BLOCK_FENCE: 4}
+"""The order of a lease's records; an execution that a kill has cut short begins anew."""
 
 
 class FinalChecks:
@@ -161,7 +172,7 @@ class FinalChecks:
         await self._network.wait_until(is_done)
 
     async def _check_evidence(self, history: EventHistory) -> None:
-        """Of every lease that a provider accepted: that, then what came of it where it was its word, then the fence."""
+        """EVD-005: every accepted lease has its records in their order, and nothing behind its one fence."""
         network = self._network
         where = Place(network.node.data, network.place.server) if network.store == "sqlite" else network.place
         lines = await stored_evidence(JOURNALS[network.store](where)())
@@ -181,5 +192,7 @@ def _is_complete(lease: LeaseTrace, types: list[str]) -> bool:
     is_reported = lease.submitted_ms is not None or (lease.closed is not None and lease.closed.reason in REPORTED)
     if not types:
         return not is_reported
-    has_outcome = any(each in OUTCOMES for each in types[: types.index(BLOCK_FENCE)]) if BLOCK_FENCE in types else False
-    return types[0] == ACCEPTED and BLOCK_FENCE in types and has_outcome >= is_reported
+    phases = [PHASES[each] for each in types]
+    has_outcome = sum(each in OUTCOMES for each in types)
+    is_once = types.count(ACCEPTED) == types.count(BLOCK_FENCE) == 1 >= has_outcome
+    return is_once and phases == sorted(phases) and has_outcome >= is_reported

@@ -15,7 +15,7 @@ from holdfast.agent.leases.group_signer import GroupSigner
 from holdfast.agent.leases.lease_executor import LEASE_OVER_NAMES, LeaseExecutor
 from holdfast.agent.leases.lease_run import LeaseEnd, LeaseRun, NodeView
 from holdfast.agent.leases.offers import accepted_offer, forget_refused, lease_times
-from holdfast.agent.leases.records import ACCEPTED, PROGRESS, acceptance_payload
+from holdfast.agent.leases.records import ACCEPTED, acceptance_payload
 from holdfast.agent.leases.slots import Slots
 from holdfast.agent.leases.spooled_leases import SpooledLeases
 from holdfast.agent.leases.work_dir import WorkDir
@@ -26,6 +26,7 @@ from holdfast.agent.transport.work_stream import ActResult, WorkStream
 from holdfast.core.base.errors import Refused, Unavailable
 from holdfast.core.job.spec import WorkPayload
 from holdfast.ports import Clock
+from holdfast.spool.files.record import BLOCK_FENCE
 from holdfast.wire.gen.holdfast.provider.v1 import provider_pb2 as pb
 from holdfast.wire.signed_messages import AgentAct, to_sign_acceptance
 
@@ -34,6 +35,8 @@ ACCEPT_MS: Final = 1_000
 """How long an offer waits for a spool that refuses records; then it is declined, well before its ACK is due."""
 GIVE_BACK_MS: Final = 2_000
 """How long to wait for the answer to a decline; without one the lease stays on disk."""
+END_MS: Final = 100
+"""How long what is left at a stop may take; the next start continues with it."""
 _log = structlog.get_logger()
 
 
@@ -62,7 +65,7 @@ class ActiveLeases:
         self._slots = Slots(registry, settings.slots)
         self._tasks: dict[bytes, asyncio.Task[None]] = {}
         """What is being done for a lease; a lease that only awaits its end has none."""
-        self._other_tasks: set[asyncio.Task[None]] = set()
+        self._finishing: set[asyncio.Task[None]] = set()
         self._stream: WorkStream | None = None
         self._heartbeat_ms, self._heartbeat_due_ms = HEARTBEAT_IDLE_MS, 0
         self._changed, self.is_stopping, self.is_paused = asyncio.Event(), False, False
@@ -75,9 +78,14 @@ class ActiveLeases:
         """Resume a lease of an earlier process."""
         _log.info("lease_resumed", lease=lease.id.hex(), has_output=lease.has_output)
         self._add(lease)
-        outcome_at = self._spooled.outcome_at(lease.id)
+        outcome_at, lease.is_fenced = (
+            self._spooled.outcome_at(lease.id),
+            self._spooled.is_spooled(BLOCK_FENCE, lease.id),
+        )
         if outcome_at is not None:  # it is not decided again: the spool delivers it
             lease.is_reported, lease.outcome_spooled_at = True, outcome_at
+        elif lease.is_fenced:  # only its files are left
+            lease.end("LOST", "an earlier process has ended it")
         else:
             self._spawn(lease, self._executor.run(lease))
 
@@ -122,9 +130,8 @@ class ActiveLeases:
 
     def _on_new(self, offer: pb.Offer) -> LeaseRun | None:
         """The lease, if it is accepted."""
-        outcome_at = self._spooled.outcome_at(offer.lease_id)
-        if outcome_at is not None:  # an earlier process has done it: the spool delivers the result
-            self._add(LeaseRun.reported(accepted_offer(offer), outcome_at))
+        if self._spooled.outcome_at(offer.lease_id) is not None:  # an earlier process has done it
+            self.resume(LeaseRun.resumed(accepted_offer(offer), has_files=False))
             return None
         work = self._find_work(offer)
         if isinstance(work, str):
@@ -210,8 +217,8 @@ class ActiveLeases:
         return await self._executor.run(lease)
 
     def _drop(self, lease: LeaseRun, reason: str) -> None:
-        """A lease that could not be stored is declined, and was never ours."""
-        lease.is_reported = True  # no evidence of it: nothing was accepted
+        """A lease that could not be stored is declined. There is no evidence of it, and no fence."""
+        lease.is_fenced = True
         self._on_work_declined(lease, reason)
 
     def _spawn(self, lease: LeaseRun, work: Coroutine[Any, Any, None]) -> None:
@@ -233,35 +240,32 @@ class ActiveLeases:
         end = ended.result()
         log = _log.debug if end.cause == "VERDICT" and end.reason == "accepted" else _log.info
         log("lease_ended", lease=lease.id.hex(), cause=end.cause, reason=end.reason)
-        is_over = lease.is_reported or end.cause == "VERDICT"
-        if is_over or self._emitter.try_emit(*self._executor.fence(lease, end.cause, end.reason)) is not None:
-            is_over = True
+        if end.cause == "VERDICT" and not lease.is_reported:
+            lease.is_fenced = True  # an earlier process has reported it
+        tasks = [each for each in (self._tasks.get(lease.id), lease.reporting_start) if each and not each.done()]
+        if tasks or lease.has_files or not lease.is_fenced:
+            finishing = asyncio.create_task(self._finish(lease, tasks, end))
+            self._finishing.add(finishing)
+            finishing.add_done_callback(self._finishing.discard)
+            return
         self._executor.hold(lease, None)
-        task = self._tasks.get(lease.id)
-        if task is None and not lease.has_files and is_over:
-            self.leases.pop(lease.id, None)
-        else:
-            self._spawn_other(self._finish(lease, task, None if is_over else end))
+        self.leases.pop(lease.id, None)
 
-    async def _finish(self, lease: LeaseRun, task: asyncio.Task[None] | None, unfenced: LeaseEnd | None) -> None:
-        """Stop what is being done, emit the fence that the spool refused, and remove the files."""
-        tasks = [each for each in (task, lease.reporting_start) if each is not None]
+    async def _finish(self, lease: LeaseRun, tasks: list[asyncio.Task[None]], end: LeaseEnd) -> None:
+        """Stop what is being done, emit the fence behind what it has told (EVD-005), and remove the files."""
         for each in tasks:
             each.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if unfenced is not None:
-            await self._emitter.emit(*self._executor.fence(lease, unfenced.cause, unfenced.reason))
+        if not lease.is_fenced:
+            await self._emitter.emit(*self._executor.fence(lease, end.cause, end.reason))
+            lease.is_fenced = True
+        self._executor.hold(lease, None)
         try:
             if lease.has_files:
                 await self._work_dir.remove(lease.id)
         except Unavailable as fault:  # the next start resumes it, and the node answers that it is over
             _log.error("lease_not_removed", lease=lease.id.hex(), reason=str(fault))
         self.leases.pop(lease.id, None)
-
-    def _spawn_other(self, work: Coroutine[Any, Any, object]) -> None:
-        task: asyncio.Task[Any] = asyncio.create_task(work)
-        self._other_tasks.add(task)
-        task.add_done_callback(self._other_tasks.discard)
 
     # -------------------------------------------------------------------------------------------- receiving
 
@@ -359,9 +363,7 @@ class ActiveLeases:
         answer = self._send(AgentAct("renew", lease_id=lease.id, renewal=renewal))
         if answer is not None:
             answer.add_done_callback(partial(self._on_renewed, lease, renewal))
-        took_ms = self._clock.monotonic_ms() - lease.started_ms if lease.started_ms else 0
-        payload = {"lease_id": lease.id.hex(), "took_ms": took_ms, "renewal": renewal}
-        self._spawn_other(self._emitter.emit(PROGRESS, payload))  # a full spool must not delay heartbeats
+        self._executor.reports.report_renewal(lease, renewal, self._clock.monotonic_ms())
 
     def _on_renewed(self, lease: LeaseRun, renewal: int, answer: asyncio.Future[ActResult]) -> None:
         """A refused renewal is not repeated: the lease cannot be extended, or the next offer has new times."""
@@ -383,12 +385,13 @@ class ActiveLeases:
         ]
         await asyncio.gather(*declines)
         await self._executor.store_unreported(list(self.leases.values()))
-        tasks = [*self._tasks.values(), *self._other_tasks]
-        if tasks:
-            await asyncio.wait(tasks, timeout=0.1)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        for group in (self._tasks.values(), self._finishing):  # the second wait for the first
+            tasks = [*group]
+            if tasks:
+                await asyncio.wait(tasks, timeout=END_MS / 1_000)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _give_back(self, lease: LeaseRun) -> None:
         """LEA-006: decline, so that the job is offered to others at once. Without a stream the lease stays on disk."""

@@ -30,12 +30,12 @@ from holdfast.agent.leases.group_signer import GroupSigner
 from holdfast.agent.leases.input_fetch import InputDamaged, InputFetcher
 from holdfast.agent.leases.lease_run import LeaseRun, NodeView
 from holdfast.agent.leases.outcomes import OutcomeDraft, ProvedOutput, draft_completion, draft_failure
-from holdfast.agent.leases.records import FAILED, READY, STARTED, Outcome
+from holdfast.agent.leases.records import FAILED, READY, Outcome
 from holdfast.agent.leases.spooled_leases import SpooledLeases
 from holdfast.agent.leases.work_dir import WorkDir
 from holdfast.agent.leases.work_reports import WorkReports
 from holdfast.agent.settings import AgentSettings
-from holdfast.agent.transport.evidence_emitter import EmittedRecord, EvidenceEmitter, LeaseRecord, SpooledAt
+from holdfast.agent.transport.evidence_emitter import RETRY_MS, EmittedRecord, EvidenceEmitter, LeaseRecord, SpooledAt
 from holdfast.agent.transport.node_client import NodeClient
 from holdfast.core.base.errors import Refused, Unavailable
 from holdfast.core.job.spec import WorkPayload
@@ -75,7 +75,7 @@ class LeaseExecutor:
         self._emitter, self._spooled = emitter, spooled
         self._client, self._signer, self._clock, self._draw = client, signer, clock, draw
         self._inputs = InputFetcher(settings, client, clock, draw)
-        self._reports = WorkReports(emitter)
+        self.reports = WorkReports(emitter)
         self.on_declined: Callable[[LeaseRun, str], None] = lambda lease, reason: lease.end("DECLINED", reason)
         """What gives a lease back whose executor does not want its work."""
 
@@ -135,6 +135,8 @@ class LeaseExecutor:
             await asyncio.shield(lease.node_view)  # its deadline seems to be over: the node decides
         if lease.output is None:
             lease.output = await self._run_executor(lease)
+        if lease.reporting_start is not None:  # EVD-005: the start comes before the outcome
+            await lease.reporting_start
         output = lease.output
         draft = self._draft(lease, output)
         if isinstance(output, bytes) and (draft is None or not self._is_repeatable(lease)):
@@ -185,11 +187,11 @@ class LeaseExecutor:
 
     async def _run_async(self, lease: LeaseRun, executor: AsyncExecutor, payload: WorkPayload) -> bytes | Failed:
         timeout_ms = payload.run_ms_max or self._settings.execution_ms_max
-        work = Work(payload, lease.offer.task_id, self._clock.wall_ms() + timeout_ms, self._reports.of(lease))
+        work = Work(payload, lease.offer.task_id, self._clock.wall_ms() + timeout_ms, self.reports.of(lease))
         try:
             outcome = await execute_async(executor, work, timeout_ms)
         finally:
-            self._reports.finish(lease)
+            self.reports.finish(lease)
         if isinstance(outcome, Declined):
             self.on_declined(lease, outcome.reason)
             await asyncio.get_running_loop().create_future()  # the end of the lease cancels this
@@ -216,7 +218,8 @@ class LeaseExecutor:
         lease.reporting_start = asyncio.create_task(self._report_start(lease))
 
     async def _report_start(self, lease: LeaseRun) -> None:
-        await self._emitter.emit(STARTED, {"lease_id": lease.id.hex(), "attempt": lease.offer.attempt})
+        while not self.reports.report_start(lease):
+            await self._clock.sleep(RETRY_MS)
         if not lease.has_files:
             try:
                 await self.store_offer(lease)
@@ -258,7 +261,7 @@ class LeaseExecutor:
 
     async def _report(self, lease: LeaseRun, outcome: Outcome) -> None:
         """Spool the outcome, and the fence behind it. What is spooled is sent, and nothing is sent before (SP-005)."""
-        records = self._outcome_records(lease, outcome)
+        lease.is_reported, records = True, self._outcome_records(lease, outcome)
         emitted = [*lease.emitted, *await self._emitter.emit_all(records[len(lease.emitted) :])]
         self._on_reported(lease, emitted)
         lease.outcome_spooled_at = await self._emitter.wait_spooled(records, emitted)
@@ -273,7 +276,7 @@ class LeaseExecutor:
             self._on_reported(lease, [*lease.emitted, emitted])
 
     def _on_reported(self, lease: LeaseRun, emitted: list[EmittedRecord]) -> None:
-        lease.is_reported, lease.emitted = True, emitted
+        lease.is_reported, lease.is_fenced, lease.emitted = True, len(emitted) > 1, emitted
         if lease.held_at != emitted[0].at:
             self.hold(lease, emitted[0].at)
 
@@ -296,7 +299,7 @@ class LeaseExecutor:
         return draft.signed(await self._signer.sign(draft.to_sign))
 
     def _draft_completion(self, lease: LeaseRun, digest: bytes, size: int, inline: bytes | None) -> OutcomeDraft:
-        took_ms = self._clock.monotonic_ms() - lease.started_ms if lease.started_ms else 0
+        took_ms = lease.took_ms(self._clock.monotonic_ms())
         work = lease.work or self._registry.find(lease.offer.kind, lease.offer.payload)
         declared = "" if isinstance(work, Refused) else media_type_of(*work)
         media_type = valid_media_type(lease.media_type) or declared

@@ -52,6 +52,8 @@ class LeaseRun:
         self.accepted: Ticket | None = None
         """Of the record that carries its offer."""
         self.reporting_start: asyncio.Task[None] | None = None
+        self.is_started = False
+        """The record that its work has started was emitted."""
         self.has_files = False
         """It has a folder of its own in the work folder."""
         self.has_output = False
@@ -65,9 +67,11 @@ class LeaseRun:
         self.outcome: Outcome | None = None
         """From here on the outcome of the lease is decided."""
         self.is_reported = False
-        """The record of its outcome, and the fence behind it, were emitted."""
+        """The record of its outcome was emitted."""
         self.emitted: list[EmittedRecord] = []
-        """These records."""
+        """That record, and the fence behind it."""
+        self.is_fenced = False
+        """Its fence was emitted: nothing of this lease is emitted any more (EVD-005)."""
         self.outcome_spooled_at: SpooledAt | None = None
         """The record of its outcome, once it is spooled."""
         self.held_at: SpooledAt | None = None
@@ -87,14 +91,6 @@ class LeaseRun:
         run.has_files, run.has_output = has_files, has_output
         return run
 
-    @classmethod
-    def reported(cls, offer: AcceptedOffer, outcome_at: SpooledAt) -> LeaseRun:
-        """A lease whose outcome an earlier process has spooled: only its end is awaited."""
-        run = cls(offer)
-        run.is_resumed = run.is_reported = True
-        run.outcome_spooled_at = outcome_at
-        return run
-
     @property
     def id(self) -> bytes:
         return self.offer.lease_id
@@ -105,6 +101,11 @@ class LeaseRun:
         return self.is_resumed or (self.accepted is not None and self.accepted.is_durable)
 
     @property
+    def is_executing(self) -> bool:
+        """Its output is not known: only so long progress is reported (EVD-005)."""
+        return self.is_working and self.output is None and not self.has_output
+
+    @property
     def is_working(self) -> bool:
         """It occupies a slot: its outcome is not decided."""
         return self.outcome is None and not self.is_reported and not self.ended.done()
@@ -113,6 +114,10 @@ class LeaseRun:
     def is_unreported(self) -> bool:
         """Its outcome is not spooled: the lease must be renewed."""
         return self.outcome_spooled_at is None and not self.ended.done()
+
+    def took_ms(self, now_ms: int) -> int:
+        """How long its work takes so far; 0 before it began."""
+        return now_ms - self.started_ms if self.started_ms else 0
 
     def on_node_view(self, view: NodeView) -> None:
         """The node has answered about the lease."""

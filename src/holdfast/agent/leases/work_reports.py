@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 from holdfast.agent.executors.contract import Report
 from holdfast.agent.leases.lease_run import LeaseRun
-from holdfast.agent.leases.records import PROGRESS
+from holdfast.agent.leases.records import PROGRESS, STARTED
 from holdfast.agent.transport.evidence_emitter import EvidenceEmitter
 
 BYTES_MAX: Final = 64 << 10
@@ -38,7 +38,7 @@ class WorkReports:
 
     def _report(self, lease: LeaseRun, percent: int | None, text: str) -> None:
         spent = self._spent[lease]
-        if lease.ended.done() or lease.is_reported:
+        if not lease.is_executing:
             return
         if percent is not None and not text and percent == spent.percent:
             return
@@ -53,7 +53,7 @@ class WorkReports:
     def _emit(self, lease: LeaseRun, spent: _Spent, percent: int | None, text: str) -> bool:
         said: dict[str, Any] = {"percent": percent} if percent is not None else {}
         payload = {"lease_id": lease.id.hex(), "number": spent.number, "text": text, **said}
-        if self._emitter.try_emit(PROGRESS, payload) is None:
+        if not self.report_start(lease) or self._emitter.try_emit(PROGRESS, payload) is None:
             return False
         spent.number += 1
         return True
@@ -63,3 +63,15 @@ class WorkReports:
         spent = self._spent.pop(lease, None)
         if spent is not None and spent.dropped:
             self._emit(lease, spent, None, f"dropped {spent.dropped}")
+
+    def report_start(self, lease: LeaseRun) -> bool:
+        """Once, before any progress; False where the spool refuses it now."""
+        payload = {"lease_id": lease.id.hex(), "attempt": lease.offer.attempt}
+        lease.is_started = lease.is_started or self._emitter.try_emit(STARTED, payload) is not None
+        return lease.is_started
+
+    def report_renewal(self, lease: LeaseRun, renewal: int, now_ms: int) -> None:
+        """While it works. It never waits: a full spool must not delay heartbeats, nor a record follow the fence."""
+        if lease.is_executing and self.report_start(lease):
+            payload = {"lease_id": lease.id.hex(), "took_ms": lease.took_ms(now_ms), "renewal": renewal}
+            self._emitter.try_emit(PROGRESS, payload)
