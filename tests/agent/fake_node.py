@@ -84,6 +84,8 @@ class FakeNode:
         self.answer_records: Callable[[int], int] = lambda mark: mark
         self.refuse_uploads = 0
         self.refuse_output: tuple[str, str] | None = None
+        self.is_key_taken = False
+        """Another agent of the key works."""
         self.is_unresponsive = False
         """Does not even answer a hello."""
         self.may_ack = asyncio.Event()
@@ -269,7 +271,10 @@ class _Provider(provider_pb2_grpc.ProviderServiceServicer):
     async def GetChallenge(self, _: Any, __: Any) -> pb.GetChallengeResponse:  # noqa: N802
         return pb.GetChallengeResponse(nonce=NONCE, chain_id=1337, time_ms=now_ms())
 
-    async def Register(self, request: pb.RegisterRequest, _: Any) -> pb.RegisterResponse:  # noqa: N802
+    async def Register(self, request: pb.RegisterRequest, context: Any) -> pb.RegisterResponse:  # noqa: N802
+        if self._node.is_key_taken:
+            trailers = (("holdfast-name", "Refused"), ("holdfast-rule", "RCV-002"), ("holdfast-hint", "wait"))
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "taken", trailers)
         told = signed_messages.read_registration(request.body)
         assert isinstance(told, signed_messages.Registration)
         assert verify(told.public, signed_messages.to_sign_registration(request.body), request.signature)

@@ -455,6 +455,25 @@ async def test_a_verdict_that_was_missed_is_asked_for_with_the_heartbeat(node: F
         await wait_until(lambda: not agent.leases.leases)
 
 
+@pytest.mark.rule("RCV-002")
+async def test_a_second_agent_of_a_key_ends_at_its_start_and_one_that_has_worked_tries_again(
+    node: FakeNode, tmp_path: Path
+) -> None:
+    node.is_key_taken = True
+    second = make_agent(node, tmp_path / "second")
+    with pytest.raises(Unavailable, match="taken"):
+        await second.run(asyncio.Event())
+    assert (node.registrations, node.evidence) == ([], {})
+    node.is_key_taken = False
+    async with running_agent(node, tmp_path / "first") as agent:
+        await wait_until(lambda: agent.leases.is_connected)
+        agent.registration, node.is_key_taken = None, True
+        node.end_work_streams()
+        await wait_until(lambda: agent._stream_backoff.failures > 1, "it is refused, and tries again")
+        node.is_key_taken = False
+        await wait_until(lambda: agent.leases.is_connected)
+
+
 async def test_two_agents_cannot_share_a_folder(node: FakeNode, tmp_path: Path) -> None:
     async with running_agent(node, tmp_path):
         with pytest.raises(Unavailable, match="another agent works"):

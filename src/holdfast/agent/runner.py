@@ -158,6 +158,7 @@ class Agent:
             signer=signer,
             clock=clock,
             id_=self.id,
+            instance=self._work_dir.instance,
         )
         channel = self.id.hex()
         self.spooled = SpooledLeases()
@@ -187,7 +188,7 @@ class Agent:
             clock=clock,
             on_progress=self._stream_backoff.reset,
         )
-        self._is_heartbeat_refused = False
+        self._is_heartbeat_refused = self._was_welcome = False
         self.leases.watch_heartbeat = self._watch_heartbeat
 
     def _open_sender(self, session: str, spool: Spool) -> SessionSender:
@@ -278,10 +279,18 @@ class Agent:
                 self.emitter.start_delivery()
                 await WorkStream(self._connection, self._signer, self.id, self.leases, self._work_dir.instance).run()
             except (RpcFault, ProtocolError) as fault:
+                self._was_welcome |= self.leases.is_connected
+                self._end_second_agent(fault)
                 self._log_failure(fault)
             finally:
                 self.leases.on_stream_ended()
             await self._stream_backoff.pause(self._clock)
+
+    def _end_second_agent(self, fault: RpcFault | ProtocolError) -> None:
+        """RCV-002: Unavailable at its start, where another agent of its key works; one that has worked tries again."""
+        refusal = refusal_of(fault) if isinstance(fault, RpcFault) else None
+        if refusal is not None and refusal.rule == "RCV-002" and not self._was_welcome:
+            raise Unavailable(refusal.rule, refusal.message, refusal.hint)
 
     def _log_failure(self, fault: RpcFault | ProtocolError) -> None:
         """Only the first of consecutive failures is logged as a warning. An unknown provider registers again."""

@@ -55,6 +55,8 @@ class Registration(msgspec.Struct, frozen=True, omit_defaults=True):
     invitation: bytes = b""
     """The secret of an operator's invitation, and when it ends (SEC-002)."""
     invitation_expires_ms: int = 0
+    instance: bytes = b""
+    """Tells the agent's folder from every other one (RCV-002)."""
 
 
 class Declaration(msgspec.Struct, frozen=True, omit_defaults=True):

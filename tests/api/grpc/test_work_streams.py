@@ -257,8 +257,11 @@ async def test_an_agent_of_the_same_key_from_another_folder_waits_until_the_firs
     await first.open(instance=b"folder one")
     await first.act(AgentAct("beat", slots=4))
     other = WorkStreamDriver(oak, oak.stub.Work())
-    no = await refusal(other.open(instance=b"folder two"))
-    assert (no.rule, "another folder" in no.message) == ("RCV-002", True)
+    for asked in (other.open(instance=b"folder two"), oak.register(price=99, instance=b"folder two")):
+        no = await refusal(asked)
+        assert (no.rule, "another folder" in no.message) == ("RCV-002", True)
+    assert node.engine.undurable_state.providers[oak.id].price == 3, "the first one is not disturbed"
+    await oak.register(instance=b"folder one")
     again = WorkStreamDriver(oak, oak.stub.Work())
     await again.open(instance=b"folder one")
     node.pass_time(node.engine.policy.provider.heartbeat_stale_ms)

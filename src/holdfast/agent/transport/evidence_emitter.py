@@ -279,14 +279,16 @@ class EvidenceEmitter:
     async def close(self, reason: str, flush_ms: int) -> None:
         """Emit CHANNEL_TERMINATED, wait up to `flush_ms` for its ack, and close all sessions.
 
-        A full channel is terminated already, and accepts nothing before it gets acks.
+        A full channel is terminated already, and accepts nothing before it gets acks. Without delivery there are none.
         """
         live = self._live
         if live is not None:
             payload = {"termination_utc_ms": self._clock.wall_ms(), "reason": reason, "detail": ""}
             try:
                 async with asyncio.timeout(flush_ms / 1000):
-                    await self.wait_delivered(await self.emit_spooled(CHANNEL_TERMINATED, payload))
+                    terminated_at = await self.emit_spooled(CHANNEL_TERMINATED, payload)
+                    if self._is_delivering:
+                        await self.wait_delivered(terminated_at)
             except TimeoutError:
                 unacked = live.spool.spooled_sequence - live.spool.acked_sequence
                 _log.warning("evidence_unacked", records=unacked, hint="it is sent at the next start")

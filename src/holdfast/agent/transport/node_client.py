@@ -49,9 +49,10 @@ class NodeClient:
         signer: Signer,
         clock: Clock,
         id_: bytes | None = None,
+        instance: bytes = b"",
     ) -> None:
         self._connection, self._settings, self._capabilities = connection, settings, capabilities
-        self._signer, self._clock = signer, clock
+        self._signer, self._clock, self._instance = signer, clock, instance
         self.id = provider_id(signer.public) if id_ is None else id_
         self.offset_ms = 0
         """The node's clock minus ours, for display and for the attestation."""
@@ -86,6 +87,7 @@ class NodeClient:
             attestation=self._attestation,
             invitation=invitation,
             invitation_expires_ms=expires_ms,
+            instance=self._instance,
         )
         body = signed_messages.pack_message(registration)
         request = pb.RegisterRequest(body=body, signature=self._signer.sign(signed_messages.to_sign_registration(body)))

@@ -25,7 +25,7 @@ from holdfast.core.proof.messages import CompletionIgnored
 from holdfast.core.provider.invitations import invitation_digest
 from holdfast.core.provider.messages import ChangeStatus, Drain, Register, RotateSigner, Unstake
 from holdfast.core.provider.model import ProviderTransition, split_price
-from holdfast.engine.queries.providers import GetProviderStatus, GetProviderView
+from holdfast.engine.queries.providers import GetProvider, GetProviderStatus, GetProviderView
 from holdfast.wire import signed_messages
 from holdfast.wire.gen.holdfast.provider.v1 import provider_pb2 as pb
 from holdfast.wire.gen.holdfast.provider.v1 import provider_pb2_grpc
@@ -60,6 +60,9 @@ class ProviderService(provider_pb2_grpc.ProviderServiceServicer):
         if refusal := await self._why_not_answered(registration, signed, request.signature):
             return refusal
         if refusal := await self._why_not_attested(registration):
+            return refusal
+        provider = await self._agents.engine.query_durable(GetProvider(self._agents.provider_of(registration.public)))
+        if refusal := self.work.instances.why_not(provider, registration.instance):
             return refusal
         outcome = await self._agents.node.submit(_register_command(registration))
         if isinstance(outcome, Refused):

@@ -8,22 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from typing import Final
 
 from holdfast.api.grpc.call_wrapping import Context
 from holdfast.api.grpc.services.act_reader import ActReader
 from holdfast.api.grpc.services.agent_context import AgentContext, refuse_unregistered
+from holdfast.api.grpc.services.agent_instances import AgentInstances
 from holdfast.api.grpc.services.agent_router import AgentConnection, AgentRouter, StreamEnd, is_after_snapshot
 from holdfast.api.grpc.services.streams import NONCE_BYTES, first_request
 from holdfast.api.grpc.services.work_updates import UpdateBuilder
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.values import ProviderId
-from holdfast.core.provider.model import Provider
 from holdfast.engine.queries.providers import GetProvider, GetProviderStatus
 from holdfast.wire import signed_messages
 from holdfast.wire.gen.holdfast.provider.v1 import provider_pb2 as pb
-
-INSTANCE_BYTES_MAX: Final = 64
 
 
 class WorkStreams:
@@ -31,8 +28,7 @@ class WorkStreams:
 
     def __init__(self, agents: AgentContext) -> None:
         self._agents, self.router = agents, AgentRouter(agents.engine)
-        self._instances: dict[ProviderId, bytes] = {}
-        """Which folder the agent of each provider works in."""
+        self.instances = AgentInstances(agents.engine)
 
     async def serve(self, context: Context) -> Refused | None:
         """One stream, from its challenge to its end."""
@@ -60,25 +56,16 @@ class WorkStreams:
             return Refused("PRV-003", "a work stream begins with Open", "answer the challenge", "InvalidRequest")
         connection = AgentConnection(request.open.public, self._agents.provider_of(request.open.public))
         instance = request.open.instance
-        if len(instance) > INSTANCE_BYTES_MAX:
-            return Refused("PRV-003", f"instance: at most {INSTANCE_BYTES_MAX} bytes", name="TooLarge")
         signed = signed_messages.to_sign_open(nonce, connection.provider_id, instance)
         if refusal := await self._agents.why_not_signed(connection.public, signed, request.open.signature):
             return refusal
         provider = await self._agents.engine.query_durable(GetProvider(connection.provider_id))
         if provider is None:
             return refuse_unregistered(connection.provider_id)
-        return self._why_not_instance(provider, instance) or connection
-
-    def _why_not_instance(self, provider: Provider, instance: bytes) -> Refused | None:
-        """RCV-002: two agents of one key would sign different outputs for one lease; the first one keeps its place."""
-        known, engine = self._instances.get(provider.id, b""), self._agents.engine
-        left_ms = provider.heartbeat_ms + engine.policy.provider.heartbeat_stale_ms - engine.now_ms()
-        if instance and known and known != instance and left_ms > 0:
-            message = "an agent of this key works from another folder"
-            return Refused("RCV-002", message, f"run one agent per key, or stop it and wait {left_ms // 1_000 + 1} s")
-        self._instances[provider.id] = instance
-        return None
+        if refusal := self.instances.why_not(provider, instance):
+            return refusal
+        self.instances.note(provider.id, instance)
+        return connection
 
     async def _send_messages(self, connection: AgentConnection, context: Context) -> Refused | None:
         leases = await self.router.connect(connection)
