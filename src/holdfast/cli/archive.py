@@ -12,8 +12,9 @@ from holdfast.cli import make_app
 from holdfast.cli.terminal.node_client import NodeSession, call_node, run_on_node
 from holdfast.cli.terminal.options import ConfigFile, Data, Json, NodeAddress, on_node
 from holdfast.cli.terminal.progress import ProgressLine, format_bar
-from holdfast.cli.terminal.reporting import load_settings, report_errors
+from holdfast.cli.terminal.reporting import load_settings, refuse, report_errors
 from holdfast.cli.terminal.tables import pluralize, print_json, print_outcome, print_record
+from holdfast.core.base.errors import Refused
 
 POLL_S: Final = 0.2
 
@@ -32,13 +33,14 @@ def _archive() -> None:
 def status(
     address: NodeAddress,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Show the progress until nothing waits for the archive.")
+        bool, typer.Option("--wait", help="Wait until all results up to the head are archived; shows the progress.")
     ] = False,
     as_json: Json = False,
 ) -> None:
     """Show what is archived and pruned, what waits, what is stalled, and how far the archive lags behind.
 
-    With --wait it ends when everything is archived, or with exit code 1 when all that is left is stalled.
+    With --wait it ends when every output that is in a block now is archived, or with exit code 1 when all that is left
+    is stalled. A small output waits for others to fill its blob, for `blob_wait_blocks` at most.
     """
     progress = run_on_node(address, _wait) if wait else call_node(address, "archive.getStatus")
     if as_json:
@@ -48,19 +50,42 @@ def status(
         print(f"archived  {_bar(progress['archived'], total)}")
         print(f"pruned    {_bar(progress['pruned'], progress['archived'])}")
         print_record({name: value for name, value in progress.items() if name not in ("archived", "pruned")})
-    if wait and progress["pending"]:
+    if wait and progress["stalled"]:
         raise typer.Exit(1)
 
 
 async def _wait(node: NodeSession) -> dict[str, Any]:
-    line = ProgressLine("archiving")
+    """ARC-001: until what is in blocks now is archived. What comes meanwhile is not waited for."""
+    line, until, packed_at = ProgressLine("archiving"), None, None
     while True:
         progress: dict[str, Any] = await node.call("archive.getStatus")
-        if progress["pending"] <= progress["stalled"]:
+        if not progress["is_on"]:
+            refuse(Refused("ARC-004", "no archive is configured", "set [archive] in holdfast.toml and restart"))
+        until = progress["head"] if until is None else until
+        if not 0 < progress["unpacked_height"] <= until and packed_at is None:
+            packed_at = progress["head"] + 1  # the open block: the last blob is in it, or in one before
+        if packed_at is not None and not _is_waiting(progress, packed_at):
             line.end()
             return progress
-        line.show_count(progress["archived"], progress["archived"] + progress["pending"], "blobs")
+        _show(line, progress)
         await asyncio.sleep(POLL_S)
+
+
+def _is_waiting(progress: dict[str, Any], packed_at: int) -> bool:
+    """A blob up to this height waits, and may still be archived by itself."""
+    if progress["waiting_again"]:
+        return True
+    is_backlog = 0 < progress["backlog_height"] <= packed_at
+    return is_backlog and bool(progress["pending"] > progress["stalled"])
+
+
+def _show(line: ProgressLine, progress: dict[str, Any]) -> None:
+    if progress["unpacked"] and not progress["pending"]:
+        closed_at = progress["unpacked_height"] + progress["blob_wait_blocks"]
+        waiting = pluralize(progress["unpacked"], "output")
+        line.show_text(f"{waiting} waiting for a full blob, or for block {closed_at}; the head is {progress['head']}")
+    else:
+        line.show_count(progress["archived"], progress["archived"] + progress["pending"], "blobs")
 
 
 def _bar(done: int, total: int) -> str:

@@ -101,7 +101,7 @@ class FinalChecks:
 
         async def is_done() -> bool:
             status = await socket.call("archive.getStatus")
-            is_archived = status["archived"] and not status["pending"] + status["stalled"]
+            is_archived = status["archived"] and not status["unpacked"] + status["pending"]
             here = {file.name for file in (data / "warm").rglob("*")} & large
             here |= {file.name for file in (data / "blobs").rglob("*") if file.is_file()}
             return bool(is_archived and status["pruned"] == status["archived"] and not here)

@@ -7,8 +7,8 @@ from typing import Final
 import msgspec
 
 from holdfast.core.archive.decide import is_stalled, is_unarchived, pending_under_old_keys, why_not_prune
-from holdfast.core.base.values import Height
-from holdfast.core.blob.model import ARCHIVED, ARCHIVED_HEIGHT, PRUNED, Blob, all_blobs
+from holdfast.core.base.values import EventNo, Height
+from holdfast.core.blob.model import ARCHIVED, ARCHIVED_HEIGHT, PRUNED, Blob, all_blobs, cursor_of
 from holdfast.core.chain.model import final_height
 from holdfast.core.state import State
 from holdfast.engine.queries.query import Query
@@ -41,6 +41,17 @@ class ArchiveProgress(msgspec.Struct, frozen=True):
     """Heights that only a key could archive that is no validator any more (NTC-005)."""
     lost: int = 0
     """Blobs that neither the archive nor any node has (PRU-001): they do not wait for anything."""
+    head: Height = Height(0)
+    packed_event: EventNo = EventNo(0)
+    """Results up to this event are in blobs as a whole."""
+    unpacked: int = 0
+    """Results that wait for their blob to fill, counted up to 500 …"""
+    unpacked_height: int = 0
+    """… and the lowest height of theirs; 0 where there is none."""
+    blob_wait_blocks: int = 0
+    """A blob is closed when its first result is as many blocks old, full or not."""
+    is_on: bool = True
+    """An archive is configured."""
 
 
 class GetArchiveProgress(Query[ArchiveProgress], frozen=True):
@@ -72,6 +83,9 @@ def archive_progress(state: State) -> ArchiveProgress:
         pruner_backlog_height=min(kept, default=0),
         old_key_heights=sum(map(len, pending_under_old_keys(state).values())),
         lost=len(unarchived) - len(waiting),
+        head=state.chain.head.height,
+        packed_event=cursor_of(state).event,
+        blob_wait_blocks=state.policy.archive.blob_wait_blocks,
     )
 
 

@@ -64,8 +64,14 @@ async def api(node: ArchiveNode) -> AsyncIterator[BlobApi]:
 async def test_the_status_of_a_height_is_told_from_the_open_block_until_its_bytes_are_gone(
     node: ArchiveNode, api: BlobApi
 ) -> None:
+    await node.resolve(b"", seals=1)
+    assert (await api.call("archive.getStatus"))["unpacked"] == 0, "an empty output is in no blob"
     await node.resolve(b"out", seals=1)
+    status, head = await api.call("archive.getStatus"), node.engine.undurable_state.chain.head.height
+    assert (status["unpacked"], status["unpacked_height"], status["head"], status["pending"]) == (1, head, head, 0)
     await node.packer.run_once()
+    status = await api.call("archive.getStatus")
+    assert (status["unpacked"], status["unpacked_height"], status["pending"]) == (0, 0, 1)
     height = node.engine.undurable_state.open_height
     assert (await api.status(height), await api.status(Height(0))) == ("open", "none")
     await node.seal(3)

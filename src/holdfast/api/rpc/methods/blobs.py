@@ -19,7 +19,8 @@ from holdfast.core.key.model import Role
 from holdfast.engine import queries
 from holdfast.engine.archive_report import PruneReport, ReadBackReport
 from holdfast.engine.queries.archive.blob_records import find_parts
-from holdfast.engine.queries.blobs import ArchiveProgress, GetArchiveProgress, GetLiveBlobs, ListPrunable
+from holdfast.engine.queries.archive_progress import archive_progress
+from holdfast.engine.queries.blobs import ArchiveProgress, GetLiveBlobs, ListPrunable
 from holdfast.engine.queries.chain import GetChainHead
 
 NO_ARCHIVE: Final = Refused("ARC-004", "no archive is configured", "set archive.provider", "Unavailable")
@@ -132,7 +133,8 @@ async def _list_archivable(access: NodeAccess, _: RpcCall, __: NoParams) -> list
 
 
 async def _get_progress(access: NodeAccess, _: RpcCall, __: NoParams) -> ArchiveProgress:
-    return await access.source.query_durable(GetArchiveProgress())
+    is_on = access.archived is not None
+    return msgspec.structs.replace(await archive_progress(access.source), is_on=is_on)
 
 
 async def _prune(access: NodeAccess, _: RpcCall, params: BlobHeightParams) -> PruneReport | Refused:
