@@ -26,7 +26,6 @@ from holdfast.agent.transport.work_stream import ActResult, WorkStream
 from holdfast.core.base.errors import Refused, Unavailable
 from holdfast.core.job.spec import WorkPayload
 from holdfast.ports import Clock
-from holdfast.spool.files.record import BLOCK_FENCE
 from holdfast.wire.gen.holdfast.provider.v1 import provider_pb2 as pb
 from holdfast.wire.signed_messages import AgentAct, to_sign_acceptance
 
@@ -78,10 +77,7 @@ class ActiveLeases:
         """Resume a lease of an earlier process."""
         _log.info("lease_resumed", lease=lease.id.hex(), has_output=lease.has_output)
         self._add(lease)
-        outcome_at, lease.is_fenced = (
-            self._spooled.outcome_at(lease.id),
-            self._spooled.is_spooled(BLOCK_FENCE, lease.id),
-        )
+        outcome_at, lease.is_fenced = self._spooled.outcome_at(lease.id), self._spooled.is_fenced(lease.id)
         if outcome_at is not None:  # it is not decided again: the spool delivers it
             lease.is_reported, lease.outcome_spooled_at = True, outcome_at
         elif lease.is_fenced:  # only its files are left

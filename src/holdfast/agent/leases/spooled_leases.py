@@ -33,10 +33,13 @@ class SpooledLeases:
     def is_spooled(self, payload_type: str, lease_id: bytes) -> bool:
         return (payload_type, lease_id) in self._spooled
 
+    def is_fenced(self, lease_id: bytes) -> bool:
+        return self.is_spooled(BLOCK_FENCE, lease_id)
+
     def unfinished(self) -> list[AcceptedOffer]:
         """Leases that were accepted, and neither reported nor lost."""
         return [
             offer
             for lease_id, offer in self._offers.items()
-            if self.outcome_at(lease_id) is None and not self.is_spooled(BLOCK_FENCE, lease_id)
+            if self.outcome_at(lease_id) is None and not self.is_fenced(lease_id)
         ]

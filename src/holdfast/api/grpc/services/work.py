@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from typing import Final
 
 from holdfast.api.grpc.call_wrapping import Context
 from holdfast.api.grpc.services.act_reader import ActReader
 from holdfast.api.grpc.services.agent_context import AgentContext, refuse_unregistered
-from holdfast.api.grpc.services.agent_instances import AgentInstances
 from holdfast.api.grpc.services.agent_router import AgentConnection, AgentRouter, StreamEnd, is_after_snapshot
 from holdfast.api.grpc.services.streams import NONCE_BYTES, first_request
 from holdfast.api.grpc.services.work_updates import UpdateBuilder
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.values import ProviderId
+from holdfast.core.provider.model import Provider
+from holdfast.engine.loop import Engine
 from holdfast.engine.queries.providers import GetProvider, GetProviderStatus
 from holdfast.wire import signed_messages
 from holdfast.wire.gen.holdfast.provider.v1 import provider_pb2 as pb
+
+INSTANCE_BYTES_MAX: Final = 64
 
 
 class WorkStreams:
@@ -89,6 +93,33 @@ class WorkStreams:
         engine = self._agents.engine
         times = {"time_ms": engine.now_ms(), "heartbeat_ms": engine.policy.provider.heartbeat_ms}
         return pb.Welcome(provider_id=id_, status=status, **times)
+
+
+class AgentInstances:
+    """One agent per key: which folder the agents work in that have opened a work stream at this server (RCV-002)."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._opened: dict[ProviderId, tuple[bytes, int]] = {}
+        """The instance, and when it opened its stream: its first heartbeat follows."""
+
+    def why_not(self, provider: Provider | None, instance: bytes) -> Refused | None:
+        """Two agents of one key would sign different outputs for one lease; the first one keeps its place."""
+        if len(instance) > INSTANCE_BYTES_MAX:
+            return Refused("PRV-003", f"instance: at most {INSTANCE_BYTES_MAX} bytes", name="TooLarge")
+        if provider is None or provider.id not in self._opened:
+            return None
+        known, opened_ms = self._opened[provider.id]
+        seen_ms, stale_ms = max(provider.heartbeat_ms, opened_ms), self._engine.policy.provider.heartbeat_stale_ms
+        left_ms = seen_ms + stale_ms - self._engine.now_ms()
+        if not instance or not known or known == instance or left_ms <= 0:
+            return None
+        message = "an agent of this key works from another folder"
+        return Refused("RCV-002", message, f"run one agent per key, or stop it and wait {left_ms // 1_000 + 1} s")
+
+    def note(self, id_: ProviderId, instance: bytes) -> None:
+        """It has opened a work stream."""
+        self._opened[id_] = instance, self._engine.now_ms()
 
 
 async def _end_stream(end: StreamEnd, updates: UpdateBuilder, context: Context) -> Refused | None:

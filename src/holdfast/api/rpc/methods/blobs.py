@@ -18,8 +18,8 @@ from holdfast.core.blob.model import Blob, BlobStatus
 from holdfast.core.key.model import Role
 from holdfast.engine import queries
 from holdfast.engine.archive_report import PruneReport, ReadBackReport
+from holdfast.engine.queries.archive.archive_progress import archive_progress
 from holdfast.engine.queries.archive.blob_records import find_parts
-from holdfast.engine.queries.archive_progress import archive_progress
 from holdfast.engine.queries.blobs import ArchiveProgress, GetLiveBlobs, ListPrunable
 from holdfast.engine.queries.chain import GetChainHead
 
