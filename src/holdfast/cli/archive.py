@@ -17,6 +17,8 @@ from holdfast.cli.terminal.tables import pluralize, print_json, print_outcome, p
 from holdfast.core.base.errors import Refused
 
 POLL_S: Final = 0.2
+NOT_SHOWN: Final = ("archived", "pruned", "packed_event", "blob_wait_blocks", "is_on")
+"""Fields for programs, and those that are bars."""
 
 app = make_app(no_args_is_help=True)
 key = make_app(no_args_is_help=True, help="The key that private outputs are encrypted with.")
@@ -49,7 +51,7 @@ def status(
         total = progress["archived"] + progress["pending"]
         print(f"archived  {_bar(progress['archived'], total)}")
         print(f"pruned    {_bar(progress['pruned'], progress['archived'])}")
-        print_record({name: value for name, value in progress.items() if name not in ("archived", "pruned")})
+        print_record({name: value for name, value in progress.items() if name not in NOT_SHOWN})
     if wait and progress["stalled"]:
         raise typer.Exit(1)
 

@@ -30,7 +30,7 @@ QUIET = Overview(
     fleet=FleetSummary({}, 0, 0, None),
     providers=[],
     evidence=EvidenceSummary(0, 0),
-    archive=ArchiveProgress(*[0] * len(ArchiveProgress.__struct_fields__)),
+    archive=ArchiveProgress(*[0] * 8),
 )
 
 
