@@ -30,7 +30,7 @@ QUIET = Overview(
     fleet=FleetSummary({}, 0, 0, None),
     providers=[],
     evidence=EvidenceSummary(0, 0),
-    archive=ArchiveProgress(*[0] * 8),
+    archive=ArchiveProgress(0, 0, 0, 0, 0, 0, 0, 0),
 )
 
 
