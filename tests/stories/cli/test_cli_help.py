@@ -123,12 +123,13 @@ def test_a_command_that_finds_no_node_says_so_in_a_sentence_with_a_hint(
 ) -> None:
     monkeypatch.setattr(node_client, "TIMEOUT_S", 0.0)
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
     for place in (("--data", tmp_path / "data"), ("--url", f"http://127.0.0.1:{free_port()}")):
         code, out = run_cli(*words.split(), *required_arguments(words), *place)
         assert code == UNAVAILABLE, out
         assert "holdfast up" in out
         assert "Traceback" not in out
-    assert not (tmp_path / "data").exists(), "asking makes nothing"
+    assert not list((tmp_path / "data").iterdir()), "asking makes nothing"
 
 
 @pytest.mark.rule("ENG-001", "ENG-004")
