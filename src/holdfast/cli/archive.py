@@ -62,7 +62,8 @@ async def _wait(node: NodeSession) -> dict[str, Any]:
     while True:
         progress: dict[str, Any] = await node.call("archive.getStatus")
         if not progress["is_on"]:
-            refuse(Refused("ARC-004", "no archive is configured", "set [archive] in holdfast.toml and restart"))
+            hint = "set [archive] in holdfast.toml and restart"
+            refuse(Refused("ARC-004", "no archive is configured", hint, "Unavailable"))
         until = progress["head"] if until is None else until
         if not 0 < progress["unpacked_height"] <= until and packed_at is None:
             packed_at = progress["head"] + 1  # the open block: the last blob is in it, or in one before
