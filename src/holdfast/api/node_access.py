@@ -220,8 +220,8 @@ class RpcMethod(msgspec.Struct, frozen=True):
     """As how many requests it counts against the rate of its sender (SEC-001); long lists count as more."""
 
 
-PROOF_COST: Final = 4
-"""Of methods that read and hash a whole block, or the log."""
+LONG_READ_COST: Final = 4
+"""Of methods that read a piece of the journal: a whole block, the log, thousands of events."""
 ALWAYS_PUBLIC: Final = frozenset({"rpc.discover", "node.getStatus", "auth.setToken"})
 """Methods that need no key even where reads are not public."""
 

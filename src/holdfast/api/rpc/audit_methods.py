@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.api.node_access import READERS, NodeAccess, RpcCall, RpcMethod
+from holdfast.api.node_access import LONG_READ_COST, READERS, NodeAccess, RpcCall, RpcMethod
 from holdfast.api.public_events import event_json, public_name
 from holdfast.api.rpc.paging import why_not_limit
 from holdfast.core.base.errors import Refused, Unavailable
@@ -124,5 +124,6 @@ METHODS: Final[dict[str, RpcMethod]] = {
         ActionPage,
         _list,
         READERS,
+        cost=LONG_READ_COST,
     ),
 }

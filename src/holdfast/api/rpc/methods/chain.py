@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.api.node_access import OPERATORS, PROOF_COST, NodeAccess, RpcCall, RpcMethod
+from holdfast.api.node_access import LONG_READ_COST, OPERATORS, NodeAccess, RpcCall, RpcMethod
 from holdfast.api.rpc.methods.jobs import JobParams
 from holdfast.api.rpc.paging import filter_of, why_not_limit
 from holdfast.api.rpc.params import NoParams
@@ -179,19 +179,21 @@ async def _roll_back(access: NodeAccess, call: RpcCall, params: RollbackParams) 
 
 METHODS: Final[dict[str, RpcMethod]] = {
     "chain.getHead": RpcMethod("The newest sealed block, and the open block above it.", NoParams, ChainHead, _head),
-    "chain.getBlock": RpcMethod("One block of the active chain.", BlockParams, BlockView, _get_block, cost=PROOF_COST),
+    "chain.getBlock": RpcMethod(
+        "One block of the active chain.", BlockParams, BlockView, _get_block, cost=LONG_READ_COST
+    ),
     "chain.listBlocks": RpcMethod(
         "Sealed blocks, orphaned ones included.", ListBlocksParams, queries.Page, _list_blocks
     ),
     "chain.proveAdmission": RpcMethod(
-        "Prove to a light client that a block admitted a job.", JobParams, AdmissionProof, _prove, cost=PROOF_COST
+        "Prove to a light client that a block admitted a job.", JobParams, AdmissionProof, _prove, cost=LONG_READ_COST
     ),
     "chain.proveConsistency": RpcMethod(
         "Prove that the log of results only grew.",
         BlockPairParams,
         ConsistencyProof,
         _prove_consistency,
-        cost=PROOF_COST,
+        cost=LONG_READ_COST,
     ),
     "chain.rollBack": RpcMethod(
         "Roll blocks back, on development networks.",

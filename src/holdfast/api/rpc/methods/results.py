@@ -8,8 +8,8 @@ from typing import Final
 import msgspec
 
 from holdfast.api.node_access import (
+    LONG_READ_COST,
     OWNERS,
-    PROOF_COST,
     REQUESTERS,
     NodeAccess,
     Principal,
@@ -311,7 +311,7 @@ METHODS: Final[dict[str, RpcMethod]] = {
         is_write=True,
     ),
     "cap.proveResult": RpcMethod(
-        "Prove that a block resolved a result.", JobParams, ResultProof, _prove, cost=PROOF_COST
+        "Prove that a block resolved a result.", JobParams, ResultProof, _prove, cost=LONG_READ_COST
     ),
     "cap.listResults": RpcMethod(
         "Results by resolved height, or of one caller.", ListResultsParams, queries.Page, _list
