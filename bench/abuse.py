@@ -13,7 +13,7 @@ import httpx
 from tests.loopback_ports import free_ports
 from tests.stories.node_process import NodeProcess
 
-from bench.abuse_cases import CASES, JSON, OVER_GRPC, RETRY_S, rpc_call
+from bench.abuse_cases import CASES, JSON, LOW_PRIORITY, OVER_GRPC, RETRY_S, rpc_call
 from bench.api.servers import KEY, OTHER_KEY, OTHER_TOKEN, SECRET, TOKEN
 from bench.measure import Goal, Table, show, table
 from holdfast.client.node_socket import NodeSocket
@@ -49,9 +49,8 @@ async def p99_ms(port: int, seconds: float) -> float:
 @contextlib.asynccontextmanager
 async def abuser(case: str, port: int, seconds: float) -> AsyncIterator[None]:
     """The abuser's process, ended by its pid. One that has failed has abused nothing."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "bench.abuse_cases", case, str(port), str(seconds)
-    )
+    words = (*LOW_PRIORITY, sys.executable, "-m", "bench.abuse_cases", case, str(port), str(seconds))
+    process = await asyncio.create_subprocess_exec(*words)
     try:
         await asyncio.sleep(min(1.0, seconds / 2))
         yield

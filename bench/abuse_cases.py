@@ -31,6 +31,8 @@ from holdfast.wire.gen.holdfast.result.v1 import result_pb2, result_pb2_grpc
 RETRY_S = 0.05
 """After a refused connection: a node that starts on the same machine needs the processor."""
 JSON = {"content-type": "application/json"}
+LOW_PRIORITY = ("nice", "-n", "10")
+"""Before an abuser's command: real ones are on other machines, so these have what the node leaves of the processor."""
 
 
 def rpc_call(method: str, params: str = "{}") -> bytes:

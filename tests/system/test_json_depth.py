@@ -51,3 +51,9 @@ def test_a_long_text_full_of_signs_is_one_value() -> None:
     raw = json.dumps({"prompt": '{"a": [1, 2, "b"]},' * 50_000}).encode()
     assert not has_more_values(raw, 4_096)
     assert not is_nested_deeper(raw, 4)
+
+
+@pytest.mark.parametrize("before", range(8))
+def test_a_text_of_signs_that_the_beginning_cuts_anywhere_is_one_value(before: int) -> None:
+    raw = json.dumps({"a" * before: '\\",:[{' * 30_000}).encode()
+    assert not has_more_values(raw, 64)

@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx
 import pytest
-from bench.abuse_cases import CASES, OVER_GRPC
+from bench.abuse_cases import CASES, LOW_PRIORITY, OVER_GRPC
 from bench.api.servers import KEY, OTHER_KEY, SECRET, TOKEN
 from tests.loopback_ports import free_ports
 from tests.storage.stores import Place
@@ -66,12 +66,9 @@ class Honest:
 
 @asynccontextmanager
 async def abusers(http: int, grpc: int, folder: Path) -> AsyncIterator[None]:
-    """One process for each case, ended by its pid. Real ones are on other machines, so these have what ours leave of
-    the processor: else a node cannot start beside a dozen of them."""
-    words, environ = (
-        ("nice", "-n", "10", sys.executable, "-m", "bench.abuse_cases"),
-        os.environ | {"TMPDIR": str(folder)},
-    )
+    """One process for each case, ended by its pid. With a higher priority a node could not start beside them."""
+    words = (*LOW_PRIORITY, sys.executable, "-m", "bench.abuse_cases")
+    environ = os.environ | {"TMPDIR": str(folder)}
     ports = dict.fromkeys(CASES, http) | dict.fromkeys(OVER_GRPC, grpc)
     running = [
         await asyncio.create_subprocess_exec(*words, case, str(port), str(10 * SECONDS), env=environ)

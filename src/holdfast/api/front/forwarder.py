@@ -25,7 +25,7 @@ from holdfast.api.limits.addresses import client_of
 from holdfast.api.limits.places import RESERVED_PART, ConnectionPlace, ConnectionPlaces
 from holdfast.core.base.errors import Refused
 from holdfast.system.descriptors import raise_descriptor_limit
-from holdfast.system.listening import BACKLOG
+from holdfast.system.listening import serve_on
 
 BUFFER_BYTES: Final = 256 << 10
 """Of each direction: a sender whose receiver does not read waits."""
@@ -70,7 +70,7 @@ class Forwarder:
         listener.setblocking(False)
         control.setblocking(False)
         loop.add_reader(control, self._on_message, control)
-        self._server = await loop.create_server(lambda: ClientSide(self), sock=listener, backlog=BACKLOG)
+        self._server = await serve_on(listener, lambda: ClientSide(self))
         await self._report_until_ended(control)
         self._server.close()
         for client in list(self.clients):

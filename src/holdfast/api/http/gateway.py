@@ -108,13 +108,15 @@ class Gateway:
         self, raw: bytes, principal: Principal, address: str, methods: Mapping[str, RpcMethod] | None = None
     ) -> Response:
         """The answer to a message of an admitted principal."""
-        settings = self.settings
+        settings, length = self.settings, len(raw) // BYTES_PER_TOKEN
+        if length and (wait_ms := self._wait_ms(principal, address, length)):  # also where it is refused afterwards
+            return self._rate_limited(wait_ms)
         message = jsonrpc.decode(
             raw, depth_max=settings.depth_max, batch_max=settings.batch_max, values_max=settings.values_max
         )
         if isinstance(message, Refused):
             return self.refuse(message)
-        cost = self._cost(message) + len(raw) // BYTES_PER_TOKEN
+        cost = self._cost(message)
         if cost > (burst := settings.address_burst if principal is ANONYMOUS else settings.key_burst):
             says = f"it counts as {cost} requests, at most {burst} at a time"
             return self.refuse(Refused("SEC-001", says, "ask for less, or in several messages", "TooLarge"))

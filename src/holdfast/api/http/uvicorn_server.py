@@ -17,7 +17,7 @@ from holdfast.api.http.connection import ConnectionGuard, GuardedHttp, GuardedWe
 from holdfast.api.http.settings import HttpSettings
 from holdfast.api.rpc.unix_socket import SOCKET_PATH_MAX
 from holdfast.core.base.errors import Unavailable
-from holdfast.system.listening import BACKLOG, listen_on
+from holdfast.system.listening import listen_on, serve_on
 
 
 def uvicorn_config(app: Any, settings: HttpSettings) -> uvicorn.Config:
@@ -37,7 +37,6 @@ def uvicorn_config(app: Any, settings: HttpSettings) -> uvicorn.Config:
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        backlog=BACKLOG,
         timeout_keep_alive=settings.idle_ms / 1000,  # type: ignore[arg-type]
         timeout_graceful_shutdown=settings.drain_ms / 1000,  # type: ignore[arg-type]
     )
@@ -62,11 +61,10 @@ class UvicornServer(uvicorn.Server):
         handshake_s = self._guard.settings.head_ms / 1000 if self._tls else None
         loop = asyncio.get_running_loop()
         for sock in sockets or ():
-            server = await loop.create_server(
+            server = await serve_on(
+                sock,
                 lambda: GuardedHttp(config, state, {"guard": self._guard}, loop),
-                sock=sock,
                 ssl=self._tls,
-                backlog=config.backlog,
                 ssl_handshake_timeout=handshake_s,
             )
             self.servers.append(server)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 from holdfast.core.base.errors import Refused
 from holdfast.engine import queries
 
-ROWS_PER_TOKEN: Final = 100
+FREE_ROWS, ROWS_PER_TOKEN = 100, 10
+"""A list of a hundred rows is one request; ten more take about as long as a short request."""
 
 
 def why_not_limit(limit: int) -> Refused | None:
@@ -18,9 +18,10 @@ def why_not_limit(limit: int) -> Refused | None:
 
 
 def cost_of_page(params: object) -> int:
-    """SEC-001: as how many requests a list counts besides the first: as it has hundreds of rows beyond a hundred."""
+    """SEC-001: as how many requests a list counts besides the first: one for every ten rows beyond a hundred."""
     limit = params.get("limit") if isinstance(params, dict) else None
-    return max(0, min(limit, queries.PAGE_MAX) - 1) // ROWS_PER_TOKEN if isinstance(limit, int) else 0
+    beyond = min(limit, queries.PAGE_MAX) - FREE_ROWS if isinstance(limit, int) else 0
+    return max(0, -(-beyond // ROWS_PER_TOKEN))
 
 
 def filter_of(columns: Mapping[str, object]) -> dict[str, object]:
