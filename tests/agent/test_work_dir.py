@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from pathlib import Path
@@ -183,3 +184,13 @@ async def test_a_folder_is_the_same_after_a_restart_and_a_copy_of_it_is_another(
     assert first.instance == again.instance != copied.instance
     again.close()
     copied.close()
+
+
+@pytest.mark.rule("EVD-006")
+def test_an_agent_whose_disk_is_full_starts_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    open_work_dir(tmp_path)
+    monkeypatch.setattr(work_dir, "write_once", full)
+    assert open_work_dir(tmp_path) == []

@@ -66,7 +66,8 @@ class WorkDir:
     def _read_instance(self) -> bytes:
         """A copied file has another inode."""
         file = self._path / INSTANCE
-        write_once(file, os.urandom(16).hex().encode())
+        if not file.exists():  # an agent with a full disk starts again, too
+            write_once(file, os.urandom(16).hex().encode())
         return file.read_bytes()[:32] + file.stat().st_ino.to_bytes(8, "big")
 
     def close(self) -> None:
