@@ -228,15 +228,19 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, lis
     shutil.rmtree(place)
 
 
+def commits_of(log: Path) -> list[int]:
+    """Where each transaction ends. Behind the last one is space that was written for the next."""
+    raw = log.read_bytes()
+    frames = range(32, len(raw) - 4_096, 24 + 4_096)
+    return [at + 24 + 4_096 for at in frames if raw[at + 4 : at + 8] != bytes(4)]
+
+
 def test_a_flipped_byte_of_the_log_never_makes_synced_batches_vanish(killed: tuple[Path, list[Digest]]) -> None:
     data, digests = killed
-    log = (data / "journal.db-wal").read_bytes()
-    frames = range(32, len(log), 24 + 4_096)
-    commits = [at for at in frames if log[at + 4 : at + 8] != bytes(4)]
-    last = commits[-2] + 24 + 4_096
-    """From here on lies the last transaction: damaged, it cannot be told from one that a crash has cut."""
+    *_, last, end = commits_of(data / "journal.db-wal")
+    """Between them lies the last transaction: damaged, it cannot be told from one that a crash has cut."""
     assert folders.run_check_and_start(copy_folder(data, data.parent / "copy")).digest == digests[-1]
-    for at in [*range(0, 32, counts(5, 1)), *positions(len(log), counts(60, 3_000))]:
+    for at in [*range(0, 32, counts(5, 1)), *positions(end, counts(60, 3_000))]:
         damaged = copy_folder(data, data.parent / "copy")
         flip(damaged / "journal.db-wal", at)
         verdict = folders.run_check_and_start(damaged)
@@ -253,9 +257,11 @@ def test_a_flipped_byte_of_the_log_never_makes_synced_batches_vanish(killed: tup
 
 def test_a_log_that_a_crash_cut_in_its_last_transaction_is_no_damage(killed: tuple[Path, list[Digest]]) -> None:
     data, digests = killed
-    size = (data / "journal.db-wal").stat().st_size
-    for length in range(size - 1, size - 4_096, -counts(700, 37)):
+    end, size = commits_of(data / "journal.db-wal")[-1], (data / "journal.db-wal").stat().st_size
+    for number, length in enumerate(range(end - 1, end - 4_096, -counts(700, 37))):
         cut = copy_folder(data, data.parent / "copy")
         with (cut / "journal.db-wal").open("r+b") as file:
             file.truncate(length)
+            if number % 2:
+                file.truncate(size)  # the rest is zeros, as it was before the transaction
         assert folders.run_check_and_start(cut).digest == digests[-2]

@@ -19,6 +19,7 @@ from holdfast.adapters.sqlite.connection_thread import ConnectionThread
 from holdfast.adapters.sqlite.integrity import check_row_types, find_damage
 from holdfast.adapters.sqlite.owner_lock import OwnerLock
 from holdfast.adapters.sqlite.wal import check_wal
+from holdfast.adapters.sqlite.wal_space import WalSpace
 from holdfast.core.base.errors import Corrupt, Fenced, Unavailable
 from holdfast.core.base.event import Attachment, Batch, JournalHead
 from holdfast.core.base.values import BatchNo, Digest, EventNo
@@ -47,6 +48,7 @@ class SqliteJournal:
         self._lock = OwnerLock(folder / "owner.lock")
         self._writer = ConnectionThread("journal-writer", self._path, _IF_DAMAGED)
         self._reader = ConnectionThread("journal-reader", self._path, _IF_DAMAGED)
+        self._wal_space = WalSpace(self._path)
         self._write_db: apsw.Connection | None = None
         self._read_db: apsw.Connection | None = None
 
@@ -159,6 +161,7 @@ class SqliteJournal:
         # durable here, or the node does not start.
         db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         migrate(db, "journal")
+        self._wal_space.watch(db)
         self._write_db = db
         head = _read_head(db)
         if db.execute(_SQL["last_by_index"]).get != head.number:
