@@ -19,6 +19,7 @@ from holdfast.core.base.values import Network
 from holdfast.core.policy import Policy
 from holdfast.engine.loop import Engine
 from holdfast.engine.snapshots import snapshot_files
+from holdfast.system.interpreter import tune_owner
 from holdfast.workers.evictor import Evictor
 from holdfast.workers.proposer import Proposer
 
@@ -32,6 +33,7 @@ async def open_engine(spot: StorePlace, policy: Policy = POLICY, snapshots: str 
     files, projector = AtomicFolder(spot.folder / snapshots), ProjectorProcess(node_config(spot, policy))
     engine = Engine(journal, tables, files, MachineClock(), policy, projector=projector)
     await engine.start()
+    tune_owner()
     return engine
 
 

@@ -15,7 +15,7 @@ from bench.engine.opened import POLICY, BenchSigner, make_final, open_engine, un
 from bench.queue.baselines.contract import FEE, UNITS
 from bench.stores import StorePlace
 from holdfast.core.base.canonical import canonical
-from holdfast.core.base.values import AccountId, Amount, TaskId, Tier
+from holdfast.core.base.values import AccountId, Amount, LeaseId, TaskId, Tier
 from holdfast.core.chain.messages import SealBlock
 from holdfast.core.escrow.messages import Mint
 from holdfast.core.lease.messages import AckLease
@@ -66,7 +66,12 @@ async def _register_provider(engine: Engine, number: int) -> None:
     check([await engine.submit(Register(public, *told, engine.now_ms() + YEAR_MS))])
     await _mint(engine, account, 20_000)
     check([await engine.submit(Stake(id_, Amount(10_000), _some_id()))])
-    check([await engine.submit(Heartbeat(id_, SLOTS))])
+    await send_heartbeats(engine)
+
+
+async def send_heartbeats(engine: Engine) -> None:
+    """A run may take longer than a heartbeat is fresh, and nothing is assigned to a provider that is silent."""
+    check(await engine.submit_many([Heartbeat(id_, SLOTS) for id_ in engine.undurable_state.providers]))
 
 
 async def _mint(engine: Engine, owner: AccountId, amount: int) -> None:
@@ -109,14 +114,23 @@ class ProofTime:
         return proofs
 
 
-async def drain_all(engine: Engine, proofs: ProofTime | None = None) -> tuple[int, float]:
+async def drain_all(engine: Engine) -> tuple[int, float]:
     """Match, acknowledge, submit, judge until no job waits; how many jobs ended, and in which time."""
-    proofs = proofs or ProofTime()
-    done, began, before = 0, time.perf_counter(), proofs.wall_s
-    while leases := await _run_ticks(engine):
+    await send_heartbeats(engine)
+    proofs, began = ProofTime(), time.perf_counter()
+    done = await _drain(engine, set(), proofs)
+    return done, time.perf_counter() - began - proofs.wall_s
+
+
+async def _drain(engine: Engine, taken: set[LeaseId], proofs: ProofTime) -> int:
+    """The same beside others who do it; `taken` holds the leases that somebody finishes."""
+    done = 0
+    while leases := [each for each in await _run_ticks(engine) if each.id not in taken]:
+        taken.update(each.id for each in leases)
         await finish_leases(engine, leases, proofs)
+        taken.difference_update(each.id for each in leases)
         done += len(leases)
-    return done, time.perf_counter() - began - (proofs.wall_s - before)
+    return done
 
 
 async def finish_leases(engine: Engine, leases: Sequence[Lease], proofs: ProofTime | None = None) -> None:
@@ -127,11 +141,8 @@ async def finish_leases(engine: Engine, leases: Sequence[Lease], proofs: ProofTi
 
 
 async def _run_ticks(engine: Engine, ticks: int = 4) -> list[Lease]:
-    """The leases of a few ticks; all earlier ones have ended."""
-    for _ in range(ticks):
-        outcome = await engine.submit(Match())
-        if not isinstance(outcome, Accepted) or outcome.is_repeat:
-            break
+    """The live leases after a few ticks."""
+    await engine.submit_many([Match()] * ticks)
     return live_leases(engine)
 
 
@@ -144,18 +155,28 @@ def _submission(lease: Lease) -> SubmitCompletion:
     return SubmitCompletion(lease.id, lease.provider_id, Envelope(1, "attested", body, bytes(64)))
 
 
-async def run_lives(engine: Engine, commands: Sequence[Enqueue], size: int, proofs: ProofTime | None = None) -> float:
-    """Whole lives per second, chunk by chunk, a block sealed after each."""
-    took = 0.0
-    for at in range(0, len(commands), size):
-        began = time.perf_counter()
-        await enqueue_all(engine, commands[at : at + size])
-        took += time.perf_counter() - began
-        done, drain = await drain_all(engine, proofs)
-        assert done == len(commands[at : at + size])
-        began = time.perf_counter()
-        await seal_blocks(engine)
-        took += drain + time.perf_counter() - began
+async def run_lives(
+    engine: Engine, commands: Sequence[Enqueue], size: int, proofs: ProofTime | None = None, at_once: int = 1
+) -> float:
+    """Whole lives per second: `at_once` chunks live at the same time, each step of one after the step before is
+    durable, and a block is sealed after each."""
+    await send_heartbeats(engine)
+    chunks = iter([commands[at : at + size] for at in range(0, len(commands), size)])
+    proofs, taken, done = proofs or ProofTime(), set[LeaseId](), 0
+    before = proofs.wall_s
+
+    async def live() -> None:
+        nonlocal done
+        for chunk in chunks:
+            await enqueue_all(engine, chunk)
+            ended = await _drain(engine, taken, proofs)
+            done += ended
+            await seal_blocks(engine)
+
+    began = time.perf_counter()
+    await asyncio.gather(*(live() for _ in range(at_once)))
+    took = time.perf_counter() - began - (proofs.wall_s - before)
+    assert done == len(commands)
     return len(commands) / took
 
 

@@ -26,8 +26,8 @@ from bench.peer_modules import (
 from bench.queue import contestant as ours
 from bench.queue.peers.contract import BATCH, CLIENTS, REST_S, share
 from bench.stores import Store
+from holdfast.core.lease.messages import JobAssigned
 from holdfast.engine.loop import Engine
-from holdfast.engine.queries.jobs import GetLeasesOfJobs
 from holdfast.workers.dispatcher import Dispatcher
 
 OURS = "Holdfast"
@@ -174,7 +174,7 @@ class QueueContest:
             for name in list(self._present())[1:]:
                 theirs = rows[f"{name}, {part}"]
                 made.goals.append(at_least(f"{part} of {name} to ours", ratios_of(theirs, mine), 1.0))
-        made.notes.append("ours: until the lease is durable; peers: until the worker's function is called")
+        made.notes.append("ours: until a follower is told of the lease; peers: until the worker's function is called")
         return made
 
     def _bulk_table(self) -> Table:
@@ -210,14 +210,15 @@ async def _finish(engine: Engine) -> None:
 
 
 async def measure_leases_ms(engine: Engine, many: int) -> list[float]:
-    """From asking until the lease is durable, each job alone, with a dispatcher that is woken by it."""
+    """From asking until a follower is told of the durable lease, each job alone, with a dispatcher that it wakes."""
     dispatching, waits = asyncio.create_task(Dispatcher(engine).run()), list[float]()
+    events = engine.event_stream.follow(engine.durable_head.last)
     for command in ours.make_enqueues(engine, many):
         await asyncio.sleep(REST_S)
         began = time.perf_counter()
-        ids = tuple(await ours.enqueue_all(engine, [command]))
-        while not await engine.query_durable(GetLeasesOfJobs(ids)):  # noqa: ASYNC110 - it looks at memory
-            await asyncio.sleep(0)
+        (id_,) = await ours.enqueue_all(engine, [command])
+        while not (isinstance(event := (await anext(events)).event, JobAssigned) and event.job_id == id_):
+            pass
         waits.append((time.perf_counter() - began) * 1e3)
     dispatching.cancel()
     await asyncio.gather(dispatching, return_exceptions=True)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import signal
-import sys
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -49,6 +47,7 @@ from holdfast.engine.outcome import EngineStatus, Outcome
 from holdfast.engine.ownership.owner_watch import OwnerWatch
 from holdfast.engine.queries.node import GetOwner, GetPolicy
 from holdfast.system.descriptors import raise_descriptor_limit
+from holdfast.system.interpreter import tune_owner
 from holdfast.system.malloc_arenas import limit_malloc_arenas
 
 RETRY_S: Final = 0.2
@@ -182,13 +181,7 @@ class Node:
     # ------------------------------------------------------------------------------------ owner
 
     async def _become_owner(self) -> None:
-        # What was loaded lives long: without this the collector would walk it again and again and stop the loop.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(50_000)  # rows on their way to the tables are many and in no cycle: collect seldom
-        sys.setswitchinterval(
-            0.0005
-        )  # the journal's thread needs a moment often: by default it waits ten times as long
+        tune_owner()
         await self._adopt_policy()
         self.access.source, self.access.submit, self.access.forward_to_owner = self.engine, self.engine.submit, None
         self.follower.event_stream.close()  # it ends here: its readers continue with the engine's

@@ -6,7 +6,6 @@ The pipe carries no facts. From the node comes a byte that somebody waits for th
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
@@ -20,13 +19,12 @@ from holdfast.config import Config
 from holdfast.core.base.event import JournalHead
 from holdfast.engine.projection.projector import Projector
 from holdfast.system.child_process import OWN_PIPE, CallFailed, ChildEnded, ChildProcess, exit_with_parent
+from holdfast.system.interpreter import tune_collector
 from holdfast.system.malloc_arenas import limit_malloc_arenas
 
 RESTART_S: Final = 1.0
 END_S: Final = 10.0
 """How long a projector may take to finish its transaction when its node stops."""
-GC_THRESHOLD: Final = 50_000
-"""Rows on their way to the tables are many and in no cycle: collect seldom."""
 _FLUSH: Final = "flush"
 _log = structlog.get_logger()
 
@@ -115,8 +113,7 @@ def run_projector(pipe: Connection, config: Config) -> None:
     The second is for a node that hangs and was replaced (ENG-008): its projector must not keep the tables' lock.
     """
     limit_malloc_arenas()
-    gc.freeze()
-    gc.set_threshold(GC_THRESHOLD)
+    tune_collector()
     asyncio.run(_run_projector(pipe, config))
 
 
