@@ -86,7 +86,7 @@ class Reorg:
         return found
 
     async def _roll_back(self, data: Path) -> dict[str, float]:
-        node = NodeProcess(data, "node", self._settings(HOUR_MS))
+        node = NodeProcess(data, "node", self._settings())
         try:
             await node.up()
             async with NodeSocket(data, PATIENCE_S, answer_timeout_s=PATIENCE_S) as client, probing(data) as probe:
@@ -104,11 +104,12 @@ class Reorg:
 
     async def _evict(self, data: Path) -> dict[str, float]:
         """The fullest block there can be is sealed; when it is final, its transactions leave memory."""
-        node = NodeProcess(data, "node", self._settings(BLOCK_MS))
+        node = NodeProcess(data, "node", self._settings())
         try:
             await node.up()
             async with NodeSocket(data, PATIENCE_S, answer_timeout_s=PATIENCE_S) as client, probing(data) as probe:
                 probe.take_ms()
+                await _adopt_short_blocks(client)
                 final = await _height(client) + self._blocks + 3
                 await _until(client, lambda head: head["block"]["height"] >= final)
                 await asyncio.sleep(self._rest_s)
@@ -118,10 +119,11 @@ class Reorg:
             node.end()
         return {EVICTED: longest}
 
-    def _settings(self, block_ms: int) -> dict[str, str]:
+    def _settings(self) -> dict[str, str]:
+        """The policy that the first start adopts."""
         policy = reorg_policy(self._blocks)
         chosen = {
-            "CHAIN": {"BLOCK_MS": block_ms, "IDLE_BLOCK_MS": block_ms, "FINALITY_DEPTH": policy.chain.finality_depth},
+            "CHAIN": {"BLOCK_MS": HOUR_MS, "IDLE_BLOCK_MS": HOUR_MS, "FINALITY_DEPTH": policy.chain.finality_depth},
             "QUOTA": {
                 "LEASES_PER_PROVIDER_MAX": policy.quota.leases_per_provider_max,
                 "AI_UNITS_PER_EPOCH": policy.quota.ai_units_per_epoch,
@@ -133,6 +135,12 @@ class Reorg:
             for name, value in values.items()
         }
         return settings | {"HOLDFAST_LOG__LEVEL": "warning"}
+
+
+async def _adopt_short_blocks(client: NodeSocket) -> None:
+    policy = (await client.call("policy.getPolicy"))["policy"]
+    policy["chain"] |= {"block_ms": BLOCK_MS, "idle_block_ms": BLOCK_MS}
+    await client.call("policy.apply", policy=policy)
 
 
 async def _height(client: NodeSocket) -> int:

@@ -10,7 +10,7 @@ from tests.simulation.world import SimulatedClock
 
 from holdfast.core.base.errors import Corrupt, Unavailable
 from holdfast.workers.provider_monitor import ProviderMonitor
-from holdfast.workers.supervisor import RETRY_MS, run_periodically, supervise, worker_name
+from holdfast.workers.supervisor import LOOK_MS, RETRY_MS, run_periodically, supervise, worker_name
 
 INTERVAL_MS = 70
 
@@ -66,6 +66,24 @@ async def test_a_worker_runs_at_its_interval_and_says_whether_it_starts_at_once(
         await run_periodically(FakeWorker(log, starts_at_once=starts_at_once), log)
     assert log.steps[:2] == first
     assert log.steps.count("run") == (4 if starts_at_once else 3)
+
+
+@pytest.mark.rule("PRI-003")
+async def test_an_interval_that_a_new_policy_shortens_counts_at_once() -> None:
+    class Adopting(Log):
+        """During the second pause the interval becomes a shorter one."""
+
+        async def sleep(self, ms: int) -> None:
+            await super().sleep(ms)
+            if len(self.steps) == 2:
+                worker.interval_ms = 2 * LOOK_MS + 7
+
+    log = Adopting(3)
+    worker = FakeWorker(log, starts_at_once=False)
+    worker.interval_ms = 1_000 * LOOK_MS
+    with pytest.raises(asyncio.CancelledError):
+        await run_periodically(worker, log)
+    assert log.steps == [LOOK_MS, LOOK_MS, 7, "run", LOOK_MS]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,8 @@ from holdfast.ports import Clock
 
 RETRY_MS: Final = 1_000
 """The pause after a run that failed, in addition to the interval, and before a restart."""
+LOOK_MS: Final = 5_000
+"""How soon a worker that pauses longer notices that its interval has become shorter: an adopted policy counts."""
 _log = structlog.get_logger()
 
 
@@ -24,7 +26,7 @@ class Worker(Protocol):
 
     @property
     def interval_ms(self) -> int:
-        """The pause before the next run; read before each pause."""
+        """The pause before the next run; read again while it lasts (PRI-003)."""
         ...
 
     async def run_once(self) -> None:
@@ -55,7 +57,7 @@ async def supervise(worker: Worker | EventDrivenWorker, clock: Clock) -> None:
 async def run_periodically(worker: Worker, clock: Clock) -> None:
     """Run a worker at its interval until cancelled. A store or disk that is unavailable is tried again."""
     if not worker.starts_at_once:
-        await clock.sleep(worker.interval_ms)
+        await _pause(worker, clock)
     while True:
         try:
             await worker.run_once()
@@ -63,7 +65,19 @@ async def run_periodically(worker: Worker, clock: Clock) -> None:
             log = _log.error if isinstance(fault, Corrupt) else _log.warning
             log("worker_run_failed", worker=worker_name(worker), reason=str(fault))
             await clock.sleep(RETRY_MS)
-        await clock.sleep(worker.interval_ms)
+        await _pause(worker, clock)
+
+
+async def _pause(worker: Worker, clock: Clock) -> None:
+    """Others get a turn even where the interval is 0."""
+    slept_ms, left_ms = 0, worker.interval_ms
+    while True:
+        step_ms = min(left_ms, LOOK_MS)
+        await clock.sleep(step_ms)
+        slept_ms += step_ms
+        left_ms = worker.interval_ms - slept_ms
+        if left_ms <= 0:
+            return
 
 
 def worker_name(worker: Worker | EventDrivenWorker) -> str:
