@@ -177,5 +177,5 @@ async def _at_work(channel: Any, key: SigningKey) -> Any:
     await call.write(
         pb.WorkRequest(acts=pb.SignedActs(body=body, signature=key.sign(signed_messages.to_sign_acts(body))))
     )
-    assert (await call.read()).WhichOneof("message") == "acts_done"
+    assert (await call.read()).updates.acts_done
     return call

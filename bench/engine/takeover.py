@@ -17,6 +17,7 @@ from bench.measure import Table, at_most, interleave, show, table
 from bench.stores import Store, StorePlace, postgres
 from holdfast.client import NodeUnreachable
 from holdfast.client.node_socket import NodeSocket
+from holdfast.client.refusals import UnavailableError
 
 PATIENCE_S = 60.0
 ASK_AGAIN_S = 0.02
@@ -149,7 +150,7 @@ async def _reserve_impatiently(socket_path: Path) -> float:
     id_ = os.urandom(32)
     while True:
         async with NodeSocket(socket_path, total_timeout_s=0, answer_timeout_s=ASK_AGAIN_S) as client:
-            with suppress(NodeUnreachable):
+            with suppress(NodeUnreachable, UnavailableError):
                 await client.reserve(id_, "alice", 5)
                 return time.perf_counter()
         await asyncio.sleep(0.005)
