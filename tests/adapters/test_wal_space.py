@@ -56,6 +56,14 @@ def test_the_next_chunk_is_there_before_the_last_one_is_full(tmp_path: Path) -> 
         assert (file.log.stat().st_size - size) % CHUNK == 0  # by chunks alone, not by frames
 
 
+def test_after_a_large_commit_no_space_is_written_for_nothing(tmp_path: Path) -> None:
+    file = WatchedFile(tmp_path)
+    file.add(2 * CHUNK)
+    assert file.log.stat().st_size < 2 * CHUNK + CHUNK // 4
+    file.add()
+    assert file.log.stat().st_size > 3 * CHUNK
+
+
 @pytest.mark.rule("ENG-003")
 def test_what_is_behind_the_last_frame_is_no_damage_and_hides_none(tmp_path: Path) -> None:
     file = WatchedFile(tmp_path)
@@ -76,9 +84,11 @@ def test_frames_of_another_process_are_not_overwritten(tmp_path: Path) -> None:
     file.add()
     other = connect(file.path, "FULL")
     other.execute("INSERT INTO row VALUES (zeroblob(?))", (2 * CHUNK,))  # beyond all that was prepared
-    file.add()
+    for _ in range(2):
+        file.add()
+    assert file.log.stat().st_size > 3 * CHUNK
     check_wal(file.path)
-    assert file.count() == 3
+    assert file.count() == 4
 
 
 def test_a_full_disk_fails_no_commit_that_is_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,8 +18,9 @@ from holdfast.adapters.sqlite.connect import WAL_PAGES
 
 CHUNK: Final = 1 << 20
 _FRAME: Final = 4096 + 24
-_AHEAD: Final = 64 * _FRAME
-"""Space that is left when the next chunk is written: more than nearly every commit needs."""
+_SMALL: Final = 64
+"""Frames of a commit that others like it follow: so much space is left when the next chunk is written. A larger commit
+takes longer to write than to extend its file, and zeros would be written for nothing."""
 _ZEROS: Final = bytes(CHUNK)
 
 
@@ -28,19 +29,20 @@ class WalSpace:
 
     def __init__(self, database: Path) -> None:
         self._log = database.with_name(database.name + "-wal")
-        self._written = 0
+        self._written = self._frames = 0
 
     def watch(self, db: apsw.Connection) -> None:
         """From now on after each commit; this replaces `wal_autocheckpoint`."""
-        self._written = 0
+        self._written = self._frames = 0
         db.set_wal_hook(self._on_commit)
 
     def _on_commit(self, db: apsw.Connection, _: str, frames: int) -> int:
         """The commit is durable: whatever fails here is no failure of it, and is tried again after the next one."""
+        is_small, self._frames = frames - self._frames <= _SMALL, frames
         with suppress(apsw.Error, OSError):
             if frames >= WAL_PAGES:
                 db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-            if frames * _FRAME + _AHEAD > self._written:
+            if is_small and (frames + _SMALL) * _FRAME > self._written:
                 self._append_zeros()
         return apsw.SQLITE_OK
 
