@@ -28,6 +28,9 @@ from holdfast.wire.gen.holdfast.provider.v1 import provider_pb2 as pb
 from holdfast.wire.gen.holdfast.provider.v1 import provider_pb2_grpc
 from holdfast.wire.gen.holdfast.result.v1 import result_pb2, result_pb2_grpc
 
+FOLLOWERS = 50
+FOLLOWED_BYTES = 256 << 10
+"""What a follower reads before it begins again: as much as a node sends before somebody has read it."""
 RETRY_S = 0.05
 """After a refused connection: a node that starts on the same machine needs the processor."""
 JSON = {"content-type": "application/json"}
@@ -70,17 +73,36 @@ async def post_again_and_again(port: int, until: float, body: bytes, *, has_key:
                 await asyncio.sleep(RETRY_S)
 
 
-async def sit_idle(port: int, until: float) -> None:
-    """Thousands of sockets that say nothing."""
+async def sit_idle(port: int, until: float, *, said: bytes = b"") -> None:
+    """Thousands of sockets that say nothing, or no more than this."""
     sockets = []
     while time.monotonic() < until:
         try:
             sockets.append((await asyncio.open_connection("127.0.0.1", port))[1])
+            sockets[-1].write(said)
         except OSError:
             await asyncio.sleep(RETRY_S)
         if len(sockets) > 3_000:
             sockets.pop(0).close()
         await asyncio.sleep(0)
+
+
+async def follow_from_the_first_event(port: int, until: float, *, has_key: bool = False) -> None:
+    """A subscription to everything that ever happened; once some of it has come, it begins again."""
+    headers = {"authorization": f"Bearer {OTHER_TOKEN}"} if has_key else {}
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=30) as client:
+        while time.monotonic() < until:
+            try:
+                async with client.stream("GET", "/events?after=0") as answer:
+                    if answer.status_code != httpx.codes.OK:
+                        await asyncio.sleep(RETRY_S)
+                    read = 0
+                    async for chunk in answer.aiter_raw():
+                        read += len(chunk)
+                        if read > FOLLOWED_BYTES or time.monotonic() > until:
+                            break
+            except httpx.HTTPError:
+                await asyncio.sleep(RETRY_S)
 
 
 async def write_slowly(port: int, until: float) -> None:
@@ -173,11 +195,14 @@ async def flood_evidence(port: int, until: float) -> None:
 Abuser = Callable[[int, float], Awaitable[None]]
 OTHERS: dict[str, Abuser] = {
     "idle sockets": sit_idle,
+    "sockets that say one byte": partial(sit_idle, said=b"P"),
     "slow writers": write_slowly,
     "idle WebSockets": sit_idle_on_websockets,
     "idle WebSockets, with a key": partial(sit_idle_on_websockets, has_key=True),
     "WebSocket flood": flood_websocket,
     "WebSocket flood, with a key": partial(flood_websocket, has_key=True),
+    "followers from the first event": follow_from_the_first_event,
+    "followers from the first event, with a key": partial(follow_from_the_first_event, has_key=True),
 }
 OVER_GRPC: dict[str, Abuser] = {
     "gRPC streams": open_streams,
@@ -187,6 +212,7 @@ OVER_GRPC: dict[str, Abuser] = {
 }
 CASES = (*POSTS, *OTHERS, *OVER_GRPC)
 AT_ONCE = {"slow writers": 32, "WebSocket flood": 8, "WebSocket flood, with a key": 8} | dict.fromkeys(POSTS, 8)
+AT_ONCE |= dict.fromkeys((case for case in OTHERS if case.startswith("followers")), FOLLOWERS)
 """As many at once as an abuser likes; of the others one is enough."""
 
 

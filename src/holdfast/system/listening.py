@@ -7,7 +7,8 @@ import socket
 from collections.abc import Callable
 from typing import Any, Final
 
-BACKLOG: Final = 1_024
+BACKLOG: Final = 4_096
+"""What the kernel may hold; it takes the lower one of this and `net.core.somaxconn`."""
 ACCEPTS_PER_TURN: Final = 1
 """Connections that a server accepts in a turn of its loop: each takes a fraction of a millisecond (SEC-002)."""
 

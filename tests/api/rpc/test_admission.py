@@ -61,6 +61,27 @@ async def test_an_input_that_can_never_be_computed_is_refused_with_its_path(
 
 
 @pytest.mark.rule("JOB-003")
+@pytest.mark.parametrize(("size", "is_admitted"), [(-1, True), (0, True), (1, False)])
+async def test_a_circuit_has_a_size_that_it_may_reach_and_no_more(
+    checker: InputChecker, monkeypatch: pytest.MonkeyPatch, size: int, is_admitted: bool
+) -> None:
+    """In bytes, not in characters; what is too long reaches no parser."""
+    parsed = list[int]()
+
+    def note(spec: QuantumSpec, _: int) -> None:
+        parsed.append(len(spec.circuit.encode()))
+
+    monkeypatch.setattr(admission, "circuit_fault", note)
+    monkeypatch.setattr(admission, "INLINE_BYTES_MAX", 2 * CIRCUIT_BYTES_MAX)
+    wanted = CIRCUIT_BYTES_MAX + size
+    text = BELL + "//"
+    text += "ä" * ((wanted - len(text)) // 2) + "x" * ((wanted - len(text)) % 2)
+    refusal = await checker.why_not(Kind.QUANTUM, circuit(text))
+    assert (refusal is None, parsed) == (is_admitted, [wanted] if is_admitted else [])
+    assert refusal is None or f"{wanted} bytes, at most {CIRCUIT_BYTES_MAX}" in refusal.message
+
+
+@pytest.mark.rule("JOB-003")
 async def test_what_only_other_hardware_runs_is_admitted(checker: InputChecker) -> None:
     text = BELL.replace("h q[0]", "ry(0.7853) q[0]")
     assert await checker.why_not(Kind.QUANTUM, circuit(text)) is None

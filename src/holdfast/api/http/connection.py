@@ -1,4 +1,6 @@
-"""The limits of a connection (SEC-001): how many there may be, how long a head may take, how slow a client may read.
+"""The limits of a connection (SEC-001): how long a head may take, how slow a client may read.
+
+How many there may be, and what happens before the first head, is in `accept`.
 
 uvicorn parses and answers; it has no limits on heads, on their time or on how long a client reads nothing. These two
 classes add them, and tell a stream what ASGI does not: whether the client is still connected and reads what is sent.
@@ -79,6 +81,20 @@ def make_guard(settings: HttpSettings, metrics: ConnectionCounts) -> ConnectionG
     return ConnectionGuard(settings, metrics, places, parse_networks(settings.trusted_proxies))
 
 
+def enter_place(guard: ConnectionGuard, address: str, close: Callable[[], None]) -> ConnectionPlace | Refused:
+    """A place for a new connection of this address, or why there is none."""
+    return guard.places.enter(client_of(address), close, is_proxy=is_in(address, guard.proxies))
+
+
+def late_response(part: str, ms: int) -> Response:
+    message = f"the request's {part} did not arrive within {ms} ms"
+    refusal = Refused("SEC-001", message, "send it in one piece", "InvalidRequest")
+    return refusal_response(refusal, status=REQUEST_TIMEOUT)
+
+
+NOT_HTTP = refusal_response(Refused("RPC-001", "this is not HTTP/1.1", name="InvalidRequest"), status=BAD_REQUEST)
+
+
 class GuardedHttp(HttpToolsProtocol):
     """A connection that speaks HTTP/1.1."""
 
@@ -88,9 +104,14 @@ class GuardedHttp(HttpToolsProtocol):
         server_state: ServerState,
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        place: ConnectionPlace,
+        head_s: float,
     ) -> None:
+        """With its place, and the seconds that its first head may take from now on."""
         super().__init__(config, server_state, app_state | {"connection": self}, _loop)
         self._guard: ConnectionGuard = app_state["guard"]
+        self._first_head_s = head_s
         self._lost_callbacks: list[Callable[[], None]] = []
         self._is_lost = False
         self._arriving = ""
@@ -100,7 +121,7 @@ class GuardedHttp(HttpToolsProtocol):
         self._reader_timer: asyncio.TimerHandle | None = None
         self._head_bytes = self._complete = 0
         self._refusal: Response | None = None
-        self.place: ConnectionPlace | None = None
+        self.place: ConnectionPlace | None = place
 
     # ------------------------------------------------------------------------------------ ClientConnection
 
@@ -122,16 +143,10 @@ class GuardedHttp(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        settings = self._guard.settings
-        transport.set_write_buffer_limits(high=settings.send_bytes_max)
-        address = self.client[0] if self.client else ""
-        is_proxy = is_in(address, self._guard.proxies)
-        place = self._guard.places.enter(client_of(address), self._displace, is_proxy=is_proxy)
-        if isinstance(place, Refused):
-            self._refuse(refusal_response(place, status=503))
-        else:
-            self.place = place
-            self._watch("head")
+        transport.set_write_buffer_limits(high=self._guard.settings.send_bytes_max)
+        assert self.place is not None
+        self.place.close = self._displace
+        self._watch("head", self._first_head_s)
 
     def _displace(self) -> None:
         """A newer connection needs the place."""
@@ -224,10 +239,7 @@ class GuardedHttp(HttpToolsProtocol):
     # ------------------------------------------------------------------------------------ refusing
 
     def send_400_response(self, msg: str) -> None:
-        self._refuse(
-            self._refusal
-            or refusal_response(Refused("RPC-001", "this is not HTTP/1.1", name="InvalidRequest"), status=BAD_REQUEST)
-        )
+        self._refuse(self._refusal or NOT_HTTP)
 
     def _refuse(self, response: Response) -> None:
         self._unwatch()
@@ -239,11 +251,12 @@ class GuardedHttp(HttpToolsProtocol):
         self.transport.close()
         self._watch_reader()
 
-    def _watch(self, part: str) -> None:
+    def _watch(self, part: str, within_s: float | None = None) -> None:
         self._unwatch()
         settings = self._guard.settings
         ms = settings.head_ms if part == "head" else settings.body_ms
-        self._timed, self._timer = part, self.loop.call_later(ms / 1000, self._late, part, ms)
+        within_s = ms / 1000 if within_s is None else within_s
+        self._timed, self._timer = part, self.loop.call_later(within_s, self._late, part, ms)
 
     def _unwatch(self) -> None:
         if self._timer is not None:
@@ -251,13 +264,8 @@ class GuardedHttp(HttpToolsProtocol):
             self._timer, self._timed = None, ""
 
     def _late(self, part: str, ms: int) -> None:
-        message = f"the request's {part} did not arrive within {ms} ms"
         self._guard.metrics.disconnected["late"] += 1
-        self._refuse(
-            refusal_response(
-                Refused("SEC-001", message, "send it in one piece", "InvalidRequest"), status=REQUEST_TIMEOUT
-            )
-        )
+        self._refuse(late_response(part, ms))
 
 
 class GuardedWebSocket(WebSocketsSansIOProtocol):

@@ -67,10 +67,9 @@ class HttpServer:
         else:
             sock = listening_socket(self._settings)
             self.port = sock.getsockname()[1]
-        server = UvicornServer(
-            uvicorn_config(self._routes, self._settings), make_guard(self._settings, self.metrics), tls
-        )
-        self.metrics.connections = lambda: len(server.server_state.connections)
+        guard = make_guard(self._settings, self.metrics)
+        server = UvicornServer(uvicorn_config(self._routes, self._settings), guard, tls)
+        self.metrics.connections = lambda: len(guard.places)
         self.metrics.subscribers = lambda: len(self._fanout.subscribers)
         self.metrics.open()
         self._live.open()

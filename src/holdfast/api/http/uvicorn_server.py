@@ -13,11 +13,13 @@ from typing import Any
 
 import uvicorn
 
+from holdfast.api.http.accept.acceptor import Acceptor, AcceptorOptions
 from holdfast.api.http.connection import ConnectionGuard, GuardedHttp, GuardedWebSocket
+from holdfast.api.http.responses import as_bytes
 from holdfast.api.http.settings import HttpSettings
 from holdfast.api.rpc.unix_socket import SOCKET_PATH_MAX
 from holdfast.core.base.errors import Unavailable
-from holdfast.system.listening import listen_on, serve_on
+from holdfast.system.listening import BACKLOG, listen_on
 
 
 def uvicorn_config(app: Any, settings: HttpSettings) -> uvicorn.Config:
@@ -50,24 +52,24 @@ class UvicornServer(uvicorn.Server):
         self._guard, self._tls = guard, tls
         self._exit_requested = asyncio.Event()
         self.is_up = asyncio.Event()
-        self.servers: list[asyncio.base_events.Server] = []
+        self.servers: list[Acceptor] = []  # type: ignore[assignment]
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        config, state = self.config, self.server_state
-        handshake_s = self._guard.settings.head_ms / 1000 if self._tls else None
+        config, state, guard = self.config, self.server_state, self._guard
         loop = asyncio.get_running_loop()
-        for sock in sockets or ():
-            server = await serve_on(
-                sock,
-                lambda: GuardedHttp(config, state, {"guard": self._guard}, loop),
-                ssl=self._tls,
-                ssl_handshake_timeout=handshake_s,
-            )
-            self.servers.append(server)
+        options = AcceptorOptions(
+            guard=guard,
+            make_protocol=lambda place, head_s: GuardedHttp(
+                config, state, {"guard": guard}, loop, place=place, head_s=head_s
+            ),
+            tls=self._tls,
+            response_bytes=lambda response: as_bytes(response, state.default_headers),
+        )
+        self.servers = [Acceptor(sock, options) for sock in sockets or ()]
         self.started = True
         self.is_up.set()
 
@@ -83,7 +85,7 @@ class UvicornServer(uvicorn.Server):
 
     def stop_listening(self) -> None:
         for server in self.servers:
-            server.close()
+            server.stop_listening()
 
 
 def listening_socket(settings: HttpSettings) -> socket.socket:
@@ -103,5 +105,6 @@ def listening_unix_socket(path: Path) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.bind(str(path))
     path.chmod(0o600)
+    sock.listen(BACKLOG)
     sock.setblocking(False)
     return sock

@@ -67,6 +67,28 @@ async def test_the_blobs_of_a_block_are_found_by_height_and_hash(node: ArchiveNo
     assert http.access.served.blobs == 0  # counted where they are served
 
 
+@pytest.mark.rule("SEC-001")
+@pytest.mark.rule("SEC-002")
+@pytest.mark.parametrize(("is_public", "without_a_key"), [(True, 200), (False, 401)])
+async def test_blobs_are_for_everybody_where_reads_are_public_and_for_keys_with_their_scope(
+    node: ArchiveNode, is_public: bool, without_a_key: int
+) -> None:
+    height = str(node.lives[0].blob.height)
+    async with http_server(node.access(), node.world, public_reads=is_public) as server:
+        http = HttpNode(node.world, node.engine, node.access(), server)
+        answer = await get(http, height)
+        assert answer.status_code == without_a_key
+        if not is_public:
+            told = answer.json()
+            assert (told["name"], told["rule"], "data" in told) == ("Unauthorized", "SEC-001", False)
+            assert "www-authenticate" in answer.headers
+        for scopes, status in (((), 200), (("blob.*",), 200), (("blob.read",), 200), (("chain.*",), 403)):
+            token = await http.token(Role.AUDITOR, scopes=scopes)
+            answer = await get(http, height, authorization=f"Bearer {token}")
+            assert answer.status_code == status, scopes
+        assert answer.json()["name"] == "Forbidden"
+
+
 async def test_chosen_blobs_come_in_the_order_of_the_block(node: ArchiveNode, http: HttpNode) -> None:
     raws, blobs = await raw_blobs(node), [live.blob for live in node.lives]
     hashes = [f"0x{blob.versioned_hash.hex()}" for blob in blobs]

@@ -1,0 +1,1 @@
+"""Accepting connections: what happens before they are HTTP."""
