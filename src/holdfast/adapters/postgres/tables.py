@@ -18,7 +18,7 @@ from holdfast.adapters.sql.claim_rows import RECORD_BYTES, events_between, find_
 from holdfast.adapters.sql.journal_rows import head_from_row, head_values
 from holdfast.adapters.sql.named_queries import postgres_queries
 from holdfast.adapters.sql.sorted_runs import PAGES_PER_READ, SortedRun, iter_run_keys
-from holdfast.adapters.sql.table_schema import FILTERS, KEYS, SELECT, where_clause
+from holdfast.adapters.sql.table_schema import FILTERS, KEYS, SELECT, page_statement
 from holdfast.core.base.errors import Corrupt, Unavailable
 from holdfast.core.base.event import JournalHead
 from holdfast.core.base.values import EventNo
@@ -225,8 +225,7 @@ def _get_sql(table: str) -> str:
 
 def _page_sql(table: str, filters: tuple[str, ...], *, is_newest_first: bool) -> str:
     """Rows and checkpoint in one statement, so of one moment; one row of nulls if there are no rows."""
-    key = KEYS[table]
-    beyond, order = ("<", f"{key} DESC") if is_newest_first else (">", key)
-    rows = f"{SELECT[table]} WHERE {key} {beyond} $1{where_clause(filters, '$', 3)} ORDER BY {order} LIMIT $2"
+    rows = page_statement(table, filters, "$", is_newest_first=is_newest_first, are_parts_limited=True)
+    order = f"{KEYS[table]} DESC" if is_newest_first else KEYS[table]
     as_of = "SELECT coalesce(max(last_event), 0) AS last_event FROM checkpoint"
     return f"SELECT at.last_event, row.* FROM ({as_of}) AS at LEFT JOIN ({rows}) AS row ON true ORDER BY row.{order}"  # noqa: S608

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Final
 
 from holdfast.core.base.errors import Corrupt
 from holdfast.core.base.event import JournalHead
+from holdfast.core.base.values import Kind
+from holdfast.core.job.model import JobState
 from holdfast.core.tables import TABLES
 from holdfast.ports import Row, is_row_deleted
 
@@ -42,8 +45,19 @@ FILTERS: Final = {
 }
 """What a page may be filtered by: a column that equals a value, or with `>=` is at least that value."""
 
-INDEXED: Final = {"job": ("caller", "state", "kind"), "failed_job": ("caller",), "reservation": ("owner",)}
-"""Filters that clients choose, each with an index of its own; of several the first is the narrowest (SEC-002)."""
+INDEXED: Final[Mapping[str, Sequence[tuple[str, ...]]]] = {
+    "job": (("caller", "state", "kind"), ("state", "kind")),
+    "failed_job": (("caller",),),
+    "reservation": (("owner",),),
+}
+"""Filters that clients choose (SEC-002): the columns of an index, before the key. A list is read from the first index
+that begins with one of its filters, else from the last one."""
+
+VALUES: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
+    "job": {"state": tuple(JobState), "kind": tuple(Kind)},
+}
+"""Columns with few values. A list that is not filtered by one of them is merged from those of all its values, in order
+and row by row: so two indexes serve every choice of filters, and each job is written into two of them."""
 
 PERMANENT: Final = frozenset({"blob", "blob_part"})
 """Tables whose rows are for ever: there is no statement that deletes one (BLB-002)."""
@@ -97,10 +111,41 @@ def is_gapless(table: str, rows: Sequence[Row]) -> bool:
     return [row[0] for row in rows] == list(range(first, first + len(rows)))
 
 
-def where_clause(filters: tuple[str, ...], placeholder: str, first: int = 1) -> str:
-    """The conditions of a page; placeholders `$` are numbered from `first` on."""
+def page_statement(
+    table: str, filters: tuple[str, ...], mark: str, *, is_newest_first: bool, are_parts_limited: bool = False
+) -> str:
+    """The rows of a page, in order. Parameters: 1 the key before it, 2 the limit, from 3 on the values of the filters;
+    `mark` stands before their numbers.
+
+    SQLite merges the parts row by row. PostgreSQL does so only where it expects that to be cheaper than sorting all of
+    them, so there each part has a limit of its own.
+    """
+    key = KEYS[table]
+    beyond, order = ("<", f"{key} DESC") if is_newest_first else (">", key)
+    rows = f"{SELECT[table]} WHERE {key} {beyond} {mark}1{where_clause(filters, mark, 3)}"
+    end = f" ORDER BY {order} LIMIT {mark}2"
+    parts = [rows + more for more in _conditions_of_index(table, filters)]
+    if are_parts_limited and len(parts) > 1:
+        parts = [f"({part}{end})" for part in parts]
+    return " UNION ALL ".join(parts) + end
+
+
+def _conditions_of_index(table: str, filters: tuple[str, ...]) -> list[str]:
+    """What each part of a list adds, so that all columns of its index have a value."""
+    indexes = [index for index in INDEXED.get(table, ()) if set(index) & set(filters)]
+    index = next((index for index in indexes if index[0] in filters), indexes[-1] if indexes else ())
+    values = VALUES.get(table, {})
+    missing = [column for column in index if column not in filters and column in values]
+    return [
+        "".join(f" AND {column} = '{value}'" for column, value in zip(missing, chosen, strict=True))
+        for chosen in product(*(values[column] for column in missing))
+    ]
+
+
+def where_clause(filters: tuple[str, ...], mark: str, first: int) -> str:
+    """The conditions of a page; their parameters are numbered from `first` on."""
     return "".join(
-        f" AND {name if name.endswith('>=') else name + ' ='} {placeholder}{number if placeholder == '$' else ''}"
+        f" AND {name if name.endswith('>=') else name + ' ='} {mark}{number}"
         for number, name in enumerate(filters, start=first)
     )
 

@@ -35,10 +35,9 @@ from holdfast.adapters.sql.sorted_runs import (
 )
 from holdfast.adapters.sql.table_schema import (
     FILTERS,
-    INDEXED,
     KEYS,
     SELECT,
-    where_clause,
+    page_statement,
 )
 from holdfast.adapters.sqlite.connect import connect, connect_to_read, is_initialized, migrate
 from holdfast.adapters.sqlite.connection_thread import ConnectionThread
@@ -136,7 +135,7 @@ class SqliteTables:
 
         def read(db: apsw.Connection) -> RowPage:
             with db:  # rows and checkpoint of one moment
-                rows: list[Row] = db.execute(sql, (after, *match.values(), limit)).fetchall()
+                rows: list[Row] = db.execute(sql, (after, limit, *match.values())).fetchall()
                 as_of = _checkpoint(db).last
             return rows, as_of
 
@@ -278,11 +277,8 @@ class SqliteTables:
 
 @cache
 def page_sql(table: str, filters: tuple[str, ...], *, is_newest_first: bool = False) -> str:
-    """A page by these filters. SQLite uses the index of the first one in `INDEXED`; `+` hides the others from it."""
-    key, indexed = KEYS[table], [name for name in INDEXED.get(table, ()) if name in filters]
-    shown = tuple(name if name not in indexed[1:] else f"+{name}" for name in filters)
-    beyond, order = ("<", f"{key} DESC") if is_newest_first else (">", key)
-    return f"{SELECT[table]} WHERE {key} {beyond} ?{where_clause(shown, '?')} ORDER BY {order} LIMIT ?"
+    """A page by these filters."""
+    return page_statement(table, filters, "?", is_newest_first=is_newest_first)
 
 
 def _checkpoint(db: apsw.Connection) -> JournalHead:
