@@ -197,10 +197,13 @@ class CallFailure(msgspec.Struct, frozen=True):
 
 def call_failure(fault: grpc.aio.AioRpcError) -> CallFailure:
     """The status and the trailers of a failed call."""
-    told: Any = fault.trailing_metadata() or ()
-    trailers = {key: unquote(str(value)) for key, value in told}
+    return failure_of(fault.code().name, fault.details(), fault.trailing_metadata())
+
+
+def failure_of(code: str, message: str | None, metadata: Any) -> CallFailure:
+    trailers = {key: unquote(str(value)) for key, value in metadata or ()}
     named = (trailers.get(f"holdfast-{key}", "") for key in ("name", "rule", "hint"))
-    return CallFailure(fault.code().name, fault.details() or "", *named)
+    return CallFailure(code, message or "", *named)
 
 
 def tls_folder(folder: Path, *clients: str) -> CertificateFiles:
