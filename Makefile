@@ -10,6 +10,7 @@ PIP    := PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --
 PEERS  := .venv-peers
 # Stories wait as much as they compute: three at a time keep two cores busy. Full counts are switched on by make test-all.
 PYTEST := $(BIN)/python -m pytest
+TESTS  := $(PYTEST) -n 3 --dist worksteal
 # What runs in the test's own process: lines that only other processes reach are not counted.
 COVERED := $(filter-out tests/stories/ tests/mutants/,$(wildcard tests/*/))
 # The stories start a thousand processes: compiling all modules in each of them would take as long as the tests.
@@ -38,23 +39,26 @@ setup: $(STAMP)  ## the same, with what working on it needs
 demo: install    ## about a minute: an agent and the node are killed, the archive refuses, and every job has one result
 	$(BIN)/holdfast demo
 
-test: lint types contracts tests  ## format check, lint, types, import contracts, then the tests with reduced counts
+test: lint contracts  ## format check, lint, types, import contracts, then the tests with reduced counts
+	@# Each process of the tests loads all of them: one compiles them before, on the processor that mypy leaves idle.
+	$(PYTEST) --collect-only -qq >/dev/null & $(BIN)/mypy && wait
+	$(TESTS)
 
 check: test      ## the same as make test
 
 tests: setup     ## the tests alone, reduced counts
-	$(PYTEST) -n 3 --dist worksteal
+	$(TESTS)
 
 test-one: setup  ## some tests, one process, with their output: make test-one T=tests/core/lease or T="-k fence"
 	@test -n "$(T)" || { echo 'name them: make test-one T=tests/core/lease'; exit 2; }
 	$(PYTEST) -x --tb=short -s $(T)
 
 test-all: lint types contracts  ## full counts, then a coverage report
-	HOLDFAST_FULL=1 $(PYTEST) -n 3 --dist worksteal --timeout 1800
+	HOLDFAST_FULL=1 $(TESTS) --timeout 1800
 	$(MAKE) coverage
 
 coverage: setup  ## which lines the tests of one process reach; HTML in .coverage-html
-	$(PYTEST) -n 3 --dist worksteal --cov=holdfast --cov-report=term:skip-covered --cov-report=html:.coverage-html $(COVERED)
+	$(TESTS) --cov=holdfast --cov-report=term:skip-covered --cov-report=html:.coverage-html $(COVERED)
 
 format: setup    ## rewrite the code in the project's style
 	$(BIN)/ruff format .

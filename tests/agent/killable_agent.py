@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -18,6 +17,7 @@ from typing import Any
 import msgspec
 from tests.agent.fake_node import FakeNode
 from tests.agent.in_process_agent import make_agent
+from tests.stories.forked_process import start_program
 
 from holdfast.agent.executors.built_in import Echo
 from holdfast.agent.executors.contract import CancelSignal, Executor, ExecutorIsolation
@@ -34,7 +34,6 @@ from holdfast.shipping.session_sender import SessionSender
 from holdfast.spool import Ticket
 from holdfast.spool.files.record import BLOCK_FENCE
 
-REPOSITORY = Path(__file__).parents[2]
 DIED, THROWN = "died", "thrown"
 
 
@@ -186,9 +185,8 @@ class KillableAgent:
 
     def __init__(self, port: int, data: Path, point: str = "never") -> None:
         data.mkdir(exist_ok=True)
-        command = [sys.executable, "-m", "tests.agent.killable_agent", str(port), str(data), point]
-        with (data / "log").open("ab") as log:
-            self.process = subprocess.Popen(command, cwd=REPOSITORY, stdout=log, stderr=log)
+        words = [str(port), str(data), point]
+        self.process = start_program(words, data / "log", module="tests.agent.killable_agent")
 
     async def ended(self) -> int:
         return await asyncio.to_thread(self.process.wait, 60)

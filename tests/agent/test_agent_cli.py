@@ -16,6 +16,8 @@ from tests.agent.fake_node import FakeNode
 from tests.agent.in_process_agent import lease_dirs, settings_for, wait_until
 from tests.api.grpc.grpc_server import tls_folder
 from tests.loopback_ports import free_ports
+from tests.stories.forked_command import run_program
+from tests.stories.forked_process import RunningProcess, start_program
 from tests.stories.node_process import HOLDFAST, NodeProcess
 
 from holdfast.adapters.keys.signing import SigningKey
@@ -25,7 +27,7 @@ from holdfast.client.node_socket import NodeSocket
 from holdfast.core.provider.model import provider_id
 from holdfast.wire.signed_messages import invitation_token
 
-Start = Callable[..., subprocess.Popen[bytes]]
+Start = Callable[..., RunningProcess]
 
 
 def flags(port: int, data: Path, **other: str) -> list[str]:
@@ -35,12 +37,12 @@ def flags(port: int, data: Path, **other: str) -> list[str]:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    begun: list[subprocess.Popen[bytes]] = []
+    begun: list[RunningProcess] = []
 
-    def start(port: int, **other: str) -> subprocess.Popen[bytes]:
-        command = [str(HOLDFAST), "agent", *flags(port, tmp_path / "agent", **other)]
-        with (tmp_path / "out").open("wb") as out, (tmp_path / "log").open("ab") as log:
-            begun.append(subprocess.Popen(command, stdout=out, stderr=log, stdin=subprocess.DEVNULL))
+    def start(port: int, **other: str) -> RunningProcess:
+        words = ["agent", *flags(port, tmp_path / "agent", **other)]
+        (tmp_path / "out").write_bytes(b"")
+        begun.append(start_program(words, tmp_path / "log", out=tmp_path / "out"))
         return begun[-1]
 
     yield start
@@ -50,7 +52,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
             process.wait()
 
 
-async def wait_ended(process: subprocess.Popen[bytes]) -> int:
+async def wait_ended(process: RunningProcess) -> int:
     return await asyncio.to_thread(process.wait, 60)
 
 
@@ -142,8 +144,8 @@ async def test_a_real_node_gives_work_to_an_agent_with_a_stake(tmp_path: Path, s
         agent, out = start(port, price="3"), tmp_path / "out"
         await wait_until(lambda: "to get work: " in out.read_text())
         command = out.read_text().partition("to get work: holdfast ")[2].split()
-        staking = [str(HOLDFAST), *command, "--mint", "--data", str(node.data)]
-        await asyncio.to_thread(subprocess.run, staking, check=True, stdout=subprocess.DEVNULL)
+        staked = await asyncio.to_thread(run_program, *command, "--mint", "--data", node.data)
+        assert staked.returncode == 0, staked.stderr
         await wait_until(lambda: "active, with 10000 at stake" in out.read_text())
         async with NodeSocket(node.data) as client:
             await client.mint(bytes(32), "alice", 1_000)
@@ -162,17 +164,16 @@ async def test_a_real_node_gives_work_to_an_agent_with_a_stake(tmp_path: Path, s
 def read_on_command_line(data: Path, http_port: int, task: str, file: Path) -> None:
     """RES-009: what the program wrote, on the node's machine and over HTTP with a key; a file appears complete."""
 
-    def holdfast(*words: object, token: str = "") -> subprocess.CompletedProcess[bytes]:
-        environ = os.environ | {"NO_COLOR": "1", "HOLDFAST_TOKEN": token}
-        return subprocess.run([str(HOLDFAST), *map(str, words)], check=False, capture_output=True, env=environ)
+    def holdfast(*words: object, token: str = "") -> subprocess.CompletedProcess[str]:
+        return run_program(*words, environ=os.environ | {"NO_COLOR": "1", "HOLDFAST_TOKEN": token})
 
     url = ("--url", f"http://127.0.0.1:{http_port}")
     alice, bob = (
-        holdfast("key", "create", "--account", who, "--data", data).stdout.decode().strip() for who in ("alice", "bob")
+        holdfast("key", "create", "--account", who, "--data", data).stdout.strip() for who in ("alice", "bob")
     )
-    assert holdfast("result", "read", task, "--data", data).stdout == b"hello"
-    assert holdfast("job", "output", task, *url, token=alice).stdout == b"hello"
-    assert holdfast("job", "output", task, "-o", file, "--data", data).stdout == b""
+    assert holdfast("result", "read", task, "--data", data).stdout == "hello"
+    assert holdfast("job", "output", task, *url, token=alice).stdout == "hello"
+    assert holdfast("job", "output", task, "-o", file, "--data", data).stdout == ""
     assert file.read_bytes() == b"hello"
     assert (said := holdfast("job", "output", task, "-o", file, *url, token=bob)).returncode == 77, said
     assert [path.name for path in file.parent.iterdir() if path.name.endswith(".part")] == []
@@ -182,8 +183,7 @@ def read_on_command_line(data: Path, http_port: int, task: str, file: Path) -> N
 
 
 def run_refused(*words: str) -> str:
-    environ = os.environ | {"NO_COLOR": "1"}
-    done = subprocess.run([str(HOLDFAST), "agent", *words], check=False, capture_output=True, text=True, env=environ)
+    done = run_program("agent", *words, environ=os.environ | {"NO_COLOR": "1"})
     assert done.returncode == 2, done.stderr
     return done.stderr
 
@@ -207,8 +207,7 @@ def test_an_agent_does_not_move_into_a_nodes_folder(tmp_path: Path) -> None:
 @pytest.mark.rule("SEC-001")
 def test_a_file_that_is_no_certificate_is_named_at_once(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("not a certificate")
-    words = [str(HOLDFAST), "agent", *flags(1, tmp_path / "a", ca=str(tmp_path / "ca.pem"))]
-    done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=60)
+    done = run_program("agent", *flags(1, tmp_path / "a", ca=str(tmp_path / "ca.pem")))
     assert (done.returncode, "ca.pem is not a PEM certificate" in done.stderr) == (75, True), done.stderr
     assert not (tmp_path / "a").exists(), "nothing was begun"
 

@@ -13,7 +13,8 @@ import pytest
 from tests.agent.in_process_agent import wait_until
 from tests.loopback_ports import free_ports
 from tests.stories.agent_process import AgentProcess
-from tests.stories.node_process import HOLDFAST, NodeProcess
+from tests.stories.forked_command import run_program
+from tests.stories.node_process import NodeProcess
 
 from holdfast.adapters.keys.signing import SigningKey
 from holdfast.client import AsyncClient
@@ -50,8 +51,7 @@ def agent(node: Any, tmp_path: Path) -> Any:
 
 
 def run_rotate(agent: AgentProcess) -> subprocess.CompletedProcess[str]:
-    command = [str(HOLDFAST), "agent", "rotate-key", "--node", f"127.0.0.1:{agent.port}", "--data", str(agent.data)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    return run_program("agent", "rotate-key", "--node", f"127.0.0.1:{agent.port}", "--data", agent.data)
 
 
 def key_of(agent: AgentProcess, name: str = "agent.pem") -> SigningKey:

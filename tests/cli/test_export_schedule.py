@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.simulation.world import SimulatedClock
 from tests.stories import data_folder
+from tests.stories.forked_command import run_program
 from tests.stories.node_process import HOLDFAST
 
 from holdfast.adapters.export_folders import MANIFEST, ExportFolders
@@ -138,12 +139,7 @@ def test_the_command_keeps_so_many_exports_and_stops_in_order(tmp_path: Path) ->
     assert "export_deleted" in log
     assert "export_schedule_stopped" in log
     newest = str(sorted(backups.glob("2*Z"))[-1])
-    restored = subprocess.run(
-        [str(HOLDFAST), "db", "import", "--data", str(tmp_path / "restored"), "--from", newest],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    restored = run_program("db", "import", "--data", tmp_path / "restored", "--from", newest)
     assert restored.returncode == 0, restored.stderr
 
 
@@ -160,7 +156,6 @@ def is_rotated(backups: Path) -> bool:
     ("every", "message"), [("soon", "--every: 'soon' is not a duration"), ("999ms", "less than a second")]
 )
 def test_a_time_that_is_none_is_refused(tmp_path: Path, every: str, message: str) -> None:
-    command = [str(HOLDFAST), "db", "export", "--data", str(tmp_path), "--to", str(tmp_path / "to"), "--every", every]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    run = run_program("db", "export", "--data", tmp_path, "--to", tmp_path / "to", "--every", every)
     assert message in run.stderr
     assert not (tmp_path / "to").exists()

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
-from tests.stories.node_process import HOLDFAST
+from tests.stories.forked_command import run_program
 
 KEY = "ab" * 32
 
@@ -26,7 +25,6 @@ KEY = "ab" * 32
 )
 def test_bad_input_is_refused_and_creates_nothing(tmp_path: Path, words: tuple[str, ...], code: int, says: str) -> None:
     data = tmp_path / "follower"
-    command = [str(HOLDFAST), "follow", *words, "--data", str(data)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_program("follow", *words, "--data", data)
     assert (done.returncode, says in done.stderr) == (code, True), done.stderr
     assert not data.exists()

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 import stat
-import subprocess
 from pathlib import Path
 
 import msgspec
 import pytest
-from tests.stories.node_process import HOLDFAST
+from tests.stories.forked_command import run_program
 
 from holdfast.adapters.keys.certificate import TlsFiles, describe_file
 from holdfast.adapters.keys.signing import SigningKey
@@ -29,7 +28,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def init(*args: str) -> tuple[int, str, str]:
-    done = subprocess.run([str(HOLDFAST), "init", *args], capture_output=True, text=True, check=False)
+    done = run_program("init", *args)
     return done.returncode, done.stdout, done.stderr
 
 
@@ -201,7 +200,7 @@ def test_a_folder_that_cannot_be_made_is_named() -> None:
 
 
 def tls(*args: str) -> tuple[int, str, str]:
-    done = subprocess.run([str(HOLDFAST), "tls", *args], capture_output=True, text=True, check=False)
+    done = run_program("tls", *args)
     return done.returncode, done.stdout, done.stderr
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Final
 
 import httpx
 from tests.loopback_ports import free_port
+from tests.stories.forked_command import run_program
+from tests.stories.forked_process import RunningProcess, start_program
 
 UP_WITHIN_S: Final = 60.0
 
@@ -22,7 +23,7 @@ class GatewayProcess:
     def __init__(self, data: Path, **environment: str) -> None:
         self.data, self.port = data, free_port()
         self._environment = {**os.environ, "HOLDFAST_GATEWAY__PORT": str(self.port), **environment}
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: RunningProcess | None = None
 
     @property
     def url(self) -> str:
@@ -35,14 +36,11 @@ class GatewayProcess:
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         """A command of the same gateway."""
-        line = [sys.executable, "-m", "holdfast", "gateway", *words, "--data", str(self.data)]
-        return subprocess.run(line, env=self._environment, capture_output=True, text=True, timeout=120, check=False)
+        return run_program("gateway", *words, "--data", self.data, environ=self._environment)
 
     def start(self) -> None:
-        line = [sys.executable, "-m", "holdfast", "gateway", "--data", str(self.data)]
         self.data.mkdir(parents=True, exist_ok=True)
-        with (self.data / "log").open("ab") as log:
-            self._process = subprocess.Popen(line, env=self._environment, stdout=log, stderr=log)
+        self._process = start_program(["gateway", "--data", str(self.data)], self.data / "log", self._environment)
         until = time.monotonic() + UP_WITHIN_S
         while time.monotonic() < until:
             assert self._process.poll() is None, (self.data / "log").read_text("utf-8")[-2_000:]

@@ -162,7 +162,7 @@ def test_keys_are_created_listed_and_revoked_and_only_hashes_are_stored(tmp_path
     code, token = cli(tmp_path, "key", "create", "--label", "archiver", "--quota-bytes", "5")
     assert (code, token.startswith("load_acc_")) == (0, True)
     file = tmp_path / "gateway" / "keys.json"
-    assert token.strip().split("_")[3] not in file.read_text("utf-8")
+    assert token.strip().split("_", 3)[3] not in file.read_text("utf-8")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     (listed,) = json.loads(cli(tmp_path, "key", "list", "--json")[1])
     assert (listed["label"], listed["quota_bytes"], listed["revoked_ms"]) == ("archiver", 5, None)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import subprocess
 from pathlib import Path
 
-from tests.stories.node_process import HOLDFAST
+from tests.stories.forked_process import RunningProcess, start_program
 
 WITHIN_S = 60.0
 REGISTERED = b" at stake"
@@ -17,22 +16,23 @@ REGISTERED = b" at stake"
 class AgentProcess:
     """`holdfast agent` in its own process, logging beside its folder."""
 
-    program: tuple[str, ...] = (str(HOLDFAST),)
+    module: str | None = None
+    """What runs instead of `holdfast`."""
 
     def __init__(self, data: Path, name: str, port: int, slots: int = 4) -> None:
         self.data, self.name, self.port, self.slots = data, name, port, slots
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: RunningProcess | None = None
         self._before = 0
         """How long its log was when it was started."""
 
     def up(self) -> None:
         self.data.mkdir(mode=0o700, parents=True, exist_ok=True)
-        command = [*self.program, "agent", "--node", f"127.0.0.1:{self.port}", "--data", str(self.data)]
-        command += ["--name", self.name, "--account", self.name, "--slots", str(self.slots), "--price", "3"]
-        command += ["--model", "echo", "--model", "sleep"]
-        with (self.data.parent / f"{self.name}.log").open("ab") as log:
-            self._before = log.tell()
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        words = ["agent", "--node", f"127.0.0.1:{self.port}", "--data", str(self.data)]
+        words += ["--name", self.name, "--account", self.name, "--slots", str(self.slots), "--price", "3"]
+        words += ["--model", "echo", "--model", "sleep"]
+        log = self.data.parent / f"{self.name}.log"
+        self._before = log.stat().st_size if log.exists() else 0
+        self._process = start_program(words, log, module=self.module)
 
     def kill(self) -> None:
         """kill -9: no goodbye, no flush."""

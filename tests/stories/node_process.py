@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from tests.postgres.server import Address
+from tests.stories.forked_process import PROGRAM, RunningProcess, start_program
 
 from holdfast.client.node_socket import NodeSocket
 
-HOLDFAST = Path(sys.executable).parent / "holdfast"
+HOLDFAST = PROGRAM
 UP_WITHIN_S = 60.0
 LISTENING = b" listening "
 """What a node logs when its network APIs are open."""
@@ -50,7 +48,7 @@ class NodeProcess:
 
     def __init__(self, data: Path, name: str = "node", environ: Mapping[str, str] | None = None) -> None:
         self.data, self.name, self._environ = data, name, QUIET_CHAIN | dict(environ or {})
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: RunningProcess | None = None
 
     async def up(self, socket_path: Path | None = None) -> Path:
         """Start it and wait until it answers, at its folder's socket or at another one; returns that.
@@ -59,11 +57,9 @@ class NodeProcess:
         little for that, when their ports accept connections.
         """
         self.data.mkdir(mode=0o700, exist_ok=True)
-        with (self.data.parent / f"{self.name}.log").open("ab") as log:
-            before = log.tell()
-            command = [str(HOLDFAST), "up", "--data", str(self.data), "--node", self.name]
-            environ = os.environ | self._environ
-            self._process = subprocess.Popen(command, stderr=log, stdin=subprocess.DEVNULL, env=environ)
+        log = self.data.parent / f"{self.name}.log"
+        before = log.stat().st_size if log.exists() else 0
+        self._process = start_program(["up", "--data", str(self.data), "--node", self.name], log, self._environ)
         async with NodeSocket(socket_path or self.data, UP_WITHIN_S, answer_timeout_s=1.0) as node:
             answering, ending = asyncio.create_task(node.status()), asyncio.create_task(self._has_ended())
             await asyncio.wait({answering, ending}, return_when=asyncio.FIRST_COMPLETED)

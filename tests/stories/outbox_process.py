@@ -6,10 +6,12 @@ stored as such.
 
 from __future__ import annotations
 
-import subprocess
+import os
 import sys
 import threading
 from pathlib import Path
+
+from tests.stories.forked_process import RunningProcess, start_program
 
 from holdfast.adapters.keys.signing import SigningKey
 from holdfast.core.provider.model import provider_id
@@ -33,26 +35,29 @@ class OutboxProcess:
         self.promised = 0
         """How many records it has called durable."""
         self.went_back: list[str] = []
-        self._process: subprocess.Popen[str] | None = None
+        self._process: RunningProcess | None = None
         self._listener: threading.Thread | None = None
+        self._pipe_writer: int | None = None
+        """Ours: what listens to it hears its end when this is closed."""
 
     def up(self, *, new_session: bool) -> None:
         self.lives += 1
         if new_session or not self.session:
             self.session = f"s-{self.lives:04d}"
         told = (self.folder, self.channel, self.session, self.port, self.seed or 0, self.lives)
-        command = [sys.executable, "-m", "tests.stories.outbox_process", *map(str, told)]
         self.folder.mkdir(exist_ok=True)
-        with (self.folder.parent / f"{self.folder.name}.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=log, text=True, cwd=Path(__file__).parents[2]
-            )
-        self._listener = threading.Thread(target=self._listen, args=(self._process,))
+        log, pipe = (self.folder.parent / f"{self.folder.name}.{name}" for name in ("log", "pipe"))
+        pipe.unlink(missing_ok=True)
+        os.mkfifo(pipe)
+        reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # there is no writer yet
+        os.set_blocking(reader, True)
+        self._pipe_writer = os.open(pipe, os.O_WRONLY)
+        self._process = start_program([*map(str, told)], log, module="tests.stories.outbox_process", out=pipe)
+        self._listener = threading.Thread(target=self._listen, args=(reader,))
         self._listener.start()
 
-    def _listen(self, process: subprocess.Popen[str]) -> None:
-        assert process.stdout is not None
-        with process.stdout as said:
+    def _listen(self, reader: int) -> None:
+        with open(reader) as said:
             for line in said:
                 self._on_line(line)
 
@@ -83,6 +88,9 @@ class OutboxProcess:
         assert self._process is not None
         assert self._listener is not None
         code = self._process.wait(within_s)
+        if self._pipe_writer is not None:
+            os.close(self._pipe_writer)
+            self._pipe_writer = None
         self._listener.join()
         return code
 

@@ -20,6 +20,7 @@ from tests.simulation.world import stop_engine
 from tests.storage.stores import Place
 from tests.stories import data_folder as folders
 from tests.stories.faults.test_node_killed import CLIENTS, PATIENCE_S, Requester, journal_events
+from tests.stories.forked_command import run_program
 from tests.stories.node_process import HOLDFAST, NodeProcess, on_postgres
 
 from holdfast.client.node_socket import NodeSocket
@@ -36,14 +37,7 @@ class DbResult(NamedTuple):
 
 
 def holdfast(*words: object, environ: Mapping[str, str] | None = None) -> DbResult:
-    done = subprocess.run(
-        [str(HOLDFAST), *map(str, words)],
-        env=os.environ | (environ or {}),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    done = run_program(*words, environ=os.environ | dict(environ or {}))
     return DbResult(done.returncode, done.stdout, done.stderr)
 
 

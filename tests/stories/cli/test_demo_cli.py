@@ -132,7 +132,9 @@ def test_a_demo_on_postgresql_without_a_server_starts_nothing_and_says_what_it_n
     assert "geheim" not in says
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.full)], ids=["Ctrl-C", "SIGTERM"]
+)
 def test_ctrl_c_ends_the_demos_own_processes_and_says_where_the_data_is(tmp_path: Path, number: signal.Signals) -> None:
     demo, children = running_demo(tmp_path / "d")
     demo.send_signal(number)

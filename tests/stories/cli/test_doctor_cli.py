@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from tests.storage.stores import Place
-from tests.stories.node_process import HOLDFAST, NodeProcess, on_postgres
+from tests.stories.forked_command import run_program
+from tests.stories.node_process import NodeProcess, on_postgres
 
 from holdfast.client.node_socket import NodeSocket
 from holdfast.engine.outcome import EngineStatus
 
 
 def doctor(data: Path, environ: Mapping[str, str] | None = None) -> tuple[int, str]:
-    command = [str(HOLDFAST), "doctor", "--data", str(data)]
-    run = subprocess.run(command, env=os.environ | dict(environ or {}), capture_output=True, text=True, check=False)
+    run = run_program("doctor", "--data", data, environ=os.environ | dict(environ or {}))
     assert run.stderr == ""
     return run.returncode, run.stdout
 
@@ -53,8 +52,7 @@ def test_dangerous_settings_of_a_server_are_named_and_the_node_refuses_them(plac
     assert code == 1
     assert "▲ synchronous_commit off" in said
     assert "careless" not in said.replace(role, "")
-    up = [str(HOLDFAST), "up", "--data", str(place.folder / "data")]
-    refused = subprocess.run(up, env=os.environ | environ, capture_output=True, text=True, timeout=60, check=False)
+    refused = run_program("up", "--data", place.folder / "data", environ=os.environ | environ)
     assert refused.returncode == 75
     assert "synchronous_commit = off" in refused.stderr
 

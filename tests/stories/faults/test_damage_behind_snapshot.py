@@ -9,13 +9,14 @@ from pathlib import Path
 import apsw
 import pytest
 from tests.stories.faults.test_node_killed import PATIENCE_S
-from tests.stories.node_process import HOLDFAST, NodeProcess
+from tests.stories.forked_command import run_program
+from tests.stories.node_process import NodeProcess
 
 from holdfast.client.node_socket import NodeSocket
 
 
 def cli(*args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([str(HOLDFAST), *args], capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    return run_program(*args)
 
 
 @pytest.mark.rule("ENG-009")

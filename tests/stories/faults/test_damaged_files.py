@@ -99,7 +99,7 @@ def files_of(path: Path, kind: str) -> list[str]:
 @pytest.mark.parametrize("name", ["journal.db", "tables.db"])
 def test_a_flipped_byte_of_a_database_is_harmless_or_found(whole: UndamagedFolder, name: str) -> None:
     size, said = (whole.path / name).stat().st_size, set[str]()
-    for at in positions(size, counts(120, 5_000)):
+    for at in positions(size, counts(60, 5_000)):
         damaged = whole.copy()
         flip(damaged / name, at)
         verdict = whole.check_damaged(damaged)

@@ -27,8 +27,8 @@ from tests.stories.outbox_process import OutboxProcess
 
 from holdfast.client.node_socket import NodeSocket
 
-SECONDS = counts(20, 300)
-"""On each store; with the full counts there are two."""
+SECONDS = counts(2, 300)
+"""On each store, at the least; with the full counts there are two."""
 CHANNELS = 8
 ENOUGH = 100 * CHANNELS
 """Records that are promised at the least, however long a busy machine takes for them."""
@@ -55,6 +55,8 @@ class EvidenceRun:
             for n in range(CHANNELS)
         ]
         self.watermarks: dict[tuple[str, str], int] = {}
+        self.broken = {"node": 0, "outbox": 0, "line": 0}
+        """How often each has been."""
 
     async def begin(self) -> None:
         await self.node.up()
@@ -77,8 +79,10 @@ class EvidenceRun:
                 each = self.random.choice(self.outboxes)
                 await asyncio.to_thread(each.kill)
                 each.up(new_session=self.random.random() < 0.5)
+                self.broken["outbox"] += 1
             case 4 | 5:
                 self.line.cut()
+                self.broken["line"] += 1
         await asyncio.sleep(self.random.random() / 2)
 
     async def node_dies(self) -> None:
@@ -90,6 +94,7 @@ class EvidenceRun:
         }
         await self.node.kill()
         await self.node.up()
+        self.broken["node"] += 1
         found = await self.check()
         for session, watermark in acked.items():
             assert found.get(session, 0) >= watermark, (
@@ -98,9 +103,14 @@ class EvidenceRun:
 
     @property
     def is_enough(self) -> bool:
-        """Every fault has happened, to a good many records."""
+        """Everything has been broken and every fault has happened, to a good many records."""
         is_many = sum(each.promised for each in self.outboxes) > ENOUGH
-        return is_many and len(self.proxy.done) == len(FAULTS) and all(self.proxy.done.values())
+        return (
+            is_many
+            and min(self.broken.values()) > 1
+            and len(self.proxy.done) == len(FAULTS)
+            and all(self.proxy.done.values())
+        )
 
     async def check(self) -> dict[tuple[str, str], int]:
         """The node's watermarks; they never go back."""

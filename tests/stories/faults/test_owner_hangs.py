@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,8 +14,9 @@ import pytest
 from tests.postgres.server import Server, running
 from tests.storage.stores import Place
 from tests.stories.faults.test_node_killed import PATIENCE_S
+from tests.stories.forked_command import run_program
 from tests.stories.gated_sync import GatedSync, needs_gcc
-from tests.stories.node_process import HOLDFAST, NodeProcess, on_postgres
+from tests.stories.node_process import NodeProcess, on_postgres
 
 from holdfast.client.node_socket import NodeSocket
 
@@ -221,7 +221,6 @@ async def test_doctor_tells_a_live_owner_from_a_hung_and_a_killed_one(pair: Hang
 
 
 def doctor(folder: Path) -> str:
-    command = [str(HOLDFAST), "doctor", "--data", str(folder)]
-    run = subprocess.run(command, env=os.environ | QUICK, capture_output=True, text=True, check=False)
+    run = run_program("doctor", "--data", folder, environ=os.environ | QUICK)
     assert run.stderr == ""
     return run.stdout

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,7 @@ retries wait as long as they always do."""
 class PatientAgent(AgentProcess):
     """An agent with an executor for circuits, which somebody plugged in."""
 
-    program = (sys.executable, "-m", "tests.stories.waiting_agent")
+    module = "tests.stories.waiting_agent"
 
 
 class NodeWithProviders:

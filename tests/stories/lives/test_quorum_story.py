@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -46,7 +45,7 @@ CHAIN = {"HOLDFAST_POLICY__CHAIN__BLOCK_MS": "200", "HOLDFAST_POLICY__CHAIN__IDL
 class LyingAgent(PatientAgent):
     """Another program that speaks the same language."""
 
-    program = (sys.executable, "-m", "tests.stories.lying_agent")
+    module = "tests.stories.lying_agent"
 
 
 @pytest.fixture

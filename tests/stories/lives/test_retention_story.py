@@ -15,7 +15,8 @@ import pytest
 from tests.loopback_ports import free_ports
 from tests.storage.stores import Place
 from tests.stories.agent_process import AgentProcess
-from tests.stories.node_process import HOLDFAST, NodeProcess, on_postgres
+from tests.stories.forked_command import run_program
+from tests.stories.node_process import NodeProcess, on_postgres
 
 from holdfast.adapters.sqlite.small_blobs import FILE_NAME as SMALL_FILE
 from holdfast.adapters.warm_store import path_of
@@ -101,18 +102,8 @@ class RetentionRun:
     async def run_cli(self, *words: str, stdin: bytes = b"") -> tuple[int, str, str]:
         """What the command line says."""
         place = ["--data", str(self.node.data)] if words[0] != "verify" else []
-        process = await asyncio.create_subprocess_exec(
-            str(HOLDFAST),
-            *words,
-            *place,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=None,
-        )
-        out, err = await process.communicate(stdin)
-        assert process.returncode is not None
-        return process.returncode, out.decode(), err.decode()
+        done = await asyncio.to_thread(run_program, *words, *place, stdin=stdin.decode())
+        return done.returncode, done.stdout, done.stderr
 
     def make_orphans(self, count: int) -> None:
         """Files of outputs that were sent and never accepted, as old as those of results."""

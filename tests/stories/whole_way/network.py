@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
-import signal
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -19,7 +15,8 @@ from tests.storage.stores import Place
 from tests.stories.agent_process import AgentProcess
 from tests.stories.cli_runner import CliResult, holdfast
 from tests.stories.cuttable_proxy import CuttableProxy
-from tests.stories.node_process import HOLDFAST, NodeProcess, accepts_connections, on_postgres
+from tests.stories.forked_process import RunningProcess, start_program
+from tests.stories.node_process import NodeProcess, accepts_connections, on_postgres
 from tests.stories.own_agent import OwnAgent, answer_chat
 from tests.stories.small_disk import SmallDisk
 from tests.stories.whole_way.story_jobs import INLINE_BYTES_MAX
@@ -76,7 +73,7 @@ class GatewayProcess:
     def __init__(self, folder: Path, port: int) -> None:
         self._data, self._port = folder / "archive", port
         self.token_file = folder / "archive.token"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: RunningProcess | None = None
 
     def create_key(self) -> None:
         words = ("gateway", "key", "create", "--label", "node", "--data", self._data, "--output", self.token_file)
@@ -84,10 +81,9 @@ class GatewayProcess:
         assert created.code == 0, created.err
 
     async def up(self) -> None:
-        command = [str(HOLDFAST), "gateway", "serve", "--data", str(self._data)]
-        with self._data.with_suffix(".log").open("ab") as log:
-            environ = os.environ | {"HOLDFAST_GATEWAY__PORT": str(self._port)}
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environ)
+        words = ["gateway", "serve", "--data", str(self._data)]
+        environ = {"HOLDFAST_GATEWAY__PORT": str(self._port)}
+        self._process = start_program(words, self._data.with_suffix(".log"), environ)
         async with asyncio.timeout(PATIENCE_S):
             while not await accepts_connections(self._port):
                 assert self._process.poll() is None, self._data.with_suffix(".log").read_text()[-2_000:]
@@ -95,14 +91,14 @@ class GatewayProcess:
 
     def end(self) -> None:
         if self._process is not None and self._process.poll() is None:
-            self._process.send_signal(signal.SIGKILL)
+            self._process.kill()
             self._process.wait()
 
 
 class LyingStoryAgent(AgentProcess):
     """What it answers is false."""
 
-    program = (sys.executable, "-m", "tests.stories.whole_way.lying_agent")
+    module = "tests.stories.whole_way.lying_agent"
 
 
 class WholeNetwork:
