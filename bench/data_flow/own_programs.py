@@ -29,5 +29,11 @@ class SameHandler(BaseHTTPRequestHandler):
         return
 
 
+class SameServer(ThreadingHTTPServer):
+    """Takes as many connections at once as there are callers: by default five may wait, and more are reset."""
+
+    request_queue_size = 128
+
+
 if __name__ == "__main__":
-    ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), SameHandler).serve_forever()
+    SameServer(("127.0.0.1", int(sys.argv[1])), SameHandler).serve_forever()

@@ -191,7 +191,7 @@ async def measure_cpu(engine: Engine, commands: Sequence[Enqueue]) -> Mapping[st
         return found
 
     await step("enqueue", enqueue_all(engine, commands))
-    leases = await step("match", _run_ticks(engine, len(commands)))
+    leases = await step("match", _run_ticks(engine))
     acks, proofs = [AckLease(each.id, each.provider_id) for each in leases], ProofTime().write(leases)
     check(await step("ack", engine.submit_many(acks)))
     check(await step("submit", engine.submit_many(proofs)))

@@ -42,10 +42,12 @@ async def run(folder: Path, *, is_quick: bool) -> list[Table]:
 
 
 async def fill_waiting(spot: StorePlace, count: int) -> None:
-    """`count` jobs that wait, and a snapshot of them."""
+    """`count` jobs that wait, in blocks that are final, and a snapshot of them."""
     engine = await ours.open_engine_with_providers(spot, providers=0)
     for _ in range(0, count, BATCH):
         await ours.enqueue_all(engine, ours.make_enqueues(engine, min(BATCH, count)))
+        await ours.seal_blocks(engine)
+    await ours.finalize_and_project(engine)
     await close_engine(engine)
     await make_snapshot(spot, ours.policy_without_limits())
 

@@ -68,7 +68,11 @@ class FollowerProcess:
         self._server: FollowerServer | None = None
 
     async def run(self, stopped: asyncio.Event, *, once: bool) -> FollowerStatus:
-        """Until it is stopped; with `once`, until the peers have nothing more that is good."""
+        """Until it is stopped; with `once`, until the peers have nothing more that is good.
+
+        What they have is asked before: a block that becomes final meanwhile is not one that was refused.
+        """
+        peers_height = (await self.status()).peers_height if once else None
         while not stopped.is_set():
             before = await self.follower.final_height()
             try:
@@ -83,7 +87,8 @@ class FollowerProcess:
                 break
             with suppress(TimeoutError):
                 await asyncio.wait_for(stopped.wait(), self.follower.interval_ms / 1_000)
-        return await self.status()
+        status = await self.status()
+        return status if peers_height is None else status._replace(peers_height=peers_height)
 
     async def serve(self, host: str, port: int, token: str) -> None:
         """Let others ask for what is here: nodes that repair, and followers."""

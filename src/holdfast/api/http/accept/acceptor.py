@@ -27,8 +27,8 @@ from holdfast.core.base.errors import Refused
 
 ACCEPTS_PER_TURN: Final = 16
 """Connections accepted in a turn of the loop, at most …"""
-OTHERS_TIMES: Final = 3
-"""… and while more wait, this many times as long as it took belongs to others."""
+OTHERS_TIMES: Final = 7
+"""… and while more wait, this many times as long as it took belongs to others: accepting has an eighth of the loop."""
 NO_DESCRIPTORS_S: Final = 1.0
 """How long nothing is accepted after the process had no descriptor left."""
 _log = structlog.get_logger()
