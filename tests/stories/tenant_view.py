@@ -89,8 +89,8 @@ class Surfaces:
         """Whether somebody has uploaded these bytes is not told: they look as if they were never there."""
         if job.input_digest is None:
             return
-        known = await http.head(f"/v1/inputs/{job.input_digest}")
-        unknown = await http.head(f"/v1/inputs/{'ab' * 32}")
+        known = await _ask(http, "HEAD", f"/v1/inputs/{job.input_digest}")
+        unknown = await _ask(http, "HEAD", f"/v1/inputs/{'ab' * 32}")
         assert (known.status_code, known.headers.get("upload-offset")) == (
             unknown.status_code,
             unknown.headers.get("upload-offset"),
