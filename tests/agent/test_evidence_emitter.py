@@ -11,7 +11,7 @@ import pytest
 from tests.agent.in_process_agent import wait_until
 
 from holdfast.adapters.clock import MachineClock
-from holdfast.agent.transport.evidence_emitter import EvidenceEmitter
+from holdfast.agent.transport.evidence_emitter import EvidenceEmitter, SpooledAt
 from holdfast.shipping.backoff import Backoff
 from holdfast.shipping.evidence_transport import Hello, ReceiverAck
 from holdfast.shipping.session_sender import SessionSender
@@ -202,3 +202,50 @@ async def test_what_stands_before_a_hole_is_delivered_however_long_its_ack_takes
     assert "record 2 is damaged" in sender.stuck_reason
     assert again.acked_sequence == 1
     await again.aclose()
+
+
+def make_session(root: Path, number: int, *, is_delivered: bool, is_ended: bool) -> Spool:
+    """A session with an acceptance, as a process has it before it is killed."""
+    spool = Spool.open(CHANNEL, f"{number:015d}", root=root, policy=SMALL)
+    assert isinstance(spool, Spool)
+    tickets = [spool.emit("LEASE_ACCEPTED", {}), *([spool.emit("CHANNEL_TERMINATED", {})] if is_ended else [])]
+    for ticket in tickets:
+        assert isinstance(ticket, Ticket)
+        ticket.wait(60)
+    if is_delivered:
+        spool.ack(len(tickets))
+    return spool
+
+
+@pytest.mark.rule("EVD-005", "EVD-006")
+async def test_a_start_reads_every_session_that_a_killed_process_has_left_before_it_deletes_any(tmp_path: Path) -> None:
+    """Where its disk was full, leases were accepted in a session that was ended and delivered."""
+    made = [
+        make_session(tmp_path, 1, is_delivered=True, is_ended=False),
+        make_session(tmp_path, 2, is_delivered=True, is_ended=True),
+        make_session(tmp_path, 3, is_delivered=True, is_ended=True),
+        make_session(tmp_path, 4, is_delivered=False, is_ended=False),
+    ]
+    for spool in made:
+        await spool.aclose()
+    read, ours = set[str](), make_emitter(tmp_path)
+    await ours.open(lambda at, _: read.add(at.session))
+    assert read == {f"{number:015d}" for number in (1, 2, 3, 4)}
+    await ours.delete_ended(needed=["000000000000002"])
+    left = {path.name[:15] for path in (tmp_path / CHANNEL).iterdir() if path.name.endswith(".jsonl")}
+    assert left == {f"{number:015d}" for number in (1, 2, 4)} | {ours.live_session}
+    await ours.close("STOPPED", flush_ms=50)
+
+
+@pytest.mark.rule("EVD-006")
+async def test_a_session_that_holds_an_offer_is_not_deleted_when_it_is_delivered(tmp_path: Path) -> None:
+    for spool in [make_session(tmp_path, number, is_delivered=False, is_ended=True) for number in (1, 2)]:
+        await spool.aclose()
+    ours = make_emitter(tmp_path)
+    await ours.open()
+    ours.hold(SpooledAt("000000000000001", 1))
+    ours.start_delivery()
+    await wait_until(lambda: not ours.backlog.senders, "both are delivered")
+    await wait_until(lambda: not list((tmp_path / CHANNEL).glob("000000000000002*.jsonl")), "one is deleted")
+    assert list((tmp_path / CHANNEL).glob("000000000000001*.jsonl"))
+    await ours.close("STOPPED", flush_ms=5_000)

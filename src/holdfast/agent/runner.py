@@ -113,6 +113,7 @@ class Agent:
         for offer in self.spooled.unfinished():
             if offer.lease_id not in self.leases.leases:
                 self.leases.resume(LeaseRun.resumed(offer, has_files=False))
+        await self.emitter.delete_ended(self.spooled.needed_sessions())
         await self._control.open()
         self._tasks = [
             asyncio.create_task(self._work_stream_loop(), name="work stream"),

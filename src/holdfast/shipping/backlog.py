@@ -34,6 +34,8 @@ class Backlog:
         self._root, self._channel, self._policy, self._markers = root, channel_id, policy, markers
         self._open_sender, self._clock = open_sender, clock
         self.senders: list[SessionSender] = []
+        self.keep_open: Callable[[SessionSender], bool] = lambda _: False
+        """Whether somebody needs a delivered session, and closes it later."""
 
     def open(self, session: str) -> Spool | Refused:
         return Spool.open(self._channel, session, root=self._root, policy=self._policy, markers=self._markers)
@@ -62,7 +64,8 @@ class Backlog:
                 records = sender.spool.spooled_sequence
                 _log.info("backlog_session_delivered", session=sender.session, records=records)
             self.senders.remove(sender)
-            await self._close_sender(sender, live_session())
+            if not self.keep_open(sender):
+                await self._close_sender(sender, live_session())
 
     async def _close_sender(self, sender: SessionSender, live_session: str) -> None:
         """A session that is delivered and finished is deleted; an unfinished one is kept (SP-RET-001)."""

@@ -12,6 +12,8 @@ class SpooledLeases:
 
     def __init__(self) -> None:
         self._offers: dict[bytes, AcceptedOffer] = {}
+        self._accepted_in: dict[bytes, str] = {}
+        """The session that holds the offer of a lease."""
         self._spooled: dict[tuple[str, bytes], SpooledAt] = {}
 
     def add(self, at: SpooledAt, line: bytes) -> None:
@@ -23,7 +25,7 @@ class SpooledLeases:
         if payload_type in (READY, *OUTCOMES, BLOCK_FENCE):
             self._spooled[payload_type, lease_id] = at
         if payload_type == ACCEPTED and offer is not None:
-            self._offers[lease_id] = offer
+            self._offers[lease_id], self._accepted_in[lease_id] = offer, at.session
 
     def outcome_at(self, lease_id: bytes) -> SpooledAt | None:
         """Where the outcome of a lease is spooled: it is not decided again, whatever the node knows of it."""
@@ -43,3 +45,7 @@ class SpooledLeases:
             for lease_id, offer in self._offers.items()
             if self.outcome_at(lease_id) is None and not self.is_fenced(lease_id)
         ]
+
+    def needed_sessions(self) -> set[str]:
+        """Those that hold the offer of an unfinished lease."""
+        return {self._accepted_in[offer.lease_id] for offer in self.unfinished()}

@@ -7,7 +7,7 @@ first (EVD-004).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +23,8 @@ from holdfast.spool.files.disk import RealDisk
 from holdfast.spool.files.names import SessionPaths
 from holdfast.spool.files.record import CHANNEL_TERMINATED
 
+DELIVERED_MAX: Final = 16
+"""Delivered sessions that are read at a start, the newest ones."""
 RETRY_MS: Final = 200
 """The pause before the next try where the spool refuses a record."""
 SESSION_OVER_NAMES: Final = frozenset({"SessionEnded", "SessionDamaged", "SessionFinished"})
@@ -59,8 +61,11 @@ class EvidenceEmitter:
         self._open_sender, self._clock = open_sender, clock
         self._live: SessionSender | None = None
         self.backlog = Backlog(root, channel_id, open_sender, clock, policy)
+        self.backlog.keep_open = self._keep_if_held
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._opening = asyncio.Lock()
+        self._left: dict[str, Spool] = {}
+        """Delivered sessions that are still open: a lease may need what they hold."""
         self._held: dict[SpooledAt, None] = {}
         """Records that are kept although they are acked, in the order of their sequences."""
         self._is_delivering = False
@@ -86,44 +91,58 @@ class EvidenceEmitter:
     async def open(self, on_record: OnRecord = lambda _, __: None) -> None:
         """Open the undelivered sessions, and begin a new one. Unavailable where the disk fails.
 
-        `on_record` gets the spooled records of the undelivered sessions, and those of the last one, which a process
-        may have left that was killed.
+        `on_record` gets the spooled records of the undelivered sessions, and those of the newest others: a process that
+        was killed may have left several, also ended ones, where its disk was full. What is delivered and ended is
+        deleted by `delete_ended`, when it is known which of it a lease still needs.
         """
-        undelivered, delivered = await asyncio.to_thread(self._unfinished)
+        undelivered, delivered = await asyncio.to_thread(self._left_sessions)
         for session in undelivered:
             sender = await self.backlog.add_session(session)
             if sender is not None:
                 await asyncio.to_thread(_read_records, session, sender.spool, on_record)
-        if delivered and delivered[-1] > max(undelivered, default=""):
-            await asyncio.to_thread(self._read_delivered, delivered[-1], on_record)
+        for session in delivered[-DELIVERED_MAX:]:
+            await asyncio.to_thread(self._read_delivered, session, on_record)
         await self._open_session()
 
-    def _unfinished(self) -> tuple[list[str], list[str]]:
-        """Sessions with records to deliver, and delivered ones without an end, which are kept and logged; oldest first.
-
-        Only after a crash a session is without an end.
-        """
+    def _left_sessions(self) -> tuple[list[str], list[str]]:
+        """Sessions with records to deliver, and delivered ones, oldest first. Of these, one without an end is kept and
+        logged: only a crash leaves it so."""
         disk, folder = RealDisk(), self._root / self._channel
         if not folder.exists():
             return [], []
-        channel.reclaim(disk, folder, self._clock.wall_ms(), except_session="")
         statuses = [
             channel.read_status(disk, SessionPaths(folder, self._channel, name))
             for name in channel.list_sessions(disk, folder)
         ]
-        if delivered := [status for status in statuses if status.acked >= status.last]:
+        delivered = [status for status in statuses if status.acked >= status.last]
+        if endless := [status for status in delivered if not status.is_reclaimable]:
             hint = f"holdfast spool seal {folder}/SESSION.spool.jsonl --yes"
-            _log.info("sessions_without_end_kept", rule="SP-RET-001", sessions=len(delivered), hint=hint)
+            _log.info("sessions_without_end_kept", rule="SP-RET-001", sessions=len(endless), hint=hint)
         undelivered = [status.paths.session for status in statuses if status.acked < status.last]
         return undelivered, [status.paths.session for status in delivered]
 
     def _read_delivered(self, session: str, on_record: OnRecord) -> None:
-        spool = self.backlog.open(session)
+        """While it is open, nobody deletes it."""
+        try:
+            spool = self.backlog.open(session)
+        except Unavailable as fault:
+            spool = Refused(fault.rule, fault.message, fault.hint)
         if isinstance(spool, Refused):
             _log.warning("session_not_indexed", session=session, reason=str(spool))
             return
+        self._left[session] = spool
         _read_records(session, spool, on_record)
-        spool.close()
+
+    async def delete_ended(self, needed: Collection[str] = ()) -> None:
+        """Close the delivered sessions of earlier processes, and delete those with an end. What leases need stays open
+        until this process ends (EVD-006)."""
+        for session in self._left.keys() - set(needed):
+            await self._left.pop(session).aclose()
+        folder = self._root / self._channel
+        if folder.exists():
+            await asyncio.to_thread(
+                channel.reclaim, RealDisk(), folder, self._clock.wall_ms(), except_session=self.live_session
+            )
 
     async def _open_session(self) -> None:
         session = await asyncio.to_thread(self._next_session)
@@ -212,6 +231,13 @@ class EvidenceEmitter:
         self._held.pop(at, None)
         self._apply_holds(at.session)
 
+    def _keep_if_held(self, sender: SessionSender) -> bool:
+        """A delivered session with an end would be deleted when it is closed, and a kill would lose its offers."""
+        is_held = any(at.session == sender.session for at in self._held)
+        if is_held:
+            self._left[sender.session] = sender.spool
+        return is_held
+
     def _apply_holds(self, session: str) -> None:
         for sender in [self._live, *self.backlog.senders]:
             if sender is not None and sender.session == session:
@@ -295,6 +321,8 @@ class EvidenceEmitter:
         for name in list(self._tasks):
             await self._end_task(name)
         await self.backlog.close()
+        for spool in self._left.values():  # the next start reads and deletes them
+            await spool.aclose()
         if self._live is not None:
             refusal = await self._live.spool.aclose(final=True)
             if refusal is not None:
