@@ -122,7 +122,7 @@ class EvidenceEmitter:
         return undelivered, [status.paths.session for status in delivered]
 
     def _read_delivered(self, session: str, on_record: OnRecord) -> None:
-        """While it is open, nobody deletes it."""
+        """A session that is open is not deleted."""
         try:
             spool = self.backlog.open(session)
         except Unavailable as fault:
