@@ -18,6 +18,7 @@ from tests.counts import counts
 from holdfast.core import journal_codec, state_machine
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Command, Decided, Event, JournalHead, NeedsClaims, head_of
+from holdfast.core.base.privileged import PrivilegedCommand
 from holdfast.core.base.values import AccountId, Term, Tier
 from holdfast.core.chain.messages import RollBackBlocks
 from holdfast.core.invariants import broken_invariants
@@ -164,6 +165,7 @@ jobs = st.builds(
 stages = st.one_of(
     st.tuples(st.just("enqueue"), st.lists(jobs, max_size=14)),
     st.tuples(st.just("enqueue"), st.lists(jobs, min_size=6, max_size=20)),
+    st.tuples(st.just("enqueue for others"), st.lists(jobs, max_size=14)),
     st.tuples(st.just("match"), st.integers(1, 3)),
     st.tuples(st.just("match"), st.integers(1, 3)),
     st.tuples(st.just("ack"), st.tuples(picks, st.integers(0, 20))),
@@ -186,6 +188,17 @@ TWICE_IN_A_RUN: Story = [
     (("judge", [(0, 0), (1, 0), (0, 0)]), []),
 ]
 """A lease is acknowledged, submitted and judged twice in one run."""
+REPEATED_FOR_OTHERS: Story = [
+    (
+        (
+            "enqueue for others",
+            [_enqueue(nonce, 0, 20, 1, 0, replicas) for nonce, replicas in ((1, 0), (2, 3), (3, 0))] * 2,
+        ),
+        [],
+    ),
+    (("enqueue for others", [_enqueue(nonce, 0, 20, 1, 0, 0) for nonce in (4, 1, 4)]), []),
+]
+"""An operator's requests come twice in one run; the second is answered with the number of the first one's event."""
 HEALTHY_AGAIN: Story = [
     (("enqueue", [_enqueue(nonce, 0, 20, 1, 0, 0) for nonce in range(3)]), []),
     (("match", 1), []),
@@ -201,6 +214,9 @@ def _commands(world: _World, name: str, told: Any) -> list[list[Command]]:
     state = world.state
     if name == "enqueue":
         return [list(told)]
+    if name == "enqueue for others":
+        beat = Heartbeat(world.providers[0], 6)
+        return [[PrivilegedCommand("local", "cap.enqueue", each) for each in (*told[:3], beat, *told[3:])]]
     if name == "match":
         beats: list[Command] = [Heartbeat(id_, 6) for id_ in world.providers]
         return [beats, [Match() for _ in range(told)]]
@@ -231,6 +247,7 @@ def _commands(world: _World, name: str, told: Any) -> list[list[Command]]:
 @settings(max_examples=counts(150, 3_000), deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(st.lists(st.tuples(stages, cuts), min_size=4, max_size=24), st.lists(st.integers(1, 40), max_size=20))
 @example(story=TWICE_IN_A_RUN, batch_sizes=[])
+@example(story=REPEATED_FOR_OTHERS, batch_sizes=[])
 @example(story=HEALTHY_AGAIN, batch_sizes=[])
 def test_any_cutting_into_runs_gives_the_same_answers_events_and_state(story: Story, batch_sizes: list[int]) -> None:
     singly, in_runs = _World(), _World()

@@ -22,10 +22,13 @@ from holdfast.engine.follower import Follower
 from holdfast.engine.loop import Engine
 from holdfast.engine.outcome import Accepted
 from holdfast.engine.projection import projector as projecting
-from holdfast.engine.projection.host import ProjectorTask
+from holdfast.engine.projection.host import ProjectorHost, ProjectorTask
 from holdfast.engine.snapshots import snapshot_files
 
 ALICE = AccountId("alice")
+WITHIN_S, RETRIES_MAX = 5, 100
+"""Bounds of each wait, which takes milliseconds and a few retries: a projector may fail in a circle for ever, and as a
+task it swallows the timeout of pytest."""
 pytestmark = pytest.mark.rule("ENG-004")
 
 
@@ -50,11 +53,20 @@ def projector_of(world: World) -> ProjectorTask:
     return ProjectorTask(journal, world.tables, world.files, world.clock, world.policy)
 
 
+async def wait_until_written(world: World, end: JournalHead, *projectors: ProjectorHost) -> None:
+    retries = world.clock.slept
+    before = len(retries)
+    async with asyncio.timeout(WITHIN_S):
+        while world.tables.at != end and len(retries) < before + RETRIES_MAX:
+            for projector in projectors:
+                projector.request_flush()
+            await asyncio.sleep(0)
+    assert world.tables.at == end, f"{world.tables.at.number} of {end.number} batches after {RETRIES_MAX} retries"
+
+
 async def catch_up(world: World, projector: ProjectorTask, end: JournalHead) -> None:
     projector.start()
-    while world.tables.at != end:
-        projector.request_flush()
-        await asyncio.sleep(0)
+    await wait_until_written(world, end, projector)
     await projector.stop()
 
 
@@ -88,10 +100,7 @@ async def test_two_projectors_beside_each_other_write_every_row_once() -> None:
     first, second = projector_of(world), projector_of(world)
     for projector in (first, second):
         projector.start()
-    while world.tables.at != engine.durable_head:
-        for projector in (first, second):
-            projector.request_flush()
-        await asyncio.sleep(0)
+    await wait_until_written(world, engine.durable_head, first, second)
     for projector in (first, second):
         await projector.stop()
     assert (world.tables.rows, world.tables.claims) == (whole.tables.rows, whole.tables.claims)
@@ -110,9 +119,7 @@ async def test_tables_that_lost_their_newest_rows_are_written_again() -> None:
     await engine.wait_tables()
     world.tables.rows, world.tables.claims, world.tables.at = before
     await engine.submit(Mint(some_id(51), ALICE, Amount(1)))
-    while world.tables.at != engine.durable_head:
-        engine.projector.request_flush()
-        await asyncio.sleep(0)
+    await wait_until_written(world, engine.durable_head, engine.projector)
     assert b"m" + some_id(50) in world.tables.claims
     await engine.stop()
 

@@ -127,7 +127,7 @@ MUTANTS = [
         "engine/projection/changed_rows.py",
         "_as_tuple(record) if record is not None else row_deleted(key) for key, record in records.items()\n",
         "_as_tuple(record) for record in records.values() if record is not None\n",
-        "tests/engine/test_projector.py -k deleted_is_gone",
+        "tests/engine/test_changed_rows.py -k sqlite",
     ),
     Mutant(
         "tables that are ahead of the journal are trusted",

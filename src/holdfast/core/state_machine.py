@@ -7,7 +7,7 @@ comes in great numbers it publishes by the run (`COMMAND_RUNS`, `EVENT_RUNS`); a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, takewhile
 from typing import Final, TypeVar
 
 from holdfast.core.archive import handlers as archive
@@ -95,13 +95,30 @@ def _decide_at_height(state: State, call: AtHeight, now_ms: int) -> Decided | Re
     return why_not_height(state.open_height, call.height) or decide(state, call.command, now_ms)
 
 
-def _decide_privileged(state: State, privileged: PrivilegedCommand, now_ms: int) -> Decided | Refused:
-    """SEC-001: the actor is recorded before the events, in the same batch; without events nothing is recorded."""
-    decided = decide(state, privileged.command, now_ms)
-    if isinstance(decided, Refused) or not decided.events:
-        return decided
-    recorded = PrivilegedActRecorded(privileged.actor, privileged.method, len(decided.events))
-    return Decided((recorded, *decided.events), decided.attachments, answer_index=1 + decided.answer_index)
+def _decide_privileged(state: State, commands: Sequence[PrivilegedCommand], now_ms: int) -> list[Answer]:
+    """SEC-001: the actor is recorded before the events, in the same batch; without events nothing is recorded.
+
+    A repeat of an earlier command of the run names its event, whose number the records before it have moved.
+    """
+    kind, answers, moved_by = type(commands[0].command), list[Answer](), list[int]()
+    run = list(takewhile(lambda command: type(command.command) is kind, commands))
+    for privileged, answer in zip(run, decide_run(state, [each.command for each in run], now_ms), strict=False):
+        if not isinstance(answer, Decided):
+            answers.append(answer)
+        elif answer.events:
+            moved_by += [1 + (moved_by[-1] if moved_by else 0)] * len(answer.events)
+            recorded = PrivilegedActRecorded(privileged.actor, privileged.method, len(answer.events))
+            events, at = (recorded, *answer.events), 1 + answer.answer_index
+            answers.append(Decided(events, answer.attachments, answer_index=at))
+        else:
+            answers.append(_repeat_of_moved(answer, state.last_event, moved_by))
+    return answers
+
+
+def _repeat_of_moved(answer: Decided, before: EventNo, moved_by: Sequence[int]) -> Decided:
+    if answer.repeat_of is None or answer.repeat_of <= before:
+        return answer
+    return Decided((), repeat_of=EventNo(answer.repeat_of + moved_by[answer.repeat_of - before - 1]))
 
 
 def _decide_dead_letter(state: State, command: ResolveDeadLetter, now_ms: int) -> Decided | Refused:
@@ -109,12 +126,11 @@ def _decide_dead_letter(state: State, command: ResolveDeadLetter, now_ms: int) -
     return resolve_dead_letter(state, command, now_ms, decide)
 
 
-COMMAND_RUNS: Final[dict[type, DecideRun]] = _merge("COMMAND_RUNS", {})
+COMMAND_RUNS: Final[dict[type, DecideRun]] = _merge("COMMAND_RUNS", {PrivilegedCommand: _decide_privileged})
 COMMANDS: Final[dict[type, Decide]] = _merge(
     "COMMANDS",
     {
         AtHeight: _decide_at_height,
-        PrivilegedCommand: _decide_privileged,
         ResolveDeadLetter: _decide_dead_letter,
         RecordTime: record_time,
     },

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
 from typing import Final
 
 import msgspec
@@ -17,6 +18,8 @@ from holdfast.ports import Journal
 
 BATCHES_KEPT: Final = 1_024
 BYTES_KEPT: Final = 4 << 20
+UNPACKED_KEPT: Final = 8
+"""Of the newest batches the events are kept, too: all who follow the journal read them at the same time."""
 
 
 class StoredEvent(msgspec.Struct, frozen=True, gc=False):
@@ -34,6 +37,7 @@ class EventStream:
         self._journal = journal
         self._recent: deque[Batch] = deque()
         self._bytes = 0
+        self._unpacked: dict[BatchNo, list[StoredEvent]] = {}
         self._head = JournalHead()
         self._is_closed = False
         self._appended = asyncio.Event()
@@ -41,6 +45,7 @@ class EventStream:
     def begin(self, end: JournalHead) -> None:
         """Start after a batch that is durable; what came before is read from the journal."""
         self._recent.clear()
+        self._unpacked.clear()
         self._bytes, self._head, self._is_closed = 0, end, False
 
     def add(self, batch: Batch) -> None:
@@ -49,6 +54,7 @@ class EventStream:
         while len(self._recent) > 1 and (len(self._recent) > BATCHES_KEPT or self._bytes > BYTES_KEPT):
             self._bytes -= len(self._recent.popleft().body)
         self._head = head_of(batch)
+        self._unpacked.pop(BatchNo(batch.number - UNPACKED_KEPT), None)
         self._notify()
 
     def close(self) -> None:
@@ -67,18 +73,33 @@ class EventStream:
 
         ENG-006: whoever reads this has the same history; a cursor is the number of the last event seen.
         """
+        async with aclosing(self.follow_batches(after)) as batches:
+            async for events in batches:
+                for stored in events:
+                    yield stored
+
+    async def follow_batches(self, after: EventNo) -> AsyncGenerator[Sequence[StoredEvent], None]:
+        """The same events, those of one batch at a time."""
         while True:
             appended = self._appended
             if after < self._head.last:
                 async for batch in self._batches(after):
-                    for number, event in enumerate(journal_codec.unpack(batch), start=batch.first):
-                        if number > after:
-                            after = EventNo(number)
-                            yield StoredEvent(after, batch.time_ms, event)
+                    events = self._events_of(batch)
+                    yield events[after + 1 - batch.first :] if after >= batch.first else events
+                    after = batch.last
             elif self._is_closed:
                 return
             else:
                 await appended.wait()
+
+    def _events_of(self, batch: Batch) -> list[StoredEvent]:
+        if (events := self._unpacked.get(batch.number)) is not None:
+            return events
+        unpacked = enumerate(journal_codec.unpack(batch), start=batch.first)
+        events = [StoredEvent(EventNo(number), batch.time_ms, event) for number, event in unpacked]
+        if self._head.number - UNPACKED_KEPT < batch.number:
+            self._unpacked[batch.number] = events
+        return events
 
     async def _batches(self, after: EventNo) -> AsyncIterator[Batch]:
         """Durable batches that hold events above `after`; a batch kept in memory is not read from disk."""

@@ -202,7 +202,7 @@ class Tables(Protocol):
         ...
 
     async def find(self, table: str, column: str, values: Sequence[object]) -> list[Row]:
-        """All rows whose column has one of these values; the column is one that pages can be filtered by."""
+        """All rows whose column has one of these values; it is the key, or one that pages can be filtered by."""
         ...
 
     def claim_keys(self) -> AsyncIterator[Sequence[int]]:

@@ -210,12 +210,12 @@ async def test_a_lease_that_ended_before_it_was_offered_is_not_mentioned(node: A
     task = await node.enqueue()
     await node.match()
     lease = node.engine.undurable_state.leases.by_job[task]
-    await updates.repeat_offer(lease)
-    await updates.add_event(close_without_penalty(lease, "CANCELLED", 1))
-    assert updates.take() == []
-    await updates.add_event(close_without_penalty(lease, "CANCELLED", 1))
-    (message,) = updates.take()
-    assert [each.reason for each in message.lost] == ["CANCELLED"]
+    updates.repeat_offer(lease)
+    updates.add_event(close_without_penalty(lease, "CANCELLED", 1))
+    assert await updates.take() == []
+    updates.add_event(close_without_penalty(lease, "CANCELLED", 1))
+    (message,) = await updates.take()
+    assert [each.reason for each in message.updates.lost] == ["CANCELLED"]
 
 
 async def test_large_payloads_are_several_messages_and_answers_come_last(
@@ -229,9 +229,9 @@ async def test_large_payloads_are_several_messages_and_answers_come_last(
         await node.enqueue(f"{number}" * 80)
     await node.match()
     for lease in node.engine.undurable_state.leases.by_id.values():
-        await updates.repeat_offer(lease)
+        updates.repeat_offer(lease)
     updates.add_acts_done(pb.ActsDone(count=7))
-    told = updates.take()
+    told = [message.updates for message in await updates.take()]
     assert [(len(each.offers), len(each.acts_done)) for each in told] == [(1, 0), (1, 0), (1, 1)]
 
 

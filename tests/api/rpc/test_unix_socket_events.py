@@ -56,7 +56,7 @@ async def test_who_asks_for_deleted_events_learns_where_to_begin(
         yield
 
     async with result_node(SERVING) as made:
-        monkeypatch.setattr(made.engine.event_stream, "follow", gone)
+        monkeypatch.setattr(made.engine.event_stream, "follow_batches", gone)
         door = UnixSocketServer(made.access, tmp_path / "node.sock")
         await door.open()
         with pytest.raises(NodeRefused, match="follow after event 18"):

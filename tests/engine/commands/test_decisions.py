@@ -6,13 +6,15 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
-from tests.core.blocks import SEAL
+from tests.core.blocks import SEAL, final_after
 from tests.core.commands import enqueue_command, some_id
 from tests.simulation.world import World, drop_claims, small_batches
 
 from holdfast.core import journal_codec, state_machine
 from holdfast.core.base.event import Answer, Command, Event
-from holdfast.core.base.values import AccountId, Amount, EventNo
+from holdfast.core.base.privileged import PrivilegedActRecorded, PrivilegedCommand
+from holdfast.core.base.values import AccountId, Amount, EventNo, Height
+from holdfast.core.chain.messages import RollBackBlocks
 from holdfast.core.escrow.messages import Mint, Minted
 from holdfast.core.index.unique_ids import claim_number
 from holdfast.core.queue.messages import Enqueue, JobAdmitted
@@ -70,18 +72,37 @@ async def test_commands_of_one_type_are_decided_together_whoever_submits_them(ru
     await engine.stop()
 
 
-@pytest.mark.rule("ENG-001", "CHN-002")
-async def test_nothing_is_decided_before_a_block_that_was_asked_for_earlier(runs: list[list[Command]]) -> None:
+@pytest.mark.rule("ENG-001", "SEC-001")
+async def test_privileged_commands_are_decided_together_too_and_each_is_recorded(runs: list[list[Command]]) -> None:
     world = World()
     engine = await world.started()
     await engine.submit(mint(1))
-    first, _, second = await asyncio.gather(
-        engine.submit(enqueue_command(1)), engine.submit(SEAL), engine.submit(enqueue_command(2))
-    )
+    jobs = [enqueue_command(nonce) for nonce in (1, 2, 1)]
+    asked = [PrivilegedCommand("local", "cap.enqueue", job) for job in jobs]
+    _, *outcomes = await asyncio.gather(engine.submit(mint(2)), *map(engine.submit, asked))
+    assert runs == [jobs]
+    assert [each.event for each in outcomes if isinstance(each, Accepted)] == [5, 7, 5]
+    assert [type(event) for event in events_by_batch(world)[-1][-4:]] == [PrivilegedActRecorded, JobAdmitted] * 2
+    await engine.stop()
+
+
+@pytest.mark.rule("ENG-001", "CHN-002")
+@pytest.mark.parametrize(
+    ("barrier", "heights"),
+    [(SEAL, (2, 3)), (PrivilegedCommand("local", "chain.rollback", RollBackBlocks(Height(0))), (2, 1))],
+)
+async def test_nothing_is_decided_before_a_block_or_a_rollback_that_was_asked_for_earlier(
+    runs: list[list[Command]], barrier: Command, heights: tuple[int, int]
+) -> None:
+    world = World(final_after(3))
+    engine = await world.started()
+    await engine.submit_many([mint(1), SEAL])
+    commands = [mint(2), enqueue_command(1), barrier, enqueue_command(2)]  # the first finds the owner idle
+    _, first, _, second = await asyncio.gather(*map(engine.submit, commands))
     before, after = facts([first, second])
     assert isinstance(before, JobAdmitted)
     assert isinstance(after, JobAdmitted)
-    assert (before.height, after.height) == (1, 2)
+    assert (before.height, after.height) == heights
     assert len(runs) == 2
     await engine.stop()
 

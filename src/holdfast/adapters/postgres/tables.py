@@ -109,7 +109,7 @@ class PostgresTables:
         return rows, EventNo(joined[0][0])
 
     async def find(self, table: str, column: str, values: Sequence[object]) -> list[Row]:
-        assert column in FILTERS[table], "filters are columns of our own table"
+        assert column in FILTERS[table] | {KEYS[table]}, "filters are columns of our own table"
         sql = f"{SELECT[table]} WHERE {column} = ANY ($1)"
         async with self._readers.use() as connection:
             return [tuple(row) for row in await connection.fetch(sql, list(values))]

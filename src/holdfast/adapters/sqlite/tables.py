@@ -142,7 +142,7 @@ class SqliteTables:
         return await self._run_read(read, self._lister)
 
     async def find(self, table: str, column: str, values: Sequence[object]) -> list[Row]:
-        assert column in FILTERS[table], "filters are columns of our own table"
+        assert column in FILTERS[table] | {KEYS[table]}, "filters are columns of our own table"
         sql = f"{SELECT[table]} WHERE {column} = ?"
         return await self._run_read(lambda db: [row for value in values for row in db.execute(sql, (value,))])
 

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any, Final, TypeVar, get_type_hints
 
 import msgspec
+from msgspec.structs import astuple
 
 from holdfast.core.base.errors import Refused
 
@@ -60,7 +61,8 @@ def to_json(value: object) -> Any:
         case bytes():
             return value.hex()
         case msgspec.Struct():
-            return {name: to_json(getattr(value, name)) for name in value.__struct_fields__}
+            fields = zip(value.__struct_fields__, astuple(value), strict=True)
+            return {name: each if type(each) in _PLAIN else to_json(each) for name, each in fields}
         case list() | tuple():
             return [to_json(item) for item in value]
         case dict():

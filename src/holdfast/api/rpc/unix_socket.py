@@ -10,7 +10,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -29,6 +29,11 @@ CONNECTIONS_MAX: Final = 256
 IN_FLIGHT_MAX: Final = 64
 """Messages of one connection that may wait for their batch at the same time; the next one is read after an answer."""
 SOCKET_PATH_MAX: Final = 107
+EVENTS_PER_WRITE: Final = 64
+"""Events that a follower is sent at a time; others have a turn of the loop after each."""
+_Shown = tuple[StoredEvent, int]
+"""An event, and its index where it is derived from the next one."""
+_encode: Final = msgspec.json.Encoder().encode
 
 
 class FollowParams(msgspec.Struct, frozen=True):
@@ -153,8 +158,10 @@ class _Connection:
             await self._send(jsonrpc.error_message(request.id, refusal or _NO_CURSOR))
             return
         try:
-            async for event in _events_after(self._access.source, cursor, derived=params.derived):
-                await self._send(msgspec.json.encode({"jsonrpc": "2.0", "method": "event", "params": event}))
+            async for events in _events_after(self._access.source, cursor, derived=params.derived):
+                for start in range(0, len(events), EVENTS_PER_WRITE):
+                    await self._send(b"\n".join(map(_event_line, events[start : start + EVENTS_PER_WRITE])))
+                    await asyncio.sleep(0)
         except Unavailable as fault:
             if fault.rule == "ENG-006":  # the events were deleted; on other faults it hangs up and the client retries
                 await self._send(jsonrpc.error_message(request.id, fault))
@@ -167,22 +174,31 @@ class _Connection:
 _NO_CURSOR: Final = Refused("RPC-001", "params: after: expected `number` or `number.index`", name="InvalidParams")
 
 
-async def _events_after(source: ReadSource, cursor: Cursor, *, derived: bool) -> AsyncIterator[dict[str, Any]]:
-    """EVT-002: what a block's event means for results comes just before it."""
+async def _events_after(source: ReadSource, cursor: Cursor, *, derived: bool) -> AsyncIterator[list[_Shown]]:
+    """The events of each batch. EVT-002: what a block's event means for results comes just before it."""
     fold = await primed_fold(source, cursor.after) if derived else None
-    async for stored in source.event_stream.follow(cursor.after):
-        told = fold.add(stored.event) if fold is not None else []
-        known = cursor.index if stored.number == cursor.after + 1 else 0
-        for index, event in enumerate(told[known:], known + 1):
-            yield _event_json(StoredEvent(stored.number, stored.time_ms, event)) | {"index": index}
-        yield _event_json(stored)
+    async for batch in source.event_stream.follow_batches(cursor.after):
+        events: list[_Shown] = []
+        for stored in batch:
+            told = fold.add(stored.event) if fold is not None else []
+            known = cursor.index if stored.number == cursor.after + 1 else 0
+            for index, event in enumerate(told[known:], known + 1):
+                events.append((StoredEvent(stored.number, stored.time_ms, event), index))
+            events.append((stored, 0))
+        yield events
 
 
-def _event_json(stored: StoredEvent) -> dict[str, Any]:
+def _event_line(shown: _Shown) -> bytes:
     """RPC-002: neither result bytes nor secrets pass through here; what is hidden is hidden everywhere."""
-    shown: dict[str, Any] = to_json(stored) | {"type": public_name(type(stored.event), stored.event)}
-    shown["event"] = {name: value for name, value in shown["event"].items() if name not in HIDDEN_FIELDS}
-    return shown
+    (stored, index), event = shown, shown[0].event
+    fields = {name: value for name, value in to_json(event).items() if name not in HIDDEN_FIELDS}
+    told = {
+        "number": stored.number,
+        "time_ms": stored.time_ms,
+        "event": fields,
+        "type": public_name(type(event), event),
+    }
+    return _encode({"jsonrpc": "2.0", "method": "event", "params": told | {"index": index} if index else told})
 
 
 def _principal_of(message: jsonrpc.RpcMessage) -> Principal | Refused:

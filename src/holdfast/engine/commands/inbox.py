@@ -15,8 +15,12 @@ from holdfast.core.policy_change.messages import AdoptPolicy
 from holdfast.core.state_machine import COMMAND_RUNS
 from holdfast.engine.outcome import Outcome
 
-BARRIERS: Final = frozenset({SealBlock, RollBackBlocks, AdoptPolicy, PrivilegedCommand, AtHeight})
+BARRIERS: Final = frozenset({SealBlock, RollBackBlocks, AdoptPolicy, AtHeight})
 """Commands that no other caller's later command is decided before."""
+
+
+def _kind_of(command: Command) -> type:
+    return type(command.command) if isinstance(command, PrivilegedCommand) else type(command)
 
 
 class PendingCommands:
@@ -28,7 +32,7 @@ class PendingCommands:
         self.commands, self.is_atomic = commands, is_atomic
         self.outcomes: list[Outcome] = []
         self.answered: asyncio.Future[list[Outcome]] = asyncio.Future()
-        self.is_barrier = not BARRIERS.isdisjoint(map(type, commands))
+        self.is_barrier = not BARRIERS.isdisjoint(map(_kind_of, commands))
         self.absent: tuple[bytes, ...] = ()
         """Claims of its next command that the tables were found not to have."""
         self.absent_as_of = 0

@@ -25,6 +25,7 @@ from holdfast.engine.queries.records import (
     reservation,
     result,
     spec,
+    specs,
     stored_result,
     transfer,
 )
@@ -54,6 +55,7 @@ __all__ = [
     "reservation",
     "result",
     "spec",
+    "specs",
     "stored_result",
     "transfer",
 ]

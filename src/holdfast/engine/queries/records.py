@@ -272,17 +272,26 @@ async def _leaf_rows(source: ReadSource, start: int, count: int) -> dict[int, by
 
 async def spec(source: ReadSource, of: Job) -> bytes:
     """The payload of a job: a small one has a row, a large one is beside its batch (ENG-007)."""
-    event = of.parent_event or of.event  # a replica has the payload of its job (LEA-009)
-    raw = source.payloads.find(event) or await _stored_spec(source, event, of.spec_digest)
-    if raw is None or H(PAYLOAD_TAG, raw) != of.spec_digest:
-        raise Corrupt("ENG-007", f"the payload of job {of.id.hex()} is missing or damaged", _RESTORE)
-    return raw
+    return (await specs(source, [of]))[0]
 
 
-async def _stored_spec(source: ReadSource, event: EventNo, digest: Digest) -> bytes | None:
-    row, _ = await source.tables.get("spec", event)
-    if row is not None:
-        return _record(SpecRow, row).raw
+async def specs(source: ReadSource, of: Sequence[Job]) -> list[bytes]:
+    """The payloads of these jobs, in their order; those that have a row are read together."""
+    events = [job.parent_event or job.event for job in of]  # a replica has the payload of its job (LEA-009)
+    found = {event: source.payloads.find(event) for event in events}
+    if lacking := [event for event, raw in found.items() if raw is None]:
+        rows = (_record(SpecRow, row) for row in await source.tables.find("spec", "event", lacking))
+        found.update({row.event: row.raw for row in rows})
+    payloads: list[bytes] = []
+    for job, event in zip(of, events, strict=True):
+        raw = found[event] or await _spec_in_journal(source, event, job.spec_digest)
+        if raw is None or H(PAYLOAD_TAG, raw) != job.spec_digest:
+            raise Corrupt("ENG-007", f"the payload of job {job.id.hex()} is missing or damaged", _RESTORE)
+        payloads.append(raw)
+    return payloads
+
+
+async def _spec_in_journal(source: ReadSource, event: EventNo, digest: Digest) -> bytes | None:
     if (raw := await _attachment(source, event, digest)) is not None:
         return raw
     admitted = await admission(source, event)  # the tables have not reached it

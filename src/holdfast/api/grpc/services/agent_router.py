@@ -121,10 +121,11 @@ class AgentRouter:
     async def _follow(self, after: EventNo) -> None:
         reason: Exception = Unavailable("ENG-006", "the node is stopping", "connect again in a moment")
         try:
-            async for stored in self._engine.event_stream.follow(after):
-                dispatch = _DISPATCH.get(type(stored.event))
-                if dispatch is not None and (connection := dispatch(self, stored.event)) is not None:
-                    connection.send(stored)
+            async for events in self._engine.event_stream.follow_batches(after):
+                for stored in events:
+                    dispatch = _DISPATCH.get(type(stored.event))
+                    if dispatch is not None and (connection := dispatch(self, stored.event)) is not None:
+                        connection.send(stored)
         except Exception as fault:
             _log.exception("agent_router_stopped")
             reason = fault

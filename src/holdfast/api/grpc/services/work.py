@@ -76,17 +76,17 @@ class WorkStreams:
         await context.write(pb.WorkResponse(welcome=await self._welcome(connection.provider_id)))
         updates = UpdateBuilder(self._agents.engine)
         for lease in leases:
-            await updates.repeat_offer(lease)
+            updates.repeat_offer(lease)
         while True:
-            for message in updates.take():
-                await context.write(pb.WorkResponse(updates=message))
+            for message in await updates.take():
+                await context.write(message)
             for item in await connection.take():
                 if isinstance(item, StreamEnd):
                     return await _end_stream(item, updates, context)
                 if isinstance(item, pb.ActsDone):
                     updates.add_acts_done(item)
                 elif is_after_snapshot(connection, item):
-                    await updates.add_event(item.event)
+                    updates.add_event(item.event)
 
     async def _welcome(self, id_: ProviderId) -> pb.Welcome:
         status = await self._agents.engine.query_durable(GetProviderStatus(id_))
@@ -124,8 +124,8 @@ class AgentInstances:
 
 async def _end_stream(end: StreamEnd, updates: UpdateBuilder, context: Context) -> Refused | None:
     """What was to be sent before the end is sent before it."""
-    for message in updates.take():
-        await context.write(pb.WorkResponse(updates=message))
+    for message in await updates.take():
+        await context.write(message)
     if end.is_draining:
         await context.write(pb.WorkResponse(draining=pb.Draining()))
     if isinstance(end.reason, Exception):

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Final
+
+import msgspec
 
 from holdfast.core.base.canonical import canonical, decode
 from holdfast.core.base.event import Event
@@ -21,6 +25,22 @@ UPDATE_BYTES_MAX: Final = 1 << 20
 PROOF_INVALID: Final = "PROOF_INVALID"
 
 
+class PendingOffer(msgspec.Struct, frozen=True, gc=False):
+    """A live lease that is to be offered, with its job as it is now."""
+
+    job: Job
+    lease_id: LeaseId
+    lease: JobAssigned | Lease
+    is_acked: bool = False
+    is_submitted: bool = False
+    renewals: int = 0
+
+    @property
+    def is_readable(self) -> bool:
+        """JOB-010: the payload of a private job follows the ACK."""
+        return bool(self.job.is_public) or self.is_acked
+
+
 class UpdateBuilder:
     """What is to be sent next. `take` begins anew."""
 
@@ -28,15 +48,15 @@ class UpdateBuilder:
         self._engine = engine
         self._lost: dict[bytes, pb.Lost] = {}
         self._verdicts: list[pb.Verdict] = []
-        self._offers: dict[bytes, pb.Offer] = {}
+        self._offers: dict[bytes, PendingOffer] = {}
         self._acts_done: list[pb.ActsDone] = []
 
-    async def add_event(self, event: Event) -> None:
+    def add_event(self, event: Event) -> None:
         match event:
             case JobAssigned() as assigned:
-                await self._offer(assigned)
+                self._offer(assigned)
             case LeaseAcked(id=lease_id):
-                await self._offer_payload(lease_id)
+                self._offer_payload(lease_id)
             case ProofAccepted(lease_id=lease_id) | VoteCast(lease_id=lease_id):
                 self._verdicts.append(pb.Verdict(lease_id=lease_id, is_accepted=True, reason=event.reasons))
             case LeaseClosed(id=lease_id, reason=reason) if reason == PROOF_INVALID:
@@ -48,55 +68,61 @@ class UpdateBuilder:
     def add_acts_done(self, done: pb.ActsDone) -> None:
         self._acts_done.append(done)
 
-    def take(self) -> list[pb.Updates]:
+    async def take(self) -> list[pb.WorkResponse]:
         """The messages: mostly one, and none where nothing is to be sent. Offers come before the answers to acts."""
-        groups, size = [list[pb.Offer]()], 0
-        for offer in self._offers.values():
-            if groups[-1] and size + len(offer.payload) > UPDATE_BYTES_MAX:
-                groups.append([])
-                size = 0
-            groups[-1].append(offer)
-            size += len(offer.payload)
-        messages = [pb.Updates(offers=offers) for offers in groups]
-        messages[0].lost.extend(self._lost.values())
-        messages[0].verdicts.extend(self._verdicts)
-        messages[-1].acts_done.extend(self._acts_done)
-        is_empty = not (self._offers or self._lost or self._verdicts or self._acts_done)
+        if not (self._offers or self._lost or self._verdicts or self._acts_done):
+            return []
+        offers, lost, verdicts, acts_done = self._offers, self._lost, self._verdicts, self._acts_done
         self._lost, self._verdicts, self._offers, self._acts_done = {}, [], {}, []
-        return [] if is_empty else messages
+        messages, size = [pb.WorkResponse()], 0
+        for offer, payload in zip(offers.values(), await self._payloads(list(offers.values())), strict=True):
+            if size and size + len(payload) > UPDATE_BYTES_MAX:
+                messages.append(pb.WorkResponse())
+                size = 0
+            self._add_offer(messages[-1].updates, offer, payload)
+            size += len(payload)
+        messages[0].updates.lost.extend(lost.values())
+        messages[0].updates.verdicts.extend(verdicts)
+        messages[-1].updates.acts_done.extend(acts_done)
+        return messages
 
     # ------------------------------------------------------------------------------------ offers
 
-    async def _offer(self, assigned: JobAssigned) -> None:
+    def _offer(self, assigned: JobAssigned) -> None:
         """The event is durable, and so is its job: an undurable read is enough."""
         job = self._engine.query_undurable(GetLiveJob(assigned.job_id))
         if job is not None:
-            await self._add_offer(job, assigned.lease_id, assigned)
+            self._offers[assigned.lease_id] = PendingOffer(job, assigned.lease_id, assigned)
 
-    async def repeat_offer(self, lease: Lease) -> None:
+    def repeat_offer(self, lease: Lease) -> None:
         """A live lease, at the beginning of a stream."""
         job = self._engine.query_undurable(GetLiveJob(lease.job_id))
         if job is not None:
-            progress = {"is_acked": lease.acked_ms is not None, "is_submitted": lease.submitted is not None}
-            await self._add_offer(job, lease.id, lease, **progress, renewals=lease.renewals)
+            is_acked, is_submitted = lease.acked_ms is not None, lease.submitted is not None
+            self._offers[lease.id] = PendingOffer(job, lease.id, lease, is_acked, is_submitted, lease.renewals)
 
-    async def _offer_payload(self, lease_id: LeaseId) -> None:
+    def _offer_payload(self, lease_id: LeaseId) -> None:
         """JOB-010: the payload of a private job follows the ACK. Of a public one the agent has it already."""
         lease = self._engine.query_undurable(GetLiveLease(lease_id))
         job = self._engine.query_undurable(GetLiveJob(lease.job_id)) if lease is not None else None
         if lease is not None and job is not None and not job.is_public:
-            await self.repeat_offer(lease)
+            self.repeat_offer(lease)
 
-    async def _add_offer(self, job: Job, lease_id: LeaseId, lease: JobAssigned | Lease, **progress: int) -> None:
+    async def _payloads(self, offers: Sequence[PendingOffer]) -> list[bytes]:
+        """What the provider may read of each, from one read for all."""
+        payloads = iter(await queries.specs(self._engine, [each.job for each in offers if each.is_readable]))
+        return [next(payloads) if each.is_readable else b"" for each in offers]
+
+    def _add_offer(self, updates: pb.Updates, offer: PendingOffer, payload: bytes) -> None:
         """PRV-005: pay, deadline and proof are named before the ACK."""
-        is_readable = job.is_public or bool(progress.get("is_acked"))
-        self._offers[lease_id] = pb.Offer(
-            lease_id=lease_id,
+        job, lease = offer.job, offer.lease
+        updates.offers.add(
+            lease_id=offer.lease_id,
             task_id=job.id,
             kind=job.kind,
             attempt=lease.attempt,
-            payload=await queries.spec(self._engine, job) if is_readable else b"",
-            requirements=_requirements(job),
+            payload=payload,
+            requirements=_requirements(job.requirements),
             t_start_ms=lease.t_start_ms,
             t_deadline_ms=lease.t_deadline_ms,
             renew_by_ms=lease.renew_by_ms,
@@ -104,13 +130,16 @@ class UpdateBuilder:
             time_ms=self._engine.now_ms(),
             proof=job.proof,
             pay=pay_of(job, lease.price),
-            **progress,  # type: ignore[arg-type]
+            is_acked=offer.is_acked,
+            is_submitted=offer.is_submitted,
+            renewals=offer.renewals,
         )
 
 
-def _requirements(job: Job) -> bytes:
+@lru_cache(maxsize=1_024)  # most jobs require the same as others do
+def _requirements(requirements: bytes) -> bytes:
     """What the job requires of its provider. Which others may run it is not the provider's to know."""
-    needs: Any = decode(job.requirements)
+    needs: Any = decode(requirements)
     if not needs.keys() & {"allow", "deny"}:
-        return job.requirements
+        return requirements
     return canonical({name: value for name, value in needs.items() if name not in ("allow", "deny")})
