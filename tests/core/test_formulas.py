@@ -12,6 +12,7 @@ from tests.core import naive
 
 from holdfast.core import job, lease, match, proof, result
 from holdfast.core.base.values import ChainId, Height, Kind, LeaseId, ProviderId, Seed, TaskId, Tier
+from holdfast.core.job.ids import enqueue_tx_hash
 from holdfast.core.policy import PriorityPolicy, RetryPolicy
 from holdfast.core.queue import priority, retry
 
@@ -43,6 +44,17 @@ def test_a_call_over_rpc_has_a_transaction_hash_of_its_own(
 ) -> None:
     expected = naive.h("holdfast.tx.v1", chain_id, caller, nonce, naive.cbor(call))
     assert job.tx_hash(ChainId(chain_id), caller, nonce, call) == expected
+
+
+@pytest.mark.rule("JOB-001")
+@given(U64, IDS, U64, U64, PAYLOADS, st.just(0) | U64)
+def test_the_hash_of_an_enqueue_is_that_of_its_call_made_of_bytes(
+    chain_id: int, caller: bytes, nonce: int, max_fee: int, payload: object, not_before_ms: int
+) -> None:
+    call = {"max_fee": max_fee, "payload": payload} | ({"not_before_ms": not_before_ms} if not_before_ms else {})
+    whole = job.tx_hash(ChainId(chain_id), caller, nonce, call)
+    raw = naive.cbor(payload)
+    assert enqueue_tx_hash(ChainId(chain_id), caller, nonce, max_fee, raw, not_before_ms) == whole
 
 
 @pytest.mark.rule("LEA-001")

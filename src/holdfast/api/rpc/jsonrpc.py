@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from functools import cache
+from typing import Any, Final, get_origin, get_type_hints
 
 import msgspec
 import structlog
@@ -162,8 +163,15 @@ async def _result(
 
 
 def _is_long(result: object) -> bool:
-    names = result.__struct_fields__ if isinstance(result, msgspec.Struct) else ()
-    return any(type(value) is list and len(value) > ROWS_SLICE for value in (getattr(result, name) for name in names))
+    kind: Any = type(result)
+    return any(len(getattr(result, name)) > ROWS_SLICE for name in _lists_of(kind))
+
+
+@cache
+def _lists_of(kind: type) -> tuple[str, ...]:
+    """The fields of a record that are lists."""
+    hints = get_type_hints(kind) if issubclass(kind, msgspec.Struct) else {}
+    return tuple(name for name, hint in hints.items() if get_origin(hint) is list)
 
 
 async def _shown_in_slices(access: NodeAccess, result: msgspec.Struct) -> dict[str, Any]:

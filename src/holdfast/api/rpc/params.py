@@ -55,11 +55,12 @@ def read_params(kind: type[T], params: object) -> T | Refused:
 
 def to_json(value: object) -> Any:
     """A value as JSON has it: records as objects, bytes as lower-case hex."""
-    if type(value) in _PLAIN:
+    kind = type(value)
+    if kind in _PLAIN:
         return value
+    if kind is bytes:
+        return value.hex()  # type: ignore[attr-defined]
     match value:
-        case bytes():
-            return value.hex()
         case msgspec.Struct():
             fields = zip(value.__struct_fields__, astuple(value), strict=True)
             return {name: each if type(each) in _PLAIN else to_json(each) for name, each in fields}

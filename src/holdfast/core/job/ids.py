@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from holdfast.core.base.canonical import KNOWN_VERSIONS, HashDomain, canonical, hash_from
+from holdfast.core.base.canonical import KNOWN_VERSIONS, HashDomain, canonical, hash_from, packed_int
 from holdfast.core.base.values import ChainId, Digest, Height, TaskId
 
 TASK: Final = HashDomain("animica.cap.task_id", (1,))
@@ -42,6 +42,19 @@ def version_of(id_: TaskId, chain_id: ChainId, height: Height, tx_hash: bytes, c
 def tx_hash(chain_id: ChainId, caller: bytes, nonce: int, call: object) -> Digest:
     """JOB-001: the transaction hash of a call that came over RPC."""
     return TX.make(chain_id, caller, nonce, canonical(call))
+
+
+def enqueue_tx_hash(
+    chain_id: ChainId, caller: bytes, nonce: int, max_fee: int, payload: bytes, not_before_ms: int
+) -> Digest:
+    """The same of a call that enqueues a job, from the canonical bytes of its payload; 0 is no time."""
+    fields = _MAX_FEE + packed_int(max_fee) + _PAYLOAD + payload
+    call = _TWO + fields if not not_before_ms else _THREE + fields + _NOT_BEFORE + packed_int(not_before_ms)
+    return TX.make(chain_id, caller, nonce, call)
+
+
+_MAX_FEE, _PAYLOAD, _NOT_BEFORE = map(canonical, ("max_fee", "payload", "not_before_ms"))
+_TWO, _THREE = (canonical(dict.fromkeys(range(fields)))[:1] for fields in (2, 3))  # how a map begins
 
 
 def request_hash(payload: bytes) -> Digest:

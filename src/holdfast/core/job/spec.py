@@ -205,11 +205,13 @@ def why_not_provable(parsed: ParsedPayload, policy: ProofPolicy) -> Refused | No
     method = parsed.replica_proof or parsed.proof
     if method not in policy.methods:
         return _refuse_proof(f"no verifier {method!r}", f"there are {', '.join((*policy.methods, QUORUM))}")
+    if method != RECOMPUTE:
+        return None
+    if parsed.input is not None:
+        return _refuse_proof("the node does not compute jobs with an input again", "pass a small one in the spec")
     needs = cast(dict[str, object], decode(parsed.requirements))
     work = f"{parsed.kind}:{work_name(needs)}"
-    if method == RECOMPUTE and parsed.input is not None:
-        return _refuse_proof("the node does not compute jobs with an input again", "pass a small one in the spec")
-    if method == RECOMPUTE and work not in policy.recomputers:
+    if work not in policy.recomputers:
         return _refuse_proof(
             f"{work} cannot be computed again here", f"recompute knows {', '.join(policy.recomputers)}"
         )

@@ -22,7 +22,7 @@ from holdfast.core.base.values import (
     Tier,
 )
 from holdfast.core.escrow.decide import available_of, check_funds, why_no_funds, why_not_amount
-from holdfast.core.job.ids import request_hash, task_id_maker, tx_hash
+from holdfast.core.job.ids import enqueue_tx_hash, request_hash, task_id_maker
 from holdfast.core.job.model import LIVE_STATES, Job, ready_ms
 from holdfast.core.job.spec import read_payload, why_not_provable
 from holdfast.core.policy import AdmissionPolicy, Policy, Visibility
@@ -65,14 +65,14 @@ def build_enqueue(
         return refusal
     if refusal := why_not_provable(parsed, policy.proof):
         return refusal
-    call = {"max_fee": max_fee, "payload": payload} | ({"not_before_ms": not_before_ms} if not_before_ms else {})
+    chain_id = ChainId(policy.chain_id)
     return Enqueue(
         caller=caller,
         tier=tier,
         kind=parsed.kind,
         payload=parsed.raw,
         request_hash=request_hash(parsed.raw),
-        tx_hash=tx_hash(ChainId(policy.chain_id), caller.encode(), nonce, call),
+        tx_hash=enqueue_tx_hash(chain_id, caller.encode(), nonce, max_fee, parsed.raw, not_before_ms),
         nonce=nonce,
         max_fee=Amount(max_fee),
         units=parsed.units,
@@ -99,13 +99,14 @@ def _fingerprint(caller: AccountId, max_fee: int, payload: bytes, not_before_ms:
 def _why_not_terms(caller: AccountId, max_fee: int, nonce: int, not_before_ms: int) -> Refused | None:
     if refusal := why_not_amount(max_fee, "max_fee"):
         return refusal
-    faults = {
-        f"nonce: {nonce} is not in 0 … 2⁶³ − 1": not 0 <= nonce <= I64_MAX,
-        f"caller: 1–{CALLER_BYTES_MAX} bytes": not 1 <= len(caller.encode()) <= CALLER_BYTES_MAX,
-        f"not_before_ms: {not_before_ms} is not in 0 … 2⁶³ − 1": not 0 <= not_before_ms <= I64_MAX,
-    }
-    message = "; ".join(fault for fault, is_present in faults.items() if is_present)
-    return Refused("JOB-001", message, name="InvalidParams") if message else None
+    faults = [
+        f"{name}: {value} is not in 0 … 2⁶³ − 1"
+        for name, value in (("nonce", nonce), ("not_before_ms", not_before_ms))
+        if not 0 <= value <= I64_MAX
+    ]
+    if not 1 <= len(caller.encode()) <= CALLER_BYTES_MAX:
+        faults.append(f"caller: 1–{CALLER_BYTES_MAX} bytes")
+    return Refused("JOB-001", "; ".join(faults), name="InvalidParams") if faults else None
 
 
 def _why_not_size(size: int, policy: AdmissionPolicy) -> Refused | None:

@@ -53,8 +53,8 @@ from holdfast.engine.result_view import readable_result, why_not_chain
 
 IDEMPOTENCY_TAG: Final = "holdfast.idempotency.v1"
 IDEMPOTENCY_BYTES_MAX: Final = 255
-NONCE_END: Final = 2**53
-"""Nonces are drawn below it: programs in JavaScript hold such numbers exactly."""
+NONCE_BITS: Final = 53
+"""Of a nonce that is drawn: programs in JavaScript hold such numbers exactly."""
 
 
 class JobStatus(StrEnum):
@@ -163,7 +163,7 @@ async def _enqueue(access: NodeAccess, call: RpcCall, params: EnqueueParams) -> 
     if isinstance(with_input, Refused):
         return with_input
     payload, raw_input = with_input
-    nonce = 0 if params.tx_hash else secrets.randbelow(NONCE_END)
+    nonce = 0 if params.tx_hash else secrets.randbits(NONCE_BITS)
     command = await checked_enqueue(
         access.input_checker,
         access.source.policy,

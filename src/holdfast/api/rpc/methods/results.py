@@ -17,7 +17,7 @@ from holdfast.api.node_access import (
     RpcMethod,
     why_not_own,
 )
-from holdfast.api.rpc.methods.jobs import NONCE_END, JobParams
+from holdfast.api.rpc.methods.jobs import NONCE_BITS, JobParams
 from holdfast.api.rpc.paging import why_not_limit
 from holdfast.api.rpc.privileged import submit_for
 from holdfast.api.visibility import (
@@ -147,7 +147,7 @@ async def _consume(access: NodeAccess, call: RpcCall, params: ConsumeResultParam
         or _why_not_nonce(params)
     ):
         return refusal
-    nonce = params.nonce if params.nonce is not None else secrets.randbelow(NONCE_END)
+    nonce = params.nonce if params.nonce is not None else secrets.randbits(NONCE_BITS)
     tx = tx_hash(ChainId(policy.chain_id), caller.encode(), nonce, {"consume": params.task_id})
     command: Command = await build_consume(access.source, params.task_id, caller, tx)
     if params.height is not None:
