@@ -173,8 +173,8 @@ CHAIN_AND_QUEUE: Final = [
     Mutant(
         "a privileged command leaves no record of its actor",
         "core/state_machine.py",
-        "    return Decided((recorded, *decided.events), decided.attachments, answer_index=1 + decided.answer_index)\n",
-        "    return decided\n",
+        "            events, at = (recorded, *answer.events), 1 + answer.answer_index\n",
+        "            events, at = answer.events, answer.answer_index\n",
         "tests/core/job/test_job_life.py -k recorded_before",
     ),
     Mutant(

@@ -141,7 +141,7 @@ FAIRNESS: Final = [
     Mutant(
         "a job with an input is admitted to be computed again",
         "core/job/spec.py",
-        "    if method == RECOMPUTE and parsed.input is not None:",
+        "    if parsed.input is not None:",
         "    if False:",
         "tests/api/rpc/test_admission.py -k no_verifier",
     ),

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby, takewhile
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from holdfast.core.archive import handlers as archive
 from holdfast.core.base.clock_record import RecordTime, TimeRecorded, record_time
 from holdfast.core.base.errors import Refused
-from holdfast.core.base.event import Answer, Command, Decided, Event, NeedsClaims, OwnershipTaken, numbered
+from holdfast.core.base.event import Answer, Command, Decided, Event, NeedsClaims, OwnershipTaken
 from holdfast.core.base.handlers import Apply, ApplyRun, ClaimKey, Decide, DecideRun, no_effect
 from holdfast.core.base.height_bound import AtHeight, why_not_height
 from holdfast.core.base.privileged import PrivilegedActRecorded, PrivilegedCommand
@@ -153,23 +153,30 @@ def apply_all(state: State, events: Sequence[Event]) -> None:
 
     Runs of one type are independent of how the events were cut into batches and decisions.
     """
-    observer = state.observer
-    for run in _runs(events):
-        before, (effect, transaction) = state.last_event, _EFFECTS[type(run[0])]
+    observer, last = state.observer, EventNo(state.last_event + len(events))
+    for run, numbers in _runs(events, state.last_event):
+        effect, transaction = _EFFECTS[type(run[0])]
         if observer is not None:
             observer.observe(state, run)
-        effect(state, run)
-        state.last_event = EventNo(before + len(run))
+        effect(state, run, numbers)
+        state.last_event = numbers[-1]
         if transaction is not None:
             kind, subject, content = transaction
-            entries = [(number, subject(event), content(event)) for number, event in numbered(run, before)]
+            entries = [(number, subject(event), content(event)) for number, event in zip(numbers, run, strict=True)]
             add_transactions(state, kind, entries)
+    state.last_event = last
 
 
-def _runs(events: Sequence[Event]) -> Iterable[Sequence[Event]]:
-    if len(events) == 1 or len(set(map(type, events))) == 1:
-        return (events,)
-    return [list(group) for _, group in groupby(events, type)]
+def _runs(events: Sequence[Event], before: EventNo) -> Iterable[tuple[Sequence[Event], Sequence[EventNo]]]:
+    """Events of one type with their numbers. Who has asked for each (SEC-001) has no effect and ends no run."""
+    numbers: Sequence[Any] = range(before + 1, before + 1 + len(events))
+    if len(kinds := set(map(type, events))) == 1:
+        return [(events, numbers)]
+    pairs: Iterable[tuple[Event, EventNo]] = zip(events, numbers, strict=True)
+    if PrivilegedActRecorded in kinds:
+        pairs = [pair for pair in pairs if type(pair[0]) is not PrivilegedActRecorded]
+    groups = (list(group) for _, group in groupby(pairs, key=lambda pair: type(pair[0])))
+    return [([event for event, _ in group], [number for _, number in group]) for group in groups]
 
 
 def apply(state: State, event: Event) -> None:
@@ -177,9 +184,9 @@ def apply(state: State, event: Event) -> None:
 
 
 def _one_by_one(effect: Apply) -> ApplyRun:
-    def apply_each(state: State, events: Sequence[Event]) -> None:
-        for event in events:
-            state.last_event = EventNo(state.last_event + 1)
+    def apply_each(state: State, events: Sequence[Event], numbers: Sequence[EventNo]) -> None:
+        for number, event in zip(numbers, events, strict=True):
+            state.last_event = number
             effect(state, event)
 
     return apply_each

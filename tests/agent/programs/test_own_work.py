@@ -27,6 +27,8 @@ from holdfast.agent.executors.programs.process import LABEL, read_progress
 from holdfast.agent.executors.programs.program import ProgramExecutor
 from holdfast.agent.executors.programs.python_function import PythonFunction
 from holdfast.agent.executors.registry import ExecutorRegistry
+from holdfast.agent.leases.lease_run import LeaseRun
+from holdfast.agent.leases.records import AcceptedOffer
 from holdfast.agent.leases.slots import Slots
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.values import Kind
@@ -302,11 +304,22 @@ async def test_an_executor_that_cannot_work_is_found_and_its_offers_are_declined
     (tmp_path / "program.sh").unlink()
     await probe_all(registry)
     slots = Slots(registry, total=3)
-    assert slots.why_not([], ("COMPUTE", "x"), b"1") == "UNHEALTHY: x"
-    assert slots.why_not([], ("AI", "up"), b"1") == ""
+    assert slots.why_not(("COMPUTE", "x"), b"1") == "UNHEALTHY: x"
+    assert slots.why_not(("AI", "up"), b"1") == ""
     slots.expect(b"1", ("AI", "up"))
-    assert slots.why_not([], ("AI", "up"), b"1") == ""
-    assert slots.why_not([], ("AI", "up"), b"2") == "BUSY: up"
+    assert slots.why_not(("AI", "up"), b"1") == ""
+    assert slots.why_not(("AI", "up"), b"2") == "BUSY: up"
     slots.expect(b"2", ("AI", "other"))
     slots.expect(b"3", ("AI", "other"))
-    assert slots.why_not([], ("AI", "third"), b"4") == "FULL"
+    assert slots.why_not(("AI", "third"), b"4") == "FULL"
+    slots.clear()
+    runs = [LeaseRun(AcceptedOffer(each, each, "AI", 0, b"", "attested", 1)) for each in (b"5", b"6")]
+    for run in runs:
+        run.executor_key = ("AI", "up")
+    slots.count_running(runs)
+    assert slots.why_not(("AI", "up"), b"7") == "BUSY: up"
+    slots.expect(b"8", ("AI", "other"))
+    assert slots.why_not(("AI", "third"), b"9") == "FULL"
+    runs[0].end("LOST")
+    slots.count_running(runs)
+    assert slots.why_not(("AI", "third"), b"9") == ""

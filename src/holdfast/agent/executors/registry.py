@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -50,8 +51,7 @@ class ExecutorRegistry:
 
     def key_of(self, kind: str, requirements: bytes) -> ExecutorKey:
         """The executor that a job needs, before its payload is known."""
-        needs: Any = decode(requirements) if requirements else {}
-        return kind, work_name(needs)
+        return kind, _required_work(requirements)
 
     def capabilities(self, labels: Mapping[str, str] = NO_LABELS) -> dict[str, dict[str, Any]]:
         """What the agent registers (MAT-002); an executor of circuits states its own capability."""
@@ -66,9 +66,8 @@ class ExecutorRegistry:
 
     def why_not_offered(self, kind: str, requirements: bytes) -> Refused | None:
         """Whether a job that requires this could be run, before its payload is known (JOB-010)."""
-        needs: Any = decode(requirements) if requirements else {}
-        names = [name for known, name in self._executors if known.value == kind]
-        if (name := work_name(needs)) in names:
+        name = _required_work(requirements)
+        if any(known.value == kind and offered == name for known, offered in self._executors):
             return None
         return Refused("MAT-002", f"{kind} {name!r:.80} is not offered here", name="NotFound")
 
@@ -83,3 +82,9 @@ class ExecutorRegistry:
         if executor is None or payload.kind.value != kind:
             return Refused("MAT-002", f"{kind} {name!r} is not offered here", name="NotFound")
         return executor, payload
+
+
+@lru_cache(maxsize=1_024)  # most jobs require the same as others do
+def _required_work(requirements: bytes) -> str:
+    needs: Any = decode(requirements) if requirements else {}
+    return work_name(needs)

@@ -93,6 +93,7 @@ class ActiveLeases:
     def on_offers(self, offers: Sequence[pb.Offer]) -> None:
         """All offers of a message. The new ones that fit are accepted together, with one signature."""
         self._client.set_node_time(offers[-1].time_ms)
+        self._slots.count_running(self.leases.values())
         accepted = list[LeaseRun]()
         for offer in offers:
             lease = self.leases.get(offer.lease_id)
@@ -153,7 +154,7 @@ class ActiveLeases:
         if not self._emitter.is_ready:
             return "NO_ROOM_FOR_EVIDENCE"
         key = self._registry.key_of(offer.kind, offer.requirements)
-        return self._slots.why_not(self.leases.values(), key, offer.lease_id)
+        return self._slots.why_not(key, offer.lease_id)
 
     def _decline(self, lease_id: bytes, reason: str) -> None:
         _log.info("lease_declined", lease=lease_id.hex(), reason=reason)

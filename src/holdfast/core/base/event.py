@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import ClassVar, Final, TypeVar
+from typing import ClassVar, Final
 
 import msgspec
 
@@ -13,7 +12,6 @@ from holdfast.core.base.values import ZERO_DIGEST, BatchNo, Digest, EventNo, Ter
 
 BATCH_TAG: Final = "holdfast.batch.v1"
 PAYLOAD_TAG: Final = "holdfast.payload.v1"
-E = TypeVar("E")
 
 
 class Command(msgspec.Struct, frozen=True, gc=False):
@@ -34,11 +32,6 @@ class Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     def __init_subclass__(cls) -> None:
         cls.public_name = cls.__dict__.get("public_name") or cls.__name__[0].lower() + cls.__name__[1:]
-
-
-def numbered(events: Iterable[E], after: EventNo) -> Iterator[tuple[EventNo, E]]:
-    """The events of a run with their numbers; `after` is the event before them."""
-    return enumerate(events, after + 1)  # type: ignore[return-value]
 
 
 class OwnershipTaken(Event, frozen=True, tag=1):

@@ -7,6 +7,7 @@ from typing import Any
 
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Answer, Decided, Event
+from holdfast.core.base.values import EventNo
 
 Decide = Callable[[Any, Any, int], Decided | Refused]
 """(state, command, now_ms): the events to record, or the refusal."""
@@ -18,8 +19,8 @@ a command depends on an earlier one in any other way, the run ends before it; it
 """
 Apply = Callable[[Any, Any], None]
 """(state, event): the only way state changes; `state.last_event` is the number of this event."""
-ApplyRun = Callable[[Any, Sequence[Any]], None]
-"""(state, events): the same for consecutive events of one type; `state.last_event` is the event before the first."""
+ApplyRun = Callable[[Any, Sequence[Any], Sequence[EventNo]], None]
+"""(state, events, numbers): the same for events of one type; between them are only events without effect."""
 ClaimKey = Callable[[Any, Any], tuple[bytes, ...]]
 """(state, command): the unique ids that the decision depends on (ENG-005)."""
 Commands = Mapping[type, Decide]

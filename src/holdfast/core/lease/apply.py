@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Final
 
 from holdfast.core.base.errors import Corrupt
-from holdfast.core.base.event import OwnershipTaken, numbered
+from holdfast.core.base.event import OwnershipTaken
 from holdfast.core.base.fsm import by_transition
 from holdfast.core.base.values import EventNo, Kind, LeaseId, ProviderId, TaskId, tally
 from holdfast.core.job.job_class import denial_key, job_class
@@ -32,11 +32,11 @@ EVICT_EVERY: Final = 256
 """Ended denials are evicted whenever the number of denials is a multiple of this."""
 
 
-def apply_jobs_assigned(state: HasLeases, events: Sequence[JobAssigned]) -> None:
+def apply_jobs_assigned(state: HasLeases, events: Sequence[JobAssigned], numbers: Sequence[EventNo]) -> None:
     """LEA-002: at most one live lease per job, always."""
     by_job, touched, leases = state.leases.by_job, state.touched["lease"], list[Lease]()
     jobs = state.queue.jobs.all_of([event.job_id for event in events])
-    for (number, event), job in zip(numbered(events, state.last_event), jobs, strict=True):
+    for number, event, job in zip(numbers, events, jobs, strict=True):
         if event.job_id in by_job:
             raise Corrupt("LEA-002", f"job {event.job_id.hex()} has a live lease already")
         lease = _granted_lease(event, number)
@@ -97,7 +97,7 @@ def _start_relative_ttl(state: HasLeases, starts: Iterable[tuple[Job, int]]) -> 
     state.queue.expiry_times.move_many(moves)
 
 
-def apply_leases_acked(state: HasLeases, events: Sequence[LeaseAcked]) -> None:
+def apply_leases_acked(state: HasLeases, events: Sequence[LeaseAcked], _: Sequence[EventNo]) -> None:
     by_id, touched, moves = state.leases.by_id, state.touched["lease"], list[tuple[LeaseId, int, int]]()
     for event in events:
         lease = by_id[event.id]
@@ -144,7 +144,7 @@ def apply_lease_closed(state: HasLeases, event: LeaseClosed) -> None:
     touch(state, provider)
 
 
-def apply_completions_submitted(state: HasLeases, events: Sequence[CompletionSubmitted]) -> None:
+def apply_completions_submitted(state: HasLeases, events: Sequence[CompletionSubmitted], _: Sequence[EventNo]) -> None:
     """RCV-001: the lease is frozen until the verdict. A submission counts as ACK (LEA-003)."""
     by_id, touched, submissions = state.leases.by_id, state.touched["lease"], state.submissions
     for event in events:

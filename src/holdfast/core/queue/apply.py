@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from holdfast.core.base.errors import Corrupt
-from holdfast.core.base.event import numbered
 from holdfast.core.base.fsm import next_state, why_not_transition
 from holdfast.core.base.records import record_from
 from holdfast.core.base.values import AccountId, EventNo, ProviderId, ReservationId, TaskId
@@ -45,9 +44,9 @@ QUORUM_REACHED: Final = "QUORUM_REACHED"
 """Why a replica ended: its job ended without it (LEA-009)."""
 
 
-def apply_jobs_admitted(state: HasQueue, events: Sequence[JobAdmitted]) -> None:
+def apply_jobs_admitted(state: HasQueue, events: Sequence[JobAdmitted], numbers: Sequence[EventNo]) -> None:
     claim, specs, jobs = state.claims.add, state.touched["spec"], list[Job]()
-    for number, event in numbered(events, state.last_event):
+    for number, event in zip(numbers, events, strict=True):
         payload = event.payload
         jobs.append(_admitted_job(event, number))
         if payload.inline is not None:

@@ -7,9 +7,9 @@ from itertools import groupby
 from typing import Final
 
 from holdfast.core.base.errors import Refused
-from holdfast.core.base.event import Answer, numbered
+from holdfast.core.base.event import Answer
 from holdfast.core.base.handlers import CommandRuns, EventRuns
-from holdfast.core.base.values import tally
+from holdfast.core.base.values import EventNo, tally
 from holdfast.core.lease import apply as lease_apply
 from holdfast.core.lease.model import LeaseTransition
 from holdfast.core.proof import apply as proof_apply
@@ -35,21 +35,22 @@ def submit(state: State, commands: Sequence[SubmitCompletion], now_ms: int) -> l
     return answers
 
 
-def apply_proofs_accepted(state: State, events: Sequence[ProofAccepted]) -> None:
+def apply_proofs_accepted(state: State, events: Sequence[ProofAccepted], numbers: Sequence[EventNo]) -> None:
     """PRF-003: lease and job COMPLETED, nullifier reserved, all in one batch; inclusion resolves the results.
 
     A job by quorum is paid in parts: its event is applied alone.
     """
+    accepted = list(zip(numbers, events, strict=True))
     if not any(event.paid for event in events):  # nearly always
-        _complete(state, events, is_quorum=False)
+        _complete(state, accepted, is_quorum=False)
         return
-    for is_quorum, group in groupby(events, key=lambda event: bool(event.paid)):
-        for run in [[event] for event in group] if is_quorum else [list(group)]:
+    for is_quorum, group in groupby(accepted, key=lambda each: bool(each[1].paid)):
+        for run in [[each] for each in group] if is_quorum else [list(group)]:
             _complete(state, run, is_quorum=is_quorum)
 
 
-def _complete(state: State, events: Sequence[ProofAccepted], *, is_quorum: bool) -> None:
-    accepted = list(numbered(events, state.last_event))
+def _complete(state: State, accepted: Sequence[tuple[EventNo, ProofAccepted]], *, is_quorum: bool) -> None:
+    events = [event for _, event in accepted]
     state.last_event = accepted[-1][0]
     if is_quorum:
         proof_apply.apply_quorum_accepted(state, events[0])
