@@ -205,7 +205,7 @@ class Engine:
     @property
     def room(self) -> int:
         free = self.policy.engine.batch_events_max - len(self.open_batch.events)
-        return 0 if self._is_interrupted() else max(0, free)
+        return 0 if self.open_batch.is_full or self._is_interrupted() else max(0, free)
 
     def must_wait(self, command: Command) -> bool:
         """Whether the tables are so far behind that this command has to wait for them."""

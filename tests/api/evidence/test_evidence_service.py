@@ -24,7 +24,7 @@ from tests.simulation.world import World
 from holdfast.adapters.keys.signing import SigningKey
 from holdfast.api.evidence import buffer, ingest
 from holdfast.api.evidence.metrics import EvidenceMetrics
-from holdfast.api.evidence.validation import validate
+from holdfast.api.evidence.validation import prepare
 from holdfast.api.grpc.services import streams
 from holdfast.api.grpc.services.evidence import records_size
 from holdfast.core.evidence.messages import EvidenceStored
@@ -298,9 +298,9 @@ async def test_under_load_the_next_group_is_validated_while_the_last_one_becomes
 
     def noting(sender: Any, verify: Any, first: int, lines: Any) -> Any:
         begun.append(first)
-        return validate(sender, verify, first, lines)
+        return prepare(sender, verify, first, lines)
 
-    monkeypatch.setattr(ingest, "validate", noting)
+    monkeypatch.setattr(ingest, "prepare", noting)
     stream = await oak.open_evidence()
     node.world.disk.faults = [Fault.HANG]
     node.world.disk.release.clear()

@@ -98,3 +98,12 @@ def test_what_the_fast_path_accepts_is_accepted_one_by_one() -> None:
     assert fast_path.last_type_of(("air", "s2"), FIRST, lines, frozenset()) is None
     assert fast_path.last_type_of(("air", "s1"), FIRST, lines, frozenset({"SEGMENT_END"})) is None
     assert fast_path.last_type_of(("air", "s1"), FIRST, [], frozenset()) is None
+
+
+@pytest.mark.parametrize("at", [0, 1, 2, 3, 4])
+def test_a_wrong_line_is_found_in_whichever_slice_it_is(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+    monkeypatch.setattr(fast_path, "SLICE_LINES", 2)
+    lines = some(5)
+    assert fast_path.last_type_of(("air", "s1"), FIRST, lines, frozenset()) == "SEGMENT_END"
+    lines[at] = lines[(at + 1) % 5]
+    assert fast_path.last_type_of(("air", "s1"), FIRST, lines, frozenset()) is None

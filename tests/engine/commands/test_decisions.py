@@ -19,6 +19,7 @@ from holdfast.core.escrow.messages import Mint, Minted
 from holdfast.core.index.unique_ids import claim_number
 from holdfast.core.queue.messages import Enqueue, JobAdmitted
 from holdfast.core.state import State
+from holdfast.engine.commands import decisions
 from holdfast.engine.loop import Engine
 from holdfast.engine.outcome import Accepted, Outcome
 from holdfast.ports import FoundClaims
@@ -137,6 +138,20 @@ async def test_a_fault_in_a_decision_is_the_answer_to_that_command_alone(monkeyp
         *(engine.submit(enqueue_command(nonce)) for nonce in range(5)), return_exceptions=True
     )
     assert [type(outcome) for outcome in outcomes] == [Accepted, Accepted, ZeroDivisionError, Accepted, Accepted]
+    await engine.stop()
+
+
+@pytest.mark.rule("ENG-007")
+async def test_a_batch_with_many_bytes_beside_it_takes_no_more_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    large = {"kind": "AI", "spec": {"model": "m", "prompt": "x" * 5_000}}
+    monkeypatch.setattr(decisions, "ATTACHED_BYTES_MAX", 10_001)
+    world = World()
+    engine = await world.started()
+    await engine.submit(mint(1))
+    groups: list[list[Command]] = [[enqueue_command(nonce, what=large)] for nonce in range(5)]
+    await asyncio.gather(engine.submit(mint(2)), *map(engine.submit_atomic, [*groups, [mint(3)]]))
+    added = [[type(event) for event in events] for events in events_by_batch(world)[2:]]
+    assert added == [[Minted, JobAdmitted, JobAdmitted], [JobAdmitted] * 2, [JobAdmitted, Minted]]
     await engine.stop()
 
 

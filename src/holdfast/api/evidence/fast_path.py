@@ -31,6 +31,7 @@ class _PlainRecord(msgspec.Struct, gc=False):
     emitted_utc: str = ""
 
 
+SLICE_LINES: Final = 256
 _decode: Final = msgspec.json.Decoder(_PlainRecord).decode
 _session_of: Final = attrgetter("channel_id", "playout_session_id")
 _sequence: Final = attrgetter("sequence")
@@ -42,11 +43,22 @@ def last_type_of(
 ) -> str | None:
     """The type of the last record, where all records are valid, follow each other and none is of a type in `not_plain`.
 
-    CRC and head are compared for all lines together. Each line is parsed as well, since a right CRC does not prove who
-    wrote a line: what counts is what a reader of the line would decode.
+    Slice by slice: each is one long call of C, during which the event loop's thread would wait for the interpreter.
     """
-    lines = list(lines)
-    if not lines or not record.are_expected_lines(lines, record.line_head(*session_key), first):
+    last_type = None
+    for start in range(0, len(lines), SLICE_LINES):
+        some = list(lines[start : start + SLICE_LINES])
+        if (last_type := _last_type_of_slice(session_key, first + start, some, not_plain)) is None:
+            return None
+    return last_type
+
+
+def _last_type_of_slice(
+    session_key: tuple[str, str], first: int, lines: list[bytes], not_plain: frozenset[str]
+) -> str | None:
+    """CRC and head are compared for all lines together. Each line is parsed as well, since a right CRC does not prove
+    who wrote a line: what counts is what a reader of the line would decode."""
+    if not record.are_expected_lines(lines, record.line_head(*session_key), first):
         return None
     try:
         records = list(map(_decode, lines))

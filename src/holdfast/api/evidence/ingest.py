@@ -18,11 +18,9 @@ from holdfast.api.evidence.validation import (
     RecordSender,
     ValidatedLines,
     is_same_record,
-    pack_lines,
+    prepare,
     reject,
-    validate,
 )
-from holdfast.api.evidence.work_logs import leases_with_messages
 from holdfast.core.base.errors import Corrupt, Refused
 from holdfast.core.base.values import LeaseId, TaskId
 from holdfast.core.evidence.messages import RejectedRecord, StoreEvidence
@@ -133,7 +131,7 @@ class EvidenceIngest:
             self._ahead = first, lines, asyncio.ensure_future(self._validate(first, lines))
 
     async def _validate(self, first: int, lines: list[bytes]) -> ValidatedLines:
-        return await self._node.in_pool(validate, self._sender, self._node.verify, first, lines)
+        return await self._node.in_pool(prepare, self._sender, self._node.verify, first, lines)
 
     async def _validated(self, first: int, lines: list[bytes]) -> ValidatedLines:
         ahead, self._ahead = self._ahead, None
@@ -171,10 +169,11 @@ class EvidenceIngest:
             session=self._sender.session,
             first=first,
             last=last,
-            lines=pack_lines(validated.lines),
+            lines=validated.packed,
             rejected=tuple(map(self._shorten, validated.rejected)),
             ending=validated.end,
-            leases=leases_with_messages(validated.lines) if self._sender.provider_id else (),
+            leases=validated.leases,
+            digest=validated.digest,
         )
         jobs = self._jobs_of(store.leases)
         plan.check_not_being_deleted(self._node.engine)

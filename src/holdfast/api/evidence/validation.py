@@ -24,9 +24,10 @@ from holdfast.api.evidence.requests import (
     RequestSigner,
     read_completion_payload,
 )
+from holdfast.api.evidence.work_logs import leases_with_messages
 from holdfast.core.base.canonical import H
-from holdfast.core.base.event import PAYLOAD_TAG
-from holdfast.core.base.values import Digest, ProviderId, VerifySignature
+from holdfast.core.base.event import PAYLOAD_TAG, payload_digest
+from holdfast.core.base.values import ZERO_DIGEST, Digest, LeaseId, ProviderId, VerifySignature
 from holdfast.core.evidence.dead_letters import RAW_BYTES_MAX, REASON_MAX
 from holdfast.core.evidence.messages import RejectedRecord
 from holdfast.core.evidence.model import RECORDS_BYTES_MAX, SessionEnd
@@ -72,6 +73,10 @@ class ValidatedLines(msgspec.Struct):
     requests: list[RecordRequest] = []
     rejected: list[RejectedRecord] = []
     end: SessionEnd = SessionEnd.NONE
+    packed: bytes = b""
+    """The lines as they are stored, with their digest, and the leases that they have messages of: see `prepare`."""
+    digest: Digest = ZERO_DIGEST
+    leases: tuple[LeaseId, ...] = ()
 
 
 class RecordFields(msgspec.Struct, gc=False):
@@ -94,8 +99,17 @@ _encode: Final = msgspec.json.Encoder().encode
 # ------------------------------------------------------------------------------------------------ checking
 
 
+def prepare(sender: RecordSender, verify: VerifySignature, first: int, lines: Sequence[bytes]) -> ValidatedLines:
+    """Validate, and pack what is stored: all that needs no state, and takes a while."""
+    validated = validate(sender, verify, first, lines)
+    validated.packed = pack_lines(validated.lines)
+    validated.digest = payload_digest(validated.packed)
+    validated.leases = leases_with_messages(validated.lines) if sender.provider_id else ()
+    return validated
+
+
 def validate(sender: RecordSender, verify: VerifySignature, first: int, lines: Sequence[bytes]) -> ValidatedLines:
-    """Check lines that should begin with the sequence `first`, and read their requests. It may take a while."""
+    """Check lines that should begin with the sequence `first`, and read their requests."""
     if len(lines) <= RECORDS_MAX and sum(map(len, lines)) + len(lines) <= RECORDS_BYTES_MAX:
         last_type = last_type_of((sender.channel, sender.session), first, lines, NOT_PLAIN)
         if last_type is not None and max(map(len, lines)) <= LINE_BYTES_MAX:

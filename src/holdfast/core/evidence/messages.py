@@ -75,6 +75,8 @@ class StoreEvidence(Command, frozen=True):
     ending: SessionEnd = SessionEnd.NONE
     leases: tuple[LeaseId, ...] = ()
     """Leases whose work has messages among the records."""
+    digest: Digest | None = None
+    """Of the lines, where it was computed before: hashing a megabyte takes the decision's time."""
 
 
 class EvidenceStored(Event, frozen=True, tag=92):

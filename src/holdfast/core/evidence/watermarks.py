@@ -44,7 +44,7 @@ def store_evidence(state: HasEvidence, command: StoreEvidence, now_ms: int) -> D
         state, command.channel, command.rejected
     ):
         return refusal
-    payload, attachments = make_payload(command.lines, state.policy.engine.inline_payload_bytes_max)
+    payload, attachments = make_payload(command.lines, state.policy.engine.inline_payload_bytes_max, command.digest)
     stored = record_from(EvidenceStored, command, payload=payload, at_ms=now_ms, leases=_own_leases(state, command))
     dead_letters, rows = dead_letter_events(state, command, now_ms)
     return Decided((stored, *dead_letters, *_seal_previous_session(state, command, now_ms)), (*attachments, *rows))

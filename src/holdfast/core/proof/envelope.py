@@ -120,7 +120,7 @@ def signed_bytes(envelope_type: int, method: str, body: bytes) -> bytes:
     return H(PROOF_TAG, envelope_type, method.encode(), body)
 
 
-@lru_cache(maxsize=1_024)  # the API reads it, then the decision does
+@lru_cache(maxsize=4_096)  # the API reads it, then the decision and the verdict do
 def read_body(raw: bytes) -> ProofBody | Refused:
     """The body, or a refusal with its fault."""
     if (body := _read_common_form(raw)) is not None:

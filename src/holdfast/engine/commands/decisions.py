@@ -24,6 +24,8 @@ from holdfast.engine.outcome import Accepted, Outcome
 
 COMMANDS_PER_TURN: Final = 256
 """How many commands are decided before others get a turn of the event loop."""
+ATTACHED_BYTES_MAX: Final = 2 << 20
+"""A batch with so many bytes beside its events is full, for everybody in it waits until the disk has them all."""
 
 
 class OpenBatch(msgspec.Struct):
@@ -32,7 +34,12 @@ class OpenBatch(msgspec.Struct):
     time_ms: int = 0
     events: list[Event] = []
     attachments: list[Attachment] = []
+    attached_bytes: int = 0
     waiters: list[PendingCommands] = []
+
+    @property
+    def is_full(self) -> bool:
+        return self.attached_bytes >= ATTACHED_BYTES_MAX
 
 
 class Owner(Protocol):
@@ -201,7 +208,9 @@ class Decisions:
                 at = answer.answer_index
                 outcomes.append(Accepted(EventNo(number + len(events) + at), False, answer.events[at]))
                 events += answer.events
-                batch.attachments += answer.attachments
+                for attachment in answer.attachments:
+                    batch.attachments.append(attachment)
+                    batch.attached_bytes += len(attachment.raw)
         if events:
             self._apply(events)
             batch.events += events
