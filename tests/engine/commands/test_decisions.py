@@ -148,8 +148,8 @@ async def test_a_batch_with_many_bytes_beside_it_takes_no_more_commands(monkeypa
     world = World()
     engine = await world.started()
     await engine.submit(mint(1))
-    groups: list[list[Command]] = [[enqueue_command(nonce, what=large)] for nonce in range(5)]
-    await asyncio.gather(engine.submit(mint(2)), *map(engine.submit_atomic, [*groups, [mint(3)]]))
+    commands: list[Command] = [*(enqueue_command(nonce, what=large) for nonce in range(5)), mint(3)]
+    await asyncio.gather(engine.submit(mint(2)), *(engine.submit_atomic([each]) for each in commands))
     added = [[type(event) for event in events] for events in events_by_batch(world)[2:]]
     assert added == [[Minted, JobAdmitted, JobAdmitted], [JobAdmitted] * 2, [JobAdmitted, Minted]]
     await engine.stop()

@@ -154,7 +154,7 @@ def apply_reserved(state: HasLedger, event: Reserved) -> None:
         reservation.memo_size, reservation.memo_digest = memo.size, memo.digest
     ledger.reservations[event.id] = state.touched["reservation"][number] = reservation
     ledger.reserved_total += event.amount
-    state.claims.add(reservation_key(event), state.last_event, event)
+    state.claims.add(reservation_key(event.id), state.last_event, event)
 
 
 def reserve_for(state: HasLedger, wanted: Iterable[tuple[ReservationId, AccountId, Amount]]) -> None:

@@ -134,7 +134,7 @@ def reserve(state: HasLedger, command: Reserve, _now_ms: int) -> Decided | Refus
         return refusal
     memo, attachments = _memo(command.memo, state.policy.engine.inline_payload_bytes_max)
     event = Reserved(command.id, command.owner, command.amount, memo)
-    if earlier := unique_ids.check_unique(state.claims, reservation_key(event), event):
+    if earlier := unique_ids.check_unique(state.claims, reservation_key(event.id), event):
         return earlier
     if len(command.memo) > MEMO_BYTES_MAX:
         return Refused("ENG-007", f"memo: {len(command.memo)} bytes, at most {MEMO_BYTES_MAX}", name="TooLarge")

@@ -34,7 +34,7 @@ CLAIM_KEYS: Final[ClaimKeys] = {
     messages.Deposit: lambda _, command: (messages.transfer_key(command),),
     messages.Withdraw: lambda _, command: (messages.transfer_key(command),),
     messages.ReturnWithdrawal: lambda _, command: (messages.return_key(command.reference),),
-    messages.Reserve: lambda _, command: (messages.reservation_key(command),),
+    messages.Reserve: lambda _, command: (messages.reservation_key(command.id),),
     messages.Charge: decide.settlement_claim,
     messages.Refund: decide.settlement_claim,
 }

@@ -177,8 +177,8 @@ def mint_key(event: Mint | Minted) -> bytes:
     return b"m" + event.id
 
 
-def reservation_key(event: Reserve | Reserved) -> bytes:
-    return b"h" + event.id
+def reservation_key(id_: ReservationId) -> bytes:
+    return b"h" + id_
 
 
 def settlement_key(settled: Charge | Refund | Charged | Refunded) -> bytes:

@@ -25,7 +25,7 @@ from holdfast.engine.outcome import Accepted, Outcome
 COMMANDS_PER_TURN: Final = 256
 """How many commands are decided before others get a turn of the event loop."""
 ATTACHED_BYTES_MAX: Final = 2 << 20
-"""A batch with so many bytes beside its events is full, for everybody in it waits until the disk has them all."""
+"""Of payloads beside a batch that is full: everybody in it waits until the disk has them all."""
 
 
 class OpenBatch(msgspec.Struct):

@@ -16,19 +16,9 @@ from holdfast.core.base.canonical import H
 from holdfast.core.base.canonical import decode as decode_canonical
 from holdfast.core.base.errors import Corrupt
 from holdfast.core.base.event import PAYLOAD_TAG, Event
-from holdfast.core.base.values import (
-    AccountId,
-    Amount,
-    BatchNo,
-    Digest,
-    EventNo,
-    Height,
-    ProviderId,
-    ReservationId,
-    TaskId,
-)
+from holdfast.core.base.values import AccountId, BatchNo, Digest, EventNo, Height, ProviderId, ReservationId, TaskId
 from holdfast.core.chain.model import Block
-from holdfast.core.escrow.messages import Reserve, Reserved, reservation_key
+from holdfast.core.escrow.messages import Reserved, reservation_key
 from holdfast.core.escrow.model import Reservation, Transfer, TransferKind
 from holdfast.core.index.unique_ids import Claim
 from holdfast.core.job.model import Job, SpecRow
@@ -63,15 +53,12 @@ EVENT_MAX: Final = (1 << 63) - 1
 """Above every event: where a list begins that shows the newest first."""
 VACUUMED: Final = "vacuumed"
 """The method of a result of which only the leaf is known: neither record nor history has the rest any more."""
-_RESTORE: Final = "restore it from a backup"
 
 
 async def reservation(source: ReadSource, id_: ReservationId) -> Reservation | None:
     """A reservation as it is now, from memory while it is open, from its row once it is final."""
     live = await source.query_durable(GetOpenReservation(id_))
-    return live or await _row_by_claim(
-        source, Reservation, "reservation", reservation_key(Reserve(id_, AccountId(""), Amount(0)))
-    )
+    return live or await _row_by_claim(source, Reservation, "reservation", reservation_key(id_))
 
 
 async def transfer(source: ReadSource, reference: str, kind: TransferKind) -> Transfer | None:
@@ -282,20 +269,18 @@ async def specs(source: ReadSource, of: Sequence[Job]) -> list[bytes]:
     if lacking := [event for event, raw in found.items() if raw is None]:
         rows = (_record(SpecRow, row) for row in await source.tables.find("spec", "event", lacking))
         found.update({row.event: row.raw for row in rows})
-    payloads: list[bytes] = []
     for job, event in zip(of, events, strict=True):
-        raw = found[event] or await _spec_in_journal(source, event, job.spec_digest)
-        if raw is None or H(PAYLOAD_TAG, raw) != job.spec_digest:
-            raise Corrupt("ENG-007", f"the payload of job {job.id.hex()} is missing or damaged", _RESTORE)
-        payloads.append(raw)
-    return payloads
+        raw = found[event] or await _attachment(source, event, job.spec_digest)
+        if raw is None and (admitted := await admission(source, event)) is not None:  # the tables have not reached it
+            raw = admitted.payload.inline
+        found[event] = _check_payload(raw, job.spec_digest, f"payload of job {job.id.hex()}")
+    return [raw for event in events if (raw := found[event]) is not None]
 
 
-async def _spec_in_journal(source: ReadSource, event: EventNo, digest: Digest) -> bytes | None:
-    if (raw := await _attachment(source, event, digest)) is not None:
-        return raw
-    admitted = await admission(source, event)  # the tables have not reached it
-    return admitted.payload.inline if admitted is not None else None
+def _check_payload(raw: bytes | None, digest: Digest, name: str) -> bytes:
+    if raw is None or H(PAYLOAD_TAG, raw) != digest:
+        raise Corrupt("ENG-007", f"the {name} is missing or damaged", "restore it from a backup")
+    return raw
 
 
 async def memo(source: ReadSource, of: Reservation) -> bytes:
@@ -303,9 +288,7 @@ async def memo(source: ReadSource, of: Reservation) -> bytes:
     if of.memo_digest is None:
         return b""
     raw = await _attachment(source, of.event, of.memo_digest) or await _inline_memo(source, of.event)
-    if raw is None or H(PAYLOAD_TAG, raw) != of.memo_digest:
-        raise Corrupt("ENG-007", f"the memo of event {of.event} is missing or damaged", _RESTORE)
-    return raw
+    return _check_payload(raw, of.memo_digest, f"memo of event {of.event}")
 
 
 async def page(
