@@ -53,6 +53,7 @@ EVENT_MAX: Final = (1 << 63) - 1
 """Above every event: where a list begins that shows the newest first."""
 VACUUMED: Final = "vacuumed"
 """The method of a result of which only the leaf is known: neither record nor history has the rest any more."""
+_RESTORE: Final = "restore it from a backup"
 
 
 async def reservation(source: ReadSource, id_: ReservationId) -> Reservation | None:
@@ -269,18 +270,15 @@ async def specs(source: ReadSource, of: Sequence[Job]) -> list[bytes]:
     if lacking := [event for event, raw in found.items() if raw is None]:
         rows = (_record(SpecRow, row) for row in await source.tables.find("spec", "event", lacking))
         found.update({row.event: row.raw for row in rows})
+    payloads: list[bytes] = []
     for job, event in zip(of, events, strict=True):
         raw = found[event] or await _attachment(source, event, job.spec_digest)
         if raw is None and (admitted := await admission(source, event)) is not None:  # the tables have not reached it
             raw = admitted.payload.inline
-        found[event] = _check_payload(raw, job.spec_digest, f"payload of job {job.id.hex()}")
-    return [raw for event in events if (raw := found[event]) is not None]
-
-
-def _check_payload(raw: bytes | None, digest: Digest, name: str) -> bytes:
-    if raw is None or H(PAYLOAD_TAG, raw) != digest:
-        raise Corrupt("ENG-007", f"the {name} is missing or damaged", "restore it from a backup")
-    return raw
+        if raw is None or H(PAYLOAD_TAG, raw) != job.spec_digest:
+            raise Corrupt("ENG-007", f"the payload of job {job.id.hex()} is missing or damaged", _RESTORE)
+        payloads.append(raw)
+    return payloads
 
 
 async def memo(source: ReadSource, of: Reservation) -> bytes:
@@ -288,7 +286,9 @@ async def memo(source: ReadSource, of: Reservation) -> bytes:
     if of.memo_digest is None:
         return b""
     raw = await _attachment(source, of.event, of.memo_digest) or await _inline_memo(source, of.event)
-    return _check_payload(raw, of.memo_digest, f"memo of event {of.event}")
+    if raw is None or H(PAYLOAD_TAG, raw) != of.memo_digest:
+        raise Corrupt("ENG-007", f"the memo of event {of.event} is missing or damaged", _RESTORE)
+    return raw
 
 
 async def page(
