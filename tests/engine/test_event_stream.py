@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,9 @@ from tests.simulation.journal import Fault
 from tests.simulation.world import World, small_batches
 
 import holdfast.engine.event_stream as tail_module
+from holdfast.core import journal_codec
 from holdfast.core.base.errors import Refused
+from holdfast.core.base.event import Batch, Event
 from holdfast.core.base.values import AccountId, Amount, EventNo
 from holdfast.core.escrow.messages import Mint
 from holdfast.engine.loop import Engine
@@ -67,6 +70,29 @@ async def test_a_follower_waits_without_polling_and_wakes_when_something_is_dura
     assert await follower == [2]
     await counting
     assert turns < 50
+    await engine.stop()
+
+
+async def test_a_batch_is_unpacked_once_for_all_who_follow_and_only_the_newest_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    unpacked: list[int] = []
+
+    def noting(batch: Batch) -> list[Event]:
+        unpacked.append(batch.number)
+        return journal_codec.unpack(batch)
+
+    monkeypatch.setattr(tail_module, "UNPACKED_KEPT", 2)
+    world = World(small_batches(events_max=3))
+    engine = await world.started()
+    monkeypatch.setattr(tail_module, "journal_codec", SimpleNamespace(unpack=noting))
+    followers = [asyncio.create_task(take(engine, 1, 12)) for _ in range(3)]
+    for begin in (1, 4, 7, 10):
+        await engine.submit_many(mints(begin, begin + 2))
+    assert await asyncio.gather(*followers) == [list(range(2, 14))] * 3
+    assert unpacked == [2, 3, 4, 5]
+    assert await take(engine, 4, 9) == list(range(5, 14))
+    assert unpacked == [2, 3, 4, 5, 3]  # of the kept ones none is unpacked again
     await engine.stop()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ from holdfast.core.match.messages import Match
 from holdfast.core.provider.messages import Heartbeat
 from holdfast.core.queue.messages import CancelJob
 from holdfast.engine.outcome import EngineStatus
+from holdfast.ports import Row
 from holdfast.wire.gen.holdfast.provider.v1 import provider_pb2 as pb
 from holdfast.wire.signed_messages import AgentAct
 
@@ -201,6 +202,32 @@ async def test_what_piled_up_for_an_agent_is_one_message(node: AgentNode, oak: A
     verdicts = [(await stream.read("verdict")).verdict for _ in range(4)]
     assert {verdict.lease_id for verdict in verdicts} == {offer.lease_id for offer in offers}
     assert stream.messages == begun + 2
+
+
+@pytest.mark.rule("ENG-007")
+async def test_the_payloads_of_all_offers_of_a_message_are_one_read(
+    node: AgentNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    oak = AgentDriver(node)
+    await oak.start_work()
+    for number in range(4):
+        await node.enqueue(f"job {number}")
+    await node.match()
+    await node.engine.wait_tables()  # memory keeps no payload that the tables hold
+    reads: list[int] = []
+    find = node.engine.tables.find
+
+    async def noting(table: str, column: str, values: Sequence[object]) -> list[Row]:
+        reads.append(len(values))
+        return await find(table, column, values)
+
+    monkeypatch.setattr(node.engine.tables, "find", noting)
+    updates = UpdateBuilder(node.engine)
+    for lease in node.engine.undurable_state.leases.by_id.values():
+        updates.repeat_offer(lease)
+    (message,) = await updates.take()
+    prompts = [decode(offer.payload)["spec"]["prompt"] for offer in message.updates.offers]  # type: ignore[index]
+    assert (sorted(prompts), reads) == ([f"job {number}" for number in range(4)], [4])
 
 
 async def test_a_lease_that_ended_before_it_was_offered_is_not_mentioned(node: AgentNode) -> None:

@@ -10,13 +10,15 @@ import pytest
 from tests.api.result_node import SERVING, result_node
 from tests.core.blocks import SEAL, final_after
 
+from holdfast.api.rpc import unix_socket
 from holdfast.api.rpc.unix_socket import UnixSocketServer
 from holdfast.client import NodeRefused
 from holdfast.client.node_socket import NodeSocket, cursor_of
 from holdfast.core.base.errors import Unavailable
 from holdfast.core.base.event import make_payload
-from holdfast.core.base.values import EventNo, Height, KeyId
+from holdfast.core.base.values import AccountId, Amount, EventNo, Height, KeyId
 from holdfast.core.chain.messages import RollBackBlocks
+from holdfast.core.escrow.messages import Mint
 from holdfast.core.key.messages import CreateKey
 from holdfast.core.key.model import Role, secret_hash
 from holdfast.core.proof.messages import RecordVerdict
@@ -89,6 +91,32 @@ async def test_the_socket_says_what_blocks_do_to_results_from_any_cursor(tmp_pat
             with pytest.raises(NodeRefused, match=r"number\.index"):
                 await anext(NodeSocket(tmp_path).follow(no))
         await door.close()
+
+
+@pytest.mark.rule("ENG-006")
+async def test_a_batch_of_many_events_is_sent_in_few_writes_and_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writes: list[int] = []
+    send = unix_socket._Connection._send
+
+    async def noting(connection: Any, raw: bytes) -> None:
+        writes.append(raw.count(b"\n") + 1)
+        await send(connection, raw)
+
+    monkeypatch.setattr(unix_socket, "EVENTS_PER_WRITE", 4)
+    monkeypatch.setattr(unix_socket._Connection, "_send", noting)
+    async with result_node(SERVING) as made:
+        before = made.engine.durable_head
+        mints = [Mint(bytes([number]) * 32, AccountId("alice"), Amount(1)) for number in range(10)]
+        await made.engine.submit_many(mints)
+        assert made.engine.durable_head.number == before.number + 1
+        door = UnixSocketServer(made.access, tmp_path / "node.sock")
+        await door.open()
+        told = await events_after(tmp_path, before.last, before.last + 10, derived=False)
+        await door.close()
+    assert [event["number"] for event in told] == list(range(before.last + 1, before.last + 11))
+    assert writes == [4, 4, 2]
 
 
 async def events_after(folder: Path, after: int | str, last: int, *, derived: bool = True) -> list[Any]:
