@@ -190,14 +190,10 @@ async def _events_after(source: ReadSource, cursor: Cursor, *, derived: bool) ->
 
 def _event_line(shown: _Shown) -> bytes:
     """RPC-002: neither result bytes nor secrets pass through here; what is hidden is hidden everywhere."""
-    (stored, index), event = shown, shown[0].event
-    fields = {name: value for name, value in to_json(event).items() if name not in HIDDEN_FIELDS}
-    told = {
-        "number": stored.number,
-        "time_ms": stored.time_ms,
-        "event": fields,
-        "type": public_name(type(event), event),
-    }
+    stored, index = shown
+    kind = public_name(type(stored.event), stored.event)
+    fields = {name: value for name, value in to_json(stored.event).items() if name not in HIDDEN_FIELDS}
+    told = {"number": stored.number, "time_ms": stored.time_ms, "event": fields, "type": kind}
     return _encode({"jsonrpc": "2.0", "method": "event", "params": told | {"index": index} if index else told})
 
 
