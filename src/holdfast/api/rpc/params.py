@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, Final, TypeVar, get_type_hints
+from types import UnionType
+from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec.structs import astuple
@@ -55,20 +56,36 @@ def read_params(kind: type[T], params: object) -> T | Refused:
 
 def to_json(value: object) -> Any:
     """A value as JSON has it: records as objects, bytes as lower-case hex."""
-    kind = type(value)
+    kind: Any = type(value)
     if kind in _PLAIN:
         return value
     if kind is bytes:
         return value.hex()  # type: ignore[attr-defined]
     match value:
         case msgspec.Struct():
-            fields = zip(value.__struct_fields__, astuple(value), strict=True)
-            return {name: each if type(each) in _PLAIN else to_json(each) for name, each in fields}
+            fields = dict(zip(value.__struct_fields__, astuple(value), strict=True))
+            for name in _fields_to_convert(kind):
+                fields[name] = to_json(fields[name])
+            return fields
         case list() | tuple():
             return [to_json(item) for item in value]
         case dict():
             return {str(key): to_json(item) for key, item in value.items()}
     return value
+
+
+@cache
+def _fields_to_convert(kind: type[msgspec.Struct]) -> tuple[str, ...]:
+    """The fields of a record that may hold what JSON does not have: all but texts, numbers and truth values."""
+    hints = _hints(kind)
+    return tuple(name for name in kind.__struct_fields__ if not _is_plain(hints[name]))
+
+
+def _is_plain(hint: Any) -> bool:
+    hint = getattr(hint, "__supertype__", hint)
+    if get_origin(hint) in (Union, UnionType):
+        return all(map(_is_plain, get_args(hint)))
+    return isinstance(hint, type) and hint in _PLAIN
 
 
 def _value(kind: Any, value: object, end: int) -> object:
