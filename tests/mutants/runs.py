@@ -7,6 +7,7 @@ from typing import Final
 from tests.mutants.mutant import Mutant
 
 TESTS: Final = "tests/core/test_runs.py"
+DECISIONS: Final = "tests/engine/commands/test_decisions.py"
 ENQUEUE, PROOF = "core/queue/decide.py", "core/proof/decide.py"
 
 RUNS: Final = [
@@ -79,5 +80,33 @@ RUNS: Final = [
         "    state.last_event = last\n",
         "",
         TESTS,
+    ),
+    Mutant(
+        "a repeat of a privileged command names an event that the records have moved",
+        "core/state_machine.py",
+        "    if answer.repeat_of is None or answer.repeat_of <= before:\n",
+        "    if True:\n",
+        TESTS,
+    ),
+    Mutant(
+        "a rollback that an operator asks for is overtaken by later commands",
+        "engine/commands/inbox.py",
+        "    return type(command.command) if isinstance(command, PrivilegedCommand) else type(command)\n",
+        "    return type(command)\n",
+        f"{DECISIONS} -k rollback",
+    ),
+    Mutant(
+        "a batch takes commands however many bytes are beside it",
+        "engine/commands/decisions.py",
+        "        return self.attached_bytes >= ATTACHED_BYTES_MAX\n",
+        "        return False\n",
+        f"{DECISIONS} -k many_bytes",
+    ),
+    Mutant(
+        "an agent does not count the leases that run when it is offered more",
+        "agent/leases/slots.py",
+        "        if self._running.total() + len(self._expected)",
+        "        if len(self._expected)",
+        "tests/agent/programs/test_own_work.py -k cannot_work",
     ),
 ]
