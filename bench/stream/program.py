@@ -54,8 +54,8 @@ async def run(folder: Path, *, is_quick: bool) -> list[Table]:
             print(show(found), end="\n\n", flush=True)
             tables.append(found)
 
-    with postgres(folder / "pg") as server:  # started first: after gRPC was used, half of the runs could not connect
-        await measure(Store(folder / "lite"))
+    await measure(Store(folder / "lite"))
+    with postgres(folder / "pg") as server:
         if server is not None:
             await measure(server)
     print(f"took {time.monotonic() - began:.0f} s")

@@ -96,4 +96,11 @@ SENDING: Final = [
         "",
         FAST_PATH_TESTS,
     ),
+    Mutant(
+        "a slow node is given up before it has answered",
+        "shipping/node_connection.py",
+        '"grpc.min_reconnect_backoff_ms", 10_000',
+        '"grpc.min_reconnect_backoff_ms", 50',
+        "tests/shipping/test_node_connection.py -k answers_late",
+    ),
 ]

@@ -6,8 +6,14 @@ import asyncio
 
 import grpc
 import pytest
+from tests.loopback_ports import free_port
 
-from holdfast.shipping.node_connection import RpcFault, describe_fault, read_message, write_message
+from holdfast.shipping.node_connection import NodeConnection, RpcFault, describe_fault, read_message, write_message
+
+SLOW_S = 0.8
+"""Longer than any pause between two attempts to connect."""
+EMPTY_SETTINGS = bytes.fromhex("000000 04 00 00000000")
+"""The first HTTP/2 frame of a server: from here on a connection counts as made."""
 
 
 class FailingCall:
@@ -59,3 +65,37 @@ def test_a_connection_that_fails_says_what_to_do(details: str, hint: str) -> Non
     described = describe_fault(RpcFault(grpc.StatusCode.UNAVAILABLE, nothing, nothing, details, ""))
     assert described.startswith(f"UNAVAILABLE: {details} (")
     assert hint in described
+
+
+class SlowNode:
+    """Says its first word late, as a busy node or one behind a slow link; it counts who came."""
+
+    def __init__(self) -> None:
+        self.port, self.connections = free_port(), 0
+        self.is_called = asyncio.Event()
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        try:
+            async with asyncio.timeout(SLOW_S):
+                while await reader.read(65_536):
+                    pass  # the client's preface; an empty read: it gave up
+        except TimeoutError:
+            writer.write(EMPTY_SETTINGS)
+            await reader.read(65_536)
+            self.is_called.set()
+        finally:
+            writer.transport.abort()
+
+
+@pytest.mark.rule("EVD-004")
+async def test_a_node_that_answers_late_is_waited_for_by_the_first_connection() -> None:
+    node = SlowNode()
+    async with await asyncio.start_server(node.answer, "127.0.0.1", node.port):
+        connection = NodeConnection(f"127.0.0.1:{node.port}", None)
+        call = connection.open_retrovue_stream()
+        async with asyncio.timeout(30):
+            await node.is_called.wait()
+        assert node.connections == 1
+        call.cancel()
+        await connection.close()

@@ -20,7 +20,6 @@ OPTIONS = [
     ("grpc.so_reuseport", 0),
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 200),
 ]
 EOF: Any = grpc.aio.EOF  # type: ignore[attr-defined]

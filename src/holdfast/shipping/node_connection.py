@@ -26,8 +26,9 @@ OPTIONS: Final = (
     ("grpc.http2.max_pings_without_data", 0),
     # We have our own back-off (EVD-004): gRPC's, which would grow to two minutes, stays below it.
     ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 500),
+    # Despite its name no pause: how long an attempt may take, with TLS, over a slow link or to a busy node.
+    ("grpc.min_reconnect_backoff_ms", 10_000),
     # Two agents in one process have two connections.
     ("grpc.use_local_subchannel_pool", 1),
 )
