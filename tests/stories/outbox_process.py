@@ -19,6 +19,8 @@ from holdfast.shipping.background_shipper import ship
 from holdfast.spool import Refused, Spool
 
 BATCH = 10
+FLUSH_S = 240.0
+"""How long what is left may take, one message at a time, on a machine that does other things besides."""
 
 
 class OutboxProcess:
@@ -84,7 +86,7 @@ class OutboxProcess:
         self._process.kill()
         self.ended()
 
-    def ended(self, within_s: float = 120.0) -> int:
+    def ended(self, within_s: float = 2 * FLUSH_S) -> int:
         assert self._process is not None
         assert self._listener is not None
         code = self._process.wait(within_s)
@@ -120,7 +122,7 @@ def main(folder: str, channel: str, session: str, port: str, seed: str, life: st
         print("d", session, first, last.sequence, life, flush=True)
         shipping.wait(last.sequence, 0.05)
         print("a", session, spool.maintainer.ack_stored.reached, flush=True)
-    is_all = shipping.close(flush_s=60)
+    is_all = shipping.close(flush_s=FLUSH_S)
     print("a", session, spool.maintainer.ack_stored.reached, flush=True)
     spool.close()
     sys.exit(0 if is_all else 3)

@@ -27,7 +27,7 @@ from tests.stories.outbox_process import OutboxProcess
 
 from holdfast.client.node_socket import NodeSocket
 
-SECONDS = counts(2, 300)
+SECONDS = counts(2, 60)
 """On each store, at the least; with the full counts there are two."""
 CHANNELS = 8
 ENOUGH = 100 * CHANNELS
