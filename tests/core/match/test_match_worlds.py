@@ -25,7 +25,7 @@ from holdfast.core.state import State
 
 PARTS = 10
 """So that several processes share the work."""
-WORLDS = counts(10_200, 1_000_000)
+WORLDS = counts(10_200, 200_000)
 VECTORS: list[dict[str, Any]] = json.loads(naive_match.VECTORS.read_text("utf-8"))
 
 

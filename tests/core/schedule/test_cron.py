@@ -93,7 +93,7 @@ times = st.datetimes(datetime(1999, 1, 1), datetime(2101, 1, 1)).map(lambda at: 
 
 
 @pytest.mark.rule("JOB-014")
-@settings(max_examples=counts(60, 2_000))
+@settings(max_examples=counts(60, 400))
 @given(expressions, times, st.sampled_from([0, 0, 330, -570]))
 def test_the_next_match_is_the_one_that_a_naive_reader_finds_minute_by_minute(
     expression: str, at: datetime, offset_min: int
