@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from hashlib import sha3_256
 from struct import Struct
-from typing import Final, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 from holdfast.core.base.values import U64_MAX, Digest
 
@@ -59,10 +59,6 @@ class HashDomain(NamedTuple):
     name: str
     versions: tuple[int, ...]
     """Oldest first: the last one makes new ids."""
-
-    def with_versions(self, versions: tuple[int, ...]) -> HashDomain:
-        """The same domain with other live versions."""
-        return HashDomain(self.name, versions)
 
     def make(self, *fields: bytes | int) -> Digest:
         """A new id, under the newest tag."""
@@ -120,16 +116,28 @@ def canonical(value: object) -> bytes:
 
 
 def packed_int(value: int) -> bytes:
-    """The canonical bytes of one integer, for callers that build the bytes of a known shape themselves."""
+    """The canonical bytes of one integer, for callers that build the bytes of a known shape themselves, too."""
     if 0x10000 <= value < 0x100000000:  # most events
         return _HEAD_32(0x1A, value)
-    return _HEADS[0][value] if 0 <= value < 0x100 else _integer(value)
+    if 0 <= value <= U64_MAX:
+        return _head(0, value)
+    if -1 - U64_MAX <= value < 0:
+        return _head(1, -1 - value)
+    raise NotCanonical("", "an integer outside −2⁶⁴ … 2⁶⁴−1")
 
 
 def packed_bytes(value: bytes) -> bytes:
     """The same of a byte string."""
     n = len(value)
     return (_HEADS[2][n] if n < 0x100 else _head(2, n)) + value
+
+
+def _text(value: str) -> bytes:
+    try:
+        raw = value.encode()
+    except UnicodeEncodeError:
+        raise NotCanonical("", "a lone surrogate is not text") from None
+    return _head(3, len(raw)) + raw
 
 
 _HEADS: Final = tuple(
@@ -150,31 +158,21 @@ def _head(major: int, n: int) -> bytes:
 _HEAD_16, _HEAD_32, _HEAD_64 = (Struct(form).pack for form in (">BH", ">BI", ">BQ"))
 
 
-def _encode(value: object, put: Callable[[bytes], None], depth: int) -> None:
+_KEYS: Final[dict[type, Callable[[Any], bytes]]] = {str: _text, int: packed_int, bytes: packed_bytes}
+_SCALARS: Final = _KEYS | {bool: lambda value: b"\xf5" if value else b"\xf4", type(None): lambda _: b"\xf6"}
+
+
+def _encode(value: Any, put: Callable[[bytes], None], depth: int) -> None:
     kind = type(value)
-    if kind is str:
-        put(_text(value))  # type: ignore[arg-type]
-    elif kind is int:
-        put(_integer(value))  # type: ignore[arg-type]
+    if (scalar := _SCALARS.get(kind)) is not None:
+        put(scalar(value))
     elif kind is dict:
-        _encode_map(value, put, depth)  # type: ignore[arg-type]
-    elif kind is bytes:
-        put(_head(2, len(value)) + value)  # type: ignore[arg-type, operator]
+        _encode_map(value, put, depth)
     elif kind is list or kind is tuple:
         _check_depth(depth)
-        put(_head(4, len(value)))  # type: ignore[arg-type]
-        for item in value:  # type: ignore[attr-defined]
-            if type(item) is bytes:  # most hashed values are ids and digests
-                put(_head(2, len(item)))
-                put(item)
-            else:
-                _encode(item, put, depth - 1)
-    elif value is None:
-        put(b"\xf6")
-    elif value is True:
-        put(b"\xf5")
-    elif value is False:
-        put(b"\xf4")
+        put(_head(4, len(value)))
+        for item in value:
+            _encode(item, put, depth - 1)
     else:
         raise NotCanonical("", _why_not_encoded(value))
 
@@ -204,29 +202,9 @@ def _key_order(keys: tuple[object, ...]) -> KeyOrder:
 
 
 def _encoded_key(key: object) -> bytes:
-    if type(key) is str:
-        return _text(key)
-    if type(key) is int:
-        return _integer(key)
-    if type(key) is bytes:
-        return _head(2, len(key)) + key
+    if (encoder := _KEYS.get(type(key))) is not None:
+        return encoder(key)
     raise NotCanonical("", f"a key of type {type(key).__name__} is refused: keys are text, integers or bytes")
-
-
-def _text(value: str) -> bytes:
-    try:
-        raw = value.encode()
-    except UnicodeEncodeError:
-        raise NotCanonical("", "a lone surrogate is not text") from None
-    return _head(3, len(raw)) + raw
-
-
-def _integer(value: int) -> bytes:
-    if 0 <= value <= U64_MAX:
-        return _head(0, value)
-    if -1 - U64_MAX <= value < 0:
-        return _head(1, -1 - value)
-    raise NotCanonical("", "an integer outside −2⁶⁴ … 2⁶⁴−1")
 
 
 def _check_depth(depth: int) -> None:

@@ -114,10 +114,7 @@ class Claims(msgspec.Struct, gc=False):
 
     def drain_recent(self) -> list[tuple[bytes, Claim]]:
         """The recent claims as the tables store them, in order; memory has none of them afterwards."""
-        drained = [
-            (key, Claim(number) if content is None else _stored(number, content))
-            for key, (number, content) in self.recent.items()
-        ]
+        drained = [(key, _stored(*recent)) for key, recent in self.recent.items()]
         self.recent.clear()
         return drained
 

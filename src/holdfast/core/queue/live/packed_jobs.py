@@ -163,11 +163,6 @@ class PackedJobs:
         raw = self.raw[id_]
         return self.terms[terms_number(raw)].caller, read_own(raw).max_fee
 
-    def values(self) -> Iterator[Job]:
-        """New records of all packed jobs; changing one changes nothing here."""
-        for id_, raw in self.raw.items():
-            yield self._job(id_, raw)
-
     def _job(self, id_: TaskId, raw: bytes) -> Job:
         """Written out, since every job that waited long comes by here."""
         number, event, height, tx, nonce, request, size, spec, fee, rank, from_ms, until_ms, until_height = _unpack(raw)
