@@ -23,6 +23,7 @@ from holdfast.core.escrow.messages import (
     mint_key,
     reservation_key,
     return_key,
+    settlement_event,
     settlement_key,
     transfer_key,
 )
@@ -281,11 +282,7 @@ def _claim_settlement(state: HasLedger, reservation: Reservation) -> None:
     """ENG-005: the same settlement, requested again at any later time, gets the first answer."""
     assert reservation.settled is not None
     assert reservation.height is not None
-    event: Charged | Refunded
-    if reservation.payee is None:
-        event = Refunded(reservation.id, reservation.height)
-    else:
-        event = Charged(reservation.id, reservation.height, reservation.payee, Amount(reservation.charged))
+    event = settlement_event(reservation.id, reservation.height, reservation.payee, reservation.charged)
     state.claims.add(settlement_key(event), reservation.settled, event)
 
 

@@ -33,7 +33,7 @@ class DueIndex(msgspec.Struct):
             bucket[id_] = None
 
     def _new_bucket(self, number: int) -> dict[bytes, None]:
-        """Bound the stale numbers, too: each bucket that is deleted behind a living one leaves its number in the heap."""
+        """A bucket that is deleted behind a living one leaves its number in the heap: these stale ones are bounded."""
         self._drop_empty_buckets()
         self.buckets[number] = bucket = dict[bytes, None]()
         heappush(self.heap, number)

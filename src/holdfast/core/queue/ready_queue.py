@@ -88,9 +88,6 @@ class ReadyQueue(msgspec.Struct):
     waiting: dict[Kind, int] = {}
     """The number of waiting jobs by kind, ready or delayed."""
 
-    def add(self, job: Job) -> None:
-        self.add_many((job,))
-
     def add_many(self, jobs: Iterable[Job]) -> None:
         self._add_ready(self._wait(jobs))
 
@@ -105,13 +102,6 @@ class ReadyQueue(msgspec.Struct):
                 self.delayed.schedule(job.id, job.not_before_ms)
             else:
                 yield job
-
-    def add_group(self, shape: JobShape, group: JobGroup) -> None:
-        """Add all ready jobs of a shape that the queue does not have yet, as a start does."""
-        self.groups[JobShape(*shape)] = group
-
-    def remove(self, job: Job) -> None:
-        self.remove_many((job,))
 
     def remove_many(self, jobs: Iterable[Job]) -> None:
         waiting, removed = self.waiting, [job for job in jobs if not job.quorum_m]
