@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from itertools import takewhile
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
@@ -52,15 +51,11 @@ class PackedJob(NamedTuple):
     expires_height: Height
 
 
-_OPTIONAL: Final = [field for field in msgspec.structs.fields(Job) if not field.required]
-_BEFORE_EXPIRES_HEIGHT: Final = tuple(
-    field.default for field in takewhile(lambda field: field.name != "expires_height", _OPTIONAL)
+_REQUIRED: Final = len(Job.__struct_fields__) - len(Job.__struct_defaults__)
+_UNTIL_EXPIRES_HEIGHT, _UNTIL_IS_PUBLIC = (
+    Job.__struct_fields__.index(name) + 1 for name in ("expires_height", "is_public")
 )
-"""The defaults of a job's fields between those that every job has and the height at which it expires."""
-
-
-_UNTIL_IS_PUBLIC: Final = Job.__struct_fields__.index("is_public") + 1
-"""What is behind it, a packed job does not have."""
+"""The only fields with a default that a packed job has."""
 
 
 def terms_number(raw: bytes) -> int:
@@ -151,12 +146,9 @@ class PackedJobs:
 
     def fields_of(self, id_: TaskId) -> tuple[Any, ...]:
         """The fields of the job's record, without trailing ones that hold their default (CAN-005)."""
-        own = read_own(raw := self.raw[id_])
-        kind, caller, tier, units, requirements, proof, is_public = self.terms[terms_number(raw)]
-        if is_public:
-            return msgspec.structs.astuple(self._job(id_, raw))[:_UNTIL_IS_PUBLIC]
-        head = (own.event, id_, kind, caller, tier, *own[1:8], units, *own[8:11], requirements, proof)
-        return (*head, *_BEFORE_EXPIRES_HEIGHT, own.expires_height) if own.expires_height else head
+        job = self.read(id_)
+        until = _UNTIL_IS_PUBLIC if job.is_public else _UNTIL_EXPIRES_HEIGHT if job.expires_height else _REQUIRED
+        return msgspec.structs.astuple(job)[:until]
 
     def caller_and_fee(self, id_: TaskId) -> tuple[AccountId, int]:
         """Of whom the job's fee is reserved, and how much."""
