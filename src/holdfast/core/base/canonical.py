@@ -18,7 +18,7 @@ DEPTH_MAX: Final = 256
 
 def H(tag: str, *fields: bytes | int) -> Digest:  # noqa: N802 - the specification's own name
     """CAN-001: SHA3-256 over `u32be(len)‖bytes` of the tag and of every field; integers are 8 bytes, big endian."""
-    return hash_from(_framed_tag(tag), *fields)
+    return hash_from(hash_prefix(tag), *fields)
 
 
 def hash_from(prefix: bytes, *fields: bytes | int) -> Digest:
@@ -42,15 +42,10 @@ def framed(*fields: bytes | int) -> bytes:
 @lru_cache(maxsize=256)
 def hash_prefix(tag: str, *fields: bytes | int) -> bytes:
     """The tag and the first fields as `H` frames them."""
-    return _framed_tag(tag) + framed(*fields)
+    return framed(tag.encode("ascii"), *fields)
 
 
 _LENGTHS: Final = tuple(n.to_bytes(4, "big") for n in range(256))
-
-
-@lru_cache(maxsize=256)
-def _framed_tag(tag: str) -> bytes:
-    return len(tag).to_bytes(4, "big") + tag.encode("ascii")
 
 
 class HashDomain(NamedTuple):

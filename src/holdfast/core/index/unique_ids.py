@@ -31,8 +31,6 @@ def claim_id(key: bytes) -> bytes:
 
 def claim_number(key: bytes) -> int:
     """The first 8 bytes of its claim id: what memory keeps of a claim that the tables hold."""
-    if key[0] in HASHED and len(key) >= HASHED_BYTES:
-        return int.from_bytes(key[1:9], "big") ^ (key[0] << 56)
     return int.from_bytes(claim_id(key)[:8], "big")
 
 

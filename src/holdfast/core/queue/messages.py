@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from holdfast.core.base.canonical import hash_from, hash_prefix
+from holdfast.core.base.canonical import H
 from holdfast.core.base.event import Command, Event, PayloadRef
 from holdfast.core.base.values import AccountId, Amount, Digest, Height, KeyId, Kind, TaskId, Tier
 from holdfast.core.index.unique_ids import TemporaryClaim
@@ -124,10 +124,7 @@ def enqueue_key(message: Enqueue | JobAdmitted) -> bytes:
 
 @lru_cache(maxsize=1_024)  # computed twice for each job: by the decision on its run, and after it
 def _enqueue_key(tx_hash: Digest, caller: AccountId, request_hash: Digest) -> bytes:
-    return b"t" + hash_from(_ENQUEUE_PREFIX, tx_hash, caller.encode(), request_hash)
-
-
-_ENQUEUE_PREFIX: Final = hash_prefix(ENQUEUE_TAG)
+    return b"t" + H(ENQUEUE_TAG, tx_hash, caller.encode(), request_hash)
 
 
 def job_key(id_: TaskId) -> bytes:

@@ -137,9 +137,6 @@ class Schedules(msgspec.Struct):
 
     def add(self, schedule: Schedule) -> None:
         self.by_id[schedule.id] = schedule
-        self.index(schedule)
-
-    def index(self, schedule: Schedule) -> None:
         self.by_name.setdefault(schedule.caller, {})[schedule.name] = schedule.id
         if schedule.input_digest:
             add_count(self.input_uses, schedule.input_digest, 1)
