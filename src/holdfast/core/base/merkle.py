@@ -25,7 +25,6 @@ def leaf_hash(leaf: bytes) -> Digest:
 
 
 def node_hash(left: bytes, right: bytes) -> Digest:
-    """The hash of two neighbours."""
     return Digest(sha256(b"\x01" + left + right).digest())
 
 
@@ -152,7 +151,6 @@ class Frontier(msgspec.Struct, gc=False):
     peaks: list[Digest] = []
 
     def append(self, leaf_hash: Digest) -> None:
-        """Add the hash of the next leaf."""
         self.extend((leaf_hash,))
 
     def extend(self, leaf_hashes: Iterable[Digest]) -> None:

@@ -169,7 +169,6 @@ def reserve_for(state: HasLedger, wanted: Iterable[tuple[ReservationId, AccountI
 
 
 def raise_reservation(state: HasLedger, id_: ReservationId, more: int) -> None:
-    """Reserve more for a job."""
     reservation = state.ledger.reservations[id_]
     _post(state, ((reservation.owner, -more, more, 0),))
     reservation.amount = Amount(reservation.amount + more)

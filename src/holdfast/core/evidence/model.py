@@ -39,7 +39,6 @@ class DeadLetter(msgspec.Struct, array_like=True, gc=False):
 
 
 def rebuild_dead_letters_waiting(dead_letters: dict[EventNo, DeadLetter]) -> dict[str, int]:
-    """How many wait, by channel."""
     return tally(dead_letter.channel for dead_letter in dead_letters.values())
 
 

@@ -11,6 +11,7 @@ from holdfast.core.base.fsm import next_state, why_not_transition
 from holdfast.core.base.records import record_from
 from holdfast.core.base.values import AccountId, EventNo, ProviderId, ReservationId, TaskId
 from holdfast.core.escrow import apply as escrow_apply
+from holdfast.core.index.unique_ids import Claim
 from holdfast.core.job.model import (
     JOB_TRANSITIONS,
     LIVE_STATES,
@@ -33,8 +34,8 @@ from holdfast.core.queue.messages import (
     JobExpired,
     JobFailed,
     enqueue_key,
+    idempotency_checksum,
     idempotency_key,
-    idempotent_request,
     job_key,
 )
 from holdfast.core.queue.model import HasQueue, InvalidInputs
@@ -55,8 +56,8 @@ def apply_jobs_admitted(state: HasQueue, events: Sequence[JobAdmitted], numbers:
         claim(enqueue_key(event), number)
         claim(job_key(event.id), number)
         if event.idempotency:
-            used_for = idempotent_request(event.fingerprint, event.idempotency_until_ms)
-            state.claims.add_temporary(idempotency_key(event.idempotency), number, used_for)
+            used_for = Claim(number, idempotency_checksum(event.fingerprint), event.idempotency_until_ms)
+            state.claims.add_temporary(idempotency_key(event.idempotency), used_for)
     escrow_apply.reserve_for(state, [(ReservationId(event.id), event.caller, event.max_fee) for event in events])
     add_live(state, jobs)
 

@@ -35,8 +35,8 @@ from holdfast.core.queue.messages import (
     JobAdmitted,
     RaiseFee,
     enqueue_key,
+    idempotency_checksum,
     idempotency_key,
-    idempotent_request,
 )
 from holdfast.core.queue.model import HasQueue
 from holdfast.core.queue.replicas import ReplicaAdmitted
@@ -165,7 +165,7 @@ def _idempotent_answer(state: HasQueue, command: Enqueue, now_ms: int) -> Decide
     known = state.claims.find(idempotency_key(command.idempotency))
     if known is None or now_ms >= known.until_ms:
         return None
-    if known.checksum == idempotent_request(command.fingerprint, 0).checksum:
+    if known.checksum == idempotency_checksum(command.fingerprint):
         return Decided((), repeat_of=known.event)
     hint = "a retry must be the same in every field; take a new key for a new request"
     return Refused("JOB-002", f"this idempotency key was used for event {known.event}", hint, "IdReused")

@@ -8,7 +8,6 @@ from typing import Final
 from holdfast.core.base.canonical import H
 from holdfast.core.base.event import Command, Event, PayloadRef
 from holdfast.core.base.values import AccountId, Amount, Digest, Height, KeyId, Kind, TaskId, Tier
-from holdfast.core.index.unique_ids import TemporaryClaim
 
 ENQUEUE_TAG: Final = "holdfast.enqueue.v1"
 
@@ -136,9 +135,9 @@ def idempotency_key(idempotency: bytes) -> bytes:
     return b"i" + idempotency
 
 
-def idempotent_request(fingerprint: bytes, until_ms: int) -> TemporaryClaim:
-    """What an idempotency key was used for."""
-    return TemporaryClaim(int.from_bytes(fingerprint[:7], "big"), until_ms)
+def idempotency_checksum(fingerprint: bytes) -> int:
+    """Tells a retry from another use of an idempotency key."""
+    return int.from_bytes(fingerprint[:7], "big")
 
 
 class JobExpired(Event, frozen=True, tag=53):

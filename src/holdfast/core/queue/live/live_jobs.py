@@ -63,7 +63,6 @@ class LiveJobs(PackedRecords[TaskId, Job]):
         self._pack(list(self.records))
 
     def _pack(self, ids: list[TaskId]) -> None:
-        """Of these jobs pack those that can be packed."""
         records, held = self.records, self.reservations.records
         job_of = records.get
         plain = [

@@ -59,7 +59,6 @@ _UNTIL_EXPIRES_HEIGHT, _UNTIL_IS_PUBLIC = (
 
 
 def terms_number(raw: bytes) -> int:
-    """The number of a packed job's terms."""
     number: int = _NUMBER.unpack_from(raw)[0]
     return number
 
@@ -70,7 +69,6 @@ def with_terms(number: int, raw: bytes) -> bytes:
 
 
 def read_own(raw: bytes) -> PackedJob:
-    """What a packed job has of its own."""
     return PackedJob(*_unpack(raw)[1:])
 
 
@@ -126,11 +124,9 @@ class PackedJobs:
         return ((terms, self._uses[number]) for number, terms in self.terms.items())
 
     def read(self, id_: TaskId) -> Job:
-        """A new record of the job; the packed one stays."""
         return self._job(id_, self.raw[id_])
 
     def take(self, id_: TaskId) -> Job:
-        """A record of the job, which is packed no more."""
         raw = self.raw.pop(id_)
         job = self._job(id_, raw)
         number, uses = _NUMBER.unpack_from(raw)[0], self._uses
@@ -145,7 +141,6 @@ class PackedJobs:
         self.raw[job.id] = _packed(terms_number(raw), job) + raw[_LAYOUT.size :]
 
     def fields_of(self, id_: TaskId) -> tuple[Any, ...]:
-        """The fields of the job's record, without trailing ones that hold their default (CAN-005)."""
         job = self.read(id_)
         until = _UNTIL_IS_PUBLIC if job.is_public else _UNTIL_EXPIRES_HEIGHT if job.expires_height else _REQUIRED
         return msgspec.structs.astuple(job)[:until]
