@@ -237,8 +237,7 @@ def apply_finalized(state: HasLedger, event: Finalized) -> None:
 
 def finalize_some(state: HasLedger, count: int, final: Height) -> None:
     """ESC-002: the next settlements of final blocks become available, the oldest first."""
-    settled_by_height = state.ledger.settled_by_height
-    _make_final(state, pop_oldest(settled_by_height, count, lambda height: height <= final))
+    _make_final(state, pop_oldest(state.ledger.settled_by_height, count, lambda height: height <= final))
 
 
 def _make_final(state: HasLedger, ids: list[ReservationId]) -> None:

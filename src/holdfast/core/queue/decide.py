@@ -247,8 +247,7 @@ def why_no_capacity(
     A job takes the room of its replicas (LEA-009); to its requester it counts as one.
     """
     if depth + more > policy.queue_depth_max:
-        hint = "try again when jobs have left"
-        return Refused("JOB-005", f"the queue is full: {depth} jobs", hint, "QueueFull")
+        return Refused("JOB-005", f"the queue is full: {depth} jobs", "try again when jobs have left", "QueueFull")
     limit = in_flight_max(policy, depth)
     if in_flight < limit:
         return None

@@ -94,8 +94,7 @@ def _find_job(state: HasQueue, command: Requeue) -> Job | None:
 
 def _is_purged(state: HasQueue, job: Job, now_ms: int) -> bool:
     """TTL-002: an expired tombstone may be purged by now, and the payload with it."""
-    is_in_memory = job.id in state.queue.jobs
-    return not is_in_memory and (job.ended_ms or 0) + state.policy.ttl.tombstone_ms <= now_ms
+    return job.id not in state.queue.jobs and (job.ended_ms or 0) + state.policy.ttl.tombstone_ms <= now_ms
 
 
 def requeue_claim_keys(state: HasQueue, command: Requeue) -> tuple[bytes, ...]:
