@@ -80,7 +80,7 @@ def tally(items: Iterable[T]) -> dict[T, int]:
 
 
 def add_count(counts: dict[T, int], item: T, by: int) -> None:
-    """Count an item, or with a negative number take it back; what is not counted any more is deleted."""
+    """Change how often an item is counted; at zero it is deleted."""
     if left := counts.get(item, 0) + by:
         counts[item] = left
     else:

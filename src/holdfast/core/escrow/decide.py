@@ -114,9 +114,10 @@ def _why_not_transfer(state: HasLedger, command: Deposit | Withdraw, highest: in
 
 
 def _why_not_words(reference: str, reason: str) -> Refused | None:
-    for name, text, most in (("reference", reference, REFERENCE_MAX), ("reason", reason, REASON_MAX)):
-        if not (text.isprintable() and 0 < len(text) <= most):
-            return Refused("ESC-003", f"{name}: 1–{most} printable characters", name="InvalidParams")
+    if not (reference.isprintable() and 0 < len(reference) <= REFERENCE_MAX):
+        return Refused("ESC-003", f"reference: 1–{REFERENCE_MAX} printable characters", name="InvalidParams")
+    if not (reason.isprintable() and 0 < len(reason) <= REASON_MAX):
+        return Refused("ESC-003", f"reason: 1–{REASON_MAX} printable characters", name="InvalidParams")
     return None
 
 
