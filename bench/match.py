@@ -276,7 +276,7 @@ async def compare_waiting(rounds: int, jobs: int, providers: int) -> Table:
 
 def _added(state: State, jobs: list[Job]) -> int:
     for job in jobs:
-        state.queue.ready_queue.add(job)
+        state.queue.ready_queue.add_many([job])
     return len(jobs)
 
 

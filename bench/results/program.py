@@ -22,7 +22,7 @@ from bench.results.servers import running_server
 from bench.stores import Store, postgres
 from holdfast.core.base.canonical import canonical
 from holdfast.core.base.values import ChainId, Height
-from holdfast.core.job.ids import packed_task_id, task_id
+from holdfast.core.job.ids import task_id, task_id_maker
 from holdfast.core.lease.model import Lease
 from holdfast.core.match.messages import Match
 from holdfast.core.proof.envelope import Envelope, body_of
@@ -169,7 +169,7 @@ async def compare_ids(rounds: int, many: int) -> Table:
     async def turn(_: int) -> Mapping[str, float]:
         return {
             ENCODED: _rate(hashes, lambda tx: task_id(chain, height, tx, caller, payload)),
-            PACKED: _rate(hashes, lambda tx: packed_task_id(chain, height, tx, caller, packed)),
+            PACKED: _rate(hashes, lambda tx: task_id_maker(chain, height, 1)(tx, caller, packed)),
             HASHED: _rate(whole, lambda raw: sha3_256(raw).digest()),
         }
 

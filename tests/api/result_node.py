@@ -76,7 +76,7 @@ class ResultNode:
         """Taken in, and nobody has done it."""
         self._nonces += 1
         await self.do(self.request(self._nonces))
-        return next(reversed(self.engine.undurable_state.queue.jobs))
+        return list(self.engine.undurable_state.queue.jobs)[-1]
 
     def request(self, nonce: int) -> Enqueue:
         payload = {"kind": "AI", "spec": {"model": "echo", "prompt": "hi"}}

@@ -82,7 +82,7 @@ class SecretJob(ResultNode):
         command = build_enqueue(self.engine.policy, CALLER, Tier.FREE, whole, FEE, self._nonces)
         assert not isinstance(command, Refused), command
         await self.do(command)
-        return next(reversed(self.engine.undurable_state.queue.jobs))
+        return list(self.engine.undurable_state.queue.jobs)[-1]
 
     async def complete(self, **payload: object) -> TaskId:
         job = await self.admit(**payload)

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.core.base.merkle_proofs import prove_consistency, prove_inclusion
 from tests.core.core_driver import CoreDriver
 from typer.testing import CliRunner
 
 from holdfast.adapters.keys.signing import SigningKey
 from holdfast.api.rpc.params import to_json
 from holdfast.cli import app
-from holdfast.core.base.merkle import prove_consistency, prove_inclusion
 from holdfast.core.base.values import Height
 from holdfast.core.chain.messages import SealBlock
 from holdfast.core.result.model import leaf_of

@@ -52,7 +52,7 @@ def rich(depth: int = 5) -> State:
 
 def job_of(state: State) -> TaskId:
     """The job that came last."""
-    return next(reversed(state.queue.jobs))
+    return list(state.queue.jobs)[-1]
 
 
 def sealed(state: State, now_ms: int = START_MS) -> SignedHeader:

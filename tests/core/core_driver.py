@@ -89,7 +89,7 @@ class CoreDriver:
         command = build_enqueue(self.state.policy, ALICE, Tier.FREE, payload, max_fee, nonce)
         assert isinstance(command, Enqueue), command
         self.do(command)
-        return next(reversed(self.state.queue.jobs))
+        return list(self.state.queue.jobs)[-1]
 
     def match(self) -> tuple[Event, ...]:
         return self.do(Match())

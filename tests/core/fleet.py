@@ -77,7 +77,7 @@ def enqueue_job(
     command = build_enqueue(core.state.policy, ALICE, Tier.FREE, payload, max_fee, nonce)
     assert isinstance(command, Enqueue), command
     core.do(command)
-    return next(reversed(core.state.queue.jobs))
+    return list(core.state.queue.jobs)[-1]
 
 
 def completion_envelope(core: CoreDriver, job: TaskId, output: bytes = b"out") -> Envelope:

@@ -112,7 +112,7 @@ class WorkingOwner(OwnerRun):
         command = build_enqueue(self._engine.policy, DORA, Tier.PRO, payload, 100 + nonce, nonce, b"key %d" % nonce)
         assert isinstance(command, Enqueue)
         await self.do(command)
-        return next(reversed(self._engine.undurable_state.queue.jobs))
+        return list(self._engine.undurable_state.queue.jobs)[-1]
 
     async def _finish_one(self) -> None:
         lease = self.leases()[0]

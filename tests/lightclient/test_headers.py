@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.core.base.merkle_proofs import prove_inclusion
 from tests.core.blocks import PROPOSER, sign, verify
 from tests.lightclient.header_chains import CHAIN, CountingFiles, PowerCut, chain, follows, signed, source
 
 from holdfast.core.base.errors import Corrupt, Refused
-from holdfast.core.base.merkle import prove_inclusion
 from holdfast.core.base.values import ChainId, EventNo, Network
 from holdfast.core.chain.header import Header, SignedHeader, genesis_signed
 from holdfast.core.chain.model import TxKind

@@ -6,6 +6,7 @@ import asyncio
 
 import msgspec
 import pytest
+from tests.core.base.merkle_proofs import prove_inclusion
 from tests.core.blocks import PROPOSER, SEAL, verify
 from tests.core.commands import some_id
 from tests.core.core_driver import ALICE, YEAR_MS, public
@@ -14,7 +15,7 @@ from tests.simulation.world import DEVELOPMENT, World
 from holdfast.api.rpc.params import to_json
 from holdfast.core.base.canonical import canonical
 from holdfast.core.base.errors import Corrupt
-from holdfast.core.base.merkle import prove_inclusion, root
+from holdfast.core.base.merkle import root
 from holdfast.core.base.values import AccountId, Amount, ChainId, Digest, Height, Tier
 from holdfast.core.chain.messages import RollBackBlocks
 from holdfast.core.chain.model import signed_of

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.core.base.merkle_proofs import prove_inclusion
 from tests.core.blocks import PROPOSER, verify
 from tests.core.core_driver import CoreDriver
 
 from holdfast.api.rpc.params import to_json
 from holdfast.core.base.errors import Corrupt
-from holdfast.core.base.merkle import prove_inclusion
 from holdfast.core.base.values import ChainId
 from holdfast.core.chain.model import signed_of
 from holdfast.core.result import result_digest

@@ -90,9 +90,9 @@ QUORUM: Final = [
     ),
     Mutant(
         "a requeue resets the attempts of a replica",
-        REPLICAS,
-        "earlier, parent=parent, index=index)",
-        "earlier, parent=parent, index=index, attempts=0)",
+        "core/queue/requeue.py",
+        "earlier[id_], parent=job.id, index=index)",
+        "earlier[id_], parent=job.id, index=index, attempts=0)",
         f"{TESTS} -k attempts_go_on",
     ),
     Mutant(

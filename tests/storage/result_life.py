@@ -258,7 +258,7 @@ class ResultLife(CoreDriver):
         """A job from enqueue to verdict, if a provider is free."""
         height = self.state.open_height
         await self.engine.submit(self._request(nonce))
-        task = next(reversed(self.state.queue.jobs))
+        task = list(self.state.queue.jobs)[-1]
         self._heights[task] = height
         await self.engine.submit(Match())
         lease = self.state.leases.by_job.get(task)

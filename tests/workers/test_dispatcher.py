@@ -56,7 +56,7 @@ async def enqueued(engine: Engine, nonce: int = 1, model: str = "echo") -> TaskI
     command = build_enqueue(engine.policy, ALICE, Tier.FREE, payload, 100, nonce)
     assert isinstance(command, Enqueue)
     await engine.submit(command)
-    return next(reversed(engine.undurable_state.queue.jobs))
+    return list(engine.undurable_state.queue.jobs)[-1]
 
 
 async def until(holds: Callable[[], object]) -> None:

@@ -51,7 +51,7 @@ async def engine(world: World) -> AsyncIterator[Engine]:
 
 async def enqueued(engine: Engine, nonce: int, *, is_cancelled: bool = True) -> TaskId:
     await engine.submit(enqueue_command(nonce, max_fee=1, policy=engine.policy))
-    job = next(reversed(engine.undurable_state.queue.jobs))
+    job = list(engine.undurable_state.queue.jobs)[-1]
     if is_cancelled:
         await engine.submit(CancelJob(job))
     return job

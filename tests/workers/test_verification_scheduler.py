@@ -78,7 +78,7 @@ async def submitted_job(
     command = build_enqueue(known, ALICE, Tier.FREE, payload, 100, nonce)
     assert isinstance(command, Enqueue)
     await engine.submit(command)
-    job = next(reversed(engine.undurable_state.queue.jobs))
+    job = list(engine.undurable_state.queue.jobs)[-1]
     await engine.submit(Match())
     lease = engine.undurable_state.leases.by_job[job]
     body = body_of(job, lease.id, ID, result_digest(output), len(output), {})

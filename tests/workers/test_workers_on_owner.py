@@ -68,7 +68,7 @@ async def enqueued(engine: Engine, nonce: int = 1) -> TaskId:
     command = build_enqueue(engine.policy, ALICE, Tier.FREE, payload, 100, nonce)
     assert isinstance(command, Enqueue)
     await engine.submit(command)
-    return next(reversed(engine.undurable_state.queue.jobs))
+    return list(engine.undurable_state.queue.jobs)[-1]
 
 
 def submission(job: TaskId, lease: Lease, signature: bytes = GOOD) -> SubmitCompletion:

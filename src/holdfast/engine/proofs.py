@@ -65,7 +65,7 @@ async def prove_transaction(journal: Journal, block: Block, event: EventNo) -> T
 
 
 async def inclusion_path(leaves: Sequence[bytes], index: int) -> list[Digest]:
-    """`merkle.prove_inclusion`, a slice at a time."""
+    """The path of a leaf, computed a slice at a time."""
     ranges = inclusion_ranges(len(leaves), index)
     return [await root_in_slices(leaves[each.start : each.stop]) for each in ranges]
 

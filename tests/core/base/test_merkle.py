@@ -7,13 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.core import naive
+from tests.core.base.merkle_proofs import prove_consistency, prove_inclusion
 
 from holdfast.core.base.merkle import (
     EMPTY_ROOT,
     Frontier,
     leaf_hash,
-    prove_consistency,
-    prove_inclusion,
     root,
     verify_consistency,
     verify_inclusion,

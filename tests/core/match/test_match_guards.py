@@ -52,7 +52,7 @@ def enqueue(core: CoreDriver, nonce: int, caller: AccountId = ALICE, fee: int = 
     command = build_enqueue(core.state.policy, caller, tier, payload, fee, nonce)
     assert isinstance(command, Enqueue)
     core.do(command)
-    return next(reversed(core.state.queue.jobs))
+    return list(core.state.queue.jobs)[-1]
 
 
 def rising(core: CoreDriver, count: int, first: int = 0) -> list[TaskId]:

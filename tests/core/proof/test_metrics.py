@@ -33,7 +33,7 @@ def delivered(core: CoreDriver, told: dict[str, Any], **bounds: Any) -> tuple[Ta
     command = build_enqueue(core.state.policy, ALICE, Tier.FREE, payload(**bounds), 100, len(core.events))
     assert isinstance(command, Enqueue), command
     core.do(command)
-    job = next(reversed(core.state.queue.jobs))
+    job = list(core.state.queue.jobs)[-1]
     core.match()
     lease = core.lease_of(job)
     body = body_of(job, lease.id, lease.provider_id, result_digest(b"out"), 3, told)

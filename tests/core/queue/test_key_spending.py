@@ -75,7 +75,7 @@ def test_a_new_day_begins_at_nothing(core: CoreDriver) -> None:
 
 def test_a_higher_fee_counts_with_what_it_adds(core: CoreDriver) -> None:
     core.do(request(core, 1))
-    job = next(reversed(core.state.queue.jobs))
+    job = list(core.state.queue.jobs)[-1]
     assert refusal_of(core, RaiseFee(job, Amount(251), ALICE, CAPPED)) == "SpendCapReached"
     core.do(RaiseFee(job, Amount(250), ALICE, CAPPED))
     assert core.state.keys[CAPPED].spent == 250

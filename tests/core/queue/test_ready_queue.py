@@ -50,11 +50,11 @@ def test_after_any_coming_and_going_the_ready_queue_is_the_one_rebuilt_at_once(i
         for _ in range(chance.randrange(80)):
             if jobs and chance.random() < 0.4:
                 job = jobs.pop(chance.choice(list(jobs)))
-                line.remove(job)
+                line.remove_many([job])
             else:
                 job = random_job(chance)
                 jobs[job.id] = job
-                line.add(job)
+                line.add_many([job])
         again = rebuild_ready_queue(jobs.values())
         again.regroup(jobs, is_by_caller=is_by_caller, prices=set())
         assert groups(line) == groups(again)
@@ -72,12 +72,12 @@ def test_groups_tell_apart_which_prices_their_jobs_pay_however_prices_and_jobs_c
         line, jobs, prices = ReadyQueue(), LiveJobs(), set[int]()
         for _ in range(chance.randrange(60)):
             if jobs and chance.random() < 0.3:
-                line.remove(jobs.pop(chance.choice(list(jobs))))
+                line.remove_many([jobs.pop(chance.choice(list(jobs)))])
             else:
                 job = random_job(chance)
                 job.max_fee = chance.randrange(1, 200)
                 jobs[job.id] = job
-                line.add(job)
+                line.add_many([job])
             if chance.random() < 0.3:
                 prices = {chance.randrange(200) for _ in range(chance.choice((1, 5, 40)))}
                 line.regroup(jobs, is_by_caller=is_by_caller, prices=prices)
@@ -125,7 +125,7 @@ def test_a_delayed_job_is_ready_when_its_delay_is_over() -> None:
     assert list(line.in_order()) == []
     line.promote({job.id: job}, NOW_MS + 700)
     assert list(line.in_order()) == [job.id]
-    line.remove(job)
+    line.remove_many([job])
     assert (line.groups, line.delayed.buckets) == ({}, {})
 
 
@@ -161,5 +161,5 @@ def test_a_group_that_is_empty_is_no_group() -> None:
     jobs = [random_job(chance) for _ in range(50)]
     line = rebuild_ready_queue(jobs)
     for job in jobs:
-        line.remove(job)
+        line.remove_many([job])
     assert (line.groups, line.delayed.buckets) == ({}, {})

@@ -34,10 +34,10 @@ def test_what_waits_is_counted_by_kind_whatever_comes_and_goes() -> None:
     chance, line = random.Random(7), ReadyQueue()
     jobs = [random_job(chance) for _ in range(300)]
     for job in jobs:
-        line.add(job)
+        line.add_many([job])
     gone = [job for job in jobs if chance.random() < 0.5]
     for job in gone:
-        line.remove(job)
+        line.remove_many([job])
     left = [job for job in jobs if job not in gone]
     for kind in {job.kind for job in jobs}:
         assert line.waiting[kind] == sum(job.kind is kind for job in left) > 0

@@ -76,7 +76,7 @@ def test_a_restored_job_leaves_like_one_that_was_admitted_here() -> None:
     assert queue.jobs.packed.raw
     for id_ in list(queue.jobs):
         job = queue.jobs[id_]
-        queue.ready_queue.remove(job)
+        queue.ready_queue.remove_many([job])
         queue.count([job], -1)
         queue.unschedule_expiry([job])
         del queue.jobs[id_]
@@ -95,7 +95,7 @@ def test_terms_that_are_numbered_otherwise_are_stored_by_their_position() -> Non
         state.queue.index([job])
     queue = state.queue
     gone = queue.jobs[first.id]
-    queue.ready_queue.remove(gone)
+    queue.ready_queue.remove_many([gone])
     queue.count([gone], -1)
     queue.unschedule_expiry([gone])
     del queue.jobs[first.id]

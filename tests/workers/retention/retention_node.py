@@ -213,7 +213,7 @@ class RetentionNode:
         command = build_enqueue(self.engine.policy, caller, Tier.FREE, payload, 100, self._nonce)
         assert isinstance(command, Enqueue)
         await self.engine.submit(command)
-        task_id = next(reversed(self.engine.undurable_state.queue.jobs))
+        task_id = list(self.engine.undurable_state.queue.jobs)[-1]
         await self.engine.submit(Match())
         self.blobs.held[result_digest(output)] = output
         return task_id, self.engine.undurable_state.leases.by_job[task_id]

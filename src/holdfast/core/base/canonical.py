@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from hashlib import sha3_256
 from struct import Struct
-from typing import Final, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 from holdfast.core.base.values import U64_MAX, Digest
 
@@ -18,7 +18,7 @@ DEPTH_MAX: Final = 256
 
 def H(tag: str, *fields: bytes | int) -> Digest:  # noqa: N802 - the specification's own name
     """CAN-001: SHA3-256 over `u32be(len)‖bytes` of the tag and of every field; integers are 8 bytes, big endian."""
-    return hash_from(_framed_tag(tag), *fields)
+    return hash_from(hash_prefix(tag), *fields)
 
 
 def hash_from(prefix: bytes, *fields: bytes | int) -> Digest:
@@ -42,15 +42,10 @@ def framed(*fields: bytes | int) -> bytes:
 @lru_cache(maxsize=256)
 def hash_prefix(tag: str, *fields: bytes | int) -> bytes:
     """The tag and the first fields as `H` frames them."""
-    return _framed_tag(tag) + framed(*fields)
+    return framed(tag.encode("ascii"), *fields)
 
 
 _LENGTHS: Final = tuple(n.to_bytes(4, "big") for n in range(256))
-
-
-@lru_cache(maxsize=256)
-def _framed_tag(tag: str) -> bytes:
-    return len(tag).to_bytes(4, "big") + tag.encode("ascii")
 
 
 class HashDomain(NamedTuple):
@@ -59,10 +54,6 @@ class HashDomain(NamedTuple):
     name: str
     versions: tuple[int, ...]
     """Oldest first: the last one makes new ids."""
-
-    def with_versions(self, versions: tuple[int, ...]) -> HashDomain:
-        """The same domain with other live versions."""
-        return HashDomain(self.name, versions)
 
     def make(self, *fields: bytes | int) -> Digest:
         """A new id, under the newest tag."""
@@ -120,16 +111,28 @@ def canonical(value: object) -> bytes:
 
 
 def packed_int(value: int) -> bytes:
-    """The canonical bytes of one integer, for callers that build the bytes of a known shape themselves."""
+    """The canonical bytes of one integer, for callers that build the bytes of a known shape themselves, too."""
     if 0x10000 <= value < 0x100000000:  # most events
         return _HEAD_32(0x1A, value)
-    return _HEADS[0][value] if 0 <= value < 0x100 else _integer(value)
+    if 0 <= value <= U64_MAX:
+        return _head(0, value)
+    if -1 - U64_MAX <= value < 0:
+        return _head(1, -1 - value)
+    raise NotCanonical("", "an integer outside −2⁶⁴ … 2⁶⁴−1")
 
 
 def packed_bytes(value: bytes) -> bytes:
     """The same of a byte string."""
     n = len(value)
     return (_HEADS[2][n] if n < 0x100 else _head(2, n)) + value
+
+
+def _text(value: str) -> bytes:
+    try:
+        raw = value.encode()
+    except UnicodeEncodeError:
+        raise NotCanonical("", "a lone surrogate is not text") from None
+    return _head(3, len(raw)) + raw
 
 
 _HEADS: Final = tuple(
@@ -150,31 +153,21 @@ def _head(major: int, n: int) -> bytes:
 _HEAD_16, _HEAD_32, _HEAD_64 = (Struct(form).pack for form in (">BH", ">BI", ">BQ"))
 
 
-def _encode(value: object, put: Callable[[bytes], None], depth: int) -> None:
+_KEYS: Final[dict[type, Callable[[Any], bytes]]] = {str: _text, int: packed_int, bytes: packed_bytes}
+_SCALARS: Final = _KEYS | {bool: lambda value: b"\xf5" if value else b"\xf4", type(None): lambda _: b"\xf6"}
+
+
+def _encode(value: Any, put: Callable[[bytes], None], depth: int) -> None:
     kind = type(value)
-    if kind is str:
-        put(_text(value))  # type: ignore[arg-type]
-    elif kind is int:
-        put(_integer(value))  # type: ignore[arg-type]
+    if (scalar := _SCALARS.get(kind)) is not None:
+        put(scalar(value))
     elif kind is dict:
-        _encode_map(value, put, depth)  # type: ignore[arg-type]
-    elif kind is bytes:
-        put(_head(2, len(value)) + value)  # type: ignore[arg-type, operator]
+        _encode_map(value, put, depth)
     elif kind is list or kind is tuple:
         _check_depth(depth)
-        put(_head(4, len(value)))  # type: ignore[arg-type]
-        for item in value:  # type: ignore[attr-defined]
-            if type(item) is bytes:  # most hashed values are ids and digests
-                put(_head(2, len(item)))
-                put(item)
-            else:
-                _encode(item, put, depth - 1)
-    elif value is None:
-        put(b"\xf6")
-    elif value is True:
-        put(b"\xf5")
-    elif value is False:
-        put(b"\xf4")
+        put(_head(4, len(value)))
+        for item in value:
+            _encode(item, put, depth - 1)
     else:
         raise NotCanonical("", _why_not_encoded(value))
 
@@ -204,29 +197,9 @@ def _key_order(keys: tuple[object, ...]) -> KeyOrder:
 
 
 def _encoded_key(key: object) -> bytes:
-    if type(key) is str:
-        return _text(key)
-    if type(key) is int:
-        return _integer(key)
-    if type(key) is bytes:
-        return _head(2, len(key)) + key
+    if (encoder := _KEYS.get(type(key))) is not None:
+        return encoder(key)
     raise NotCanonical("", f"a key of type {type(key).__name__} is refused: keys are text, integers or bytes")
-
-
-def _text(value: str) -> bytes:
-    try:
-        raw = value.encode()
-    except UnicodeEncodeError:
-        raise NotCanonical("", "a lone surrogate is not text") from None
-    return _head(3, len(raw)) + raw
-
-
-def _integer(value: int) -> bytes:
-    if 0 <= value <= U64_MAX:
-        return _head(0, value)
-    if -1 - U64_MAX <= value < 0:
-        return _head(1, -1 - value)
-    raise NotCanonical("", "an integer outside −2⁶⁴ … 2⁶⁴−1")
 
 
 def _check_depth(depth: int) -> None:

@@ -55,7 +55,6 @@ class PayloadRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 def payload_digest(raw: bytes) -> Digest:
-    """The digest that identifies a payload."""
     return H(PAYLOAD_TAG, raw)
 
 

@@ -21,8 +21,7 @@ def by_transition(transitions: Transitions[S, T]) -> dict[T, dict[S, S]]:
 
 def next_state(transitions: Transitions[S, T], state: S, transition: T) -> S | None:
     """The state after `transition`, or None where the table does not allow it."""
-    allowed = transitions.get(state)
-    return allowed.get(transition) if allowed else None
+    return transitions.get(state, {}).get(transition)
 
 
 def why_not_transition(transitions: Transitions[S, T], state: S, transition: T) -> str | None:

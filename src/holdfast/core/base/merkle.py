@@ -25,26 +25,21 @@ def leaf_hash(leaf: bytes) -> Digest:
 
 
 def node_hash(left: bytes, right: bytes) -> Digest:
-    """The hash of two neighbours."""
     return Digest(sha256(b"\x01" + left + right).digest())
 
 
 # ------------------------------------------------------------------------------------------------ trees
 
 
-def root(leaves: Sequence[bytes]) -> Digest:
+def root(leaves: Iterable[bytes]) -> Digest:
     """MTH of RFC 6962 §2.1: the root over these leaves."""
-    return _root([leaf_hash(leaf) for leaf in leaves])
-
-
-def prove_inclusion(leaves: Sequence[bytes], index: int) -> list[Digest]:
-    """PATH of RFC 6962 §2.1.1: the hashes that are needed, besides the leaf at `index`, to compute the root."""
-    hashes = [leaf_hash(leaf) for leaf in leaves]
-    return [_root(hashes[each.start : each.stop]) for each in inclusion_ranges(len(leaves), index)]
+    tree = Frontier()
+    tree.extend(map(leaf_hash, leaves))
+    return tree.root()
 
 
 def inclusion_ranges(size: int, index: int) -> list[range]:
-    """The ranges of leaves whose roots are the path of `index`, in its order."""
+    """PATH of RFC 6962 §2.1.1: the ranges of leaves whose roots, besides the leaf at `index`, give the tree's root."""
     if not 0 <= index < size:
         raise IndexError(f"leaf {index} of {size}")
     start, stop, path = 0, size, list[range]()
@@ -55,17 +50,11 @@ def inclusion_ranges(size: int, index: int) -> list[range]:
     return path[::-1]
 
 
-def prove_consistency(leaves: Sequence[bytes], first_size: int) -> list[Digest]:
-    """PROOF of RFC 6962 §2.1.2: the tree of the first `first_size` leaves is a prefix of this one.
+def consistency_ranges(size: int, first_size: int) -> list[range]:
+    """PROOF of RFC 6962 §2.1.2: the ranges of leaves whose roots prove that the first `first_size` are a prefix.
 
     The RFC starts at size 1; the empty tree is a prefix of every tree, so its proof is empty.
     """
-    hashes = [leaf_hash(leaf) for leaf in leaves]
-    return [_root(hashes[each.start : each.stop]) for each in consistency_ranges(len(leaves), first_size)]
-
-
-def consistency_ranges(size: int, first_size: int) -> list[range]:
-    """The ranges of leaves whose roots are the proof, in its order."""
     if not 0 <= first_size <= size:
         raise IndexError(f"the first {first_size} of {size} leaves")
     start, stop, path = 0, size, list[range]()
@@ -81,17 +70,6 @@ def consistency_ranges(size: int, first_size: int) -> list[range]:
 def largest_power_of_two_below(size: int) -> int:
     """Where a tree of `size` leaves is split."""
     return 1 << ((size - 1).bit_length() - 1)
-
-
-def _root(hashes: Sequence[Digest]) -> Digest:
-    if not hashes:
-        return EMPTY_ROOT
-    # Pairing level by level and carrying the odd node up gives the same tree as the RFC's split, without recursion.
-    level = list(hashes)
-    while len(level) > 1:
-        pairs = [node_hash(level[i], level[i + 1]) for i in range(0, len(level) - 1, 2)]
-        level = pairs + level[len(level) & ~1 :]
-    return level[0]
 
 
 # ------------------------------------------------------------------------------------------------ verification
@@ -173,7 +151,6 @@ class Frontier(msgspec.Struct, gc=False):
     peaks: list[Digest] = []
 
     def append(self, leaf_hash: Digest) -> None:
-        """Add the hash of the next leaf."""
         self.extend((leaf_hash,))
 
     def extend(self, leaf_hashes: Iterable[Digest]) -> None:

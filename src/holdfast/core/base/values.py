@@ -77,3 +77,11 @@ def tally(items: Iterable[T]) -> dict[T, int]:
     for item in items:
         counts[item] = counts.get(item, 0) + 1
     return counts
+
+
+def add_count(counts: dict[T, int], item: T, by: int) -> None:
+    """Change how often an item is counted; at zero it is deleted."""
+    if left := counts.get(item, 0) + by:
+        counts[item] = left
+    else:
+        del counts[item]

@@ -23,6 +23,7 @@ from holdfast.core.escrow.messages import (
     mint_key,
     reservation_key,
     return_key,
+    settlement_event,
     settlement_key,
     transfer_key,
 )
@@ -168,7 +169,6 @@ def reserve_for(state: HasLedger, wanted: Iterable[tuple[ReservationId, AccountI
 
 
 def raise_reservation(state: HasLedger, id_: ReservationId, more: int) -> None:
-    """Reserve more for a job."""
     reservation = state.ledger.reservations[id_]
     _post(state, ((reservation.owner, -more, more, 0),))
     reservation.amount = Amount(reservation.amount + more)
@@ -237,8 +237,7 @@ def apply_finalized(state: HasLedger, event: Finalized) -> None:
 
 def finalize_some(state: HasLedger, count: int, final: Height) -> None:
     """ESC-002: the next settlements of final blocks become available, the oldest first."""
-    settled_by_height = state.ledger.settled_by_height
-    _make_final(state, pop_oldest(settled_by_height, count, lambda height: height <= final))
+    _make_final(state, pop_oldest(state.ledger.settled_by_height, count, lambda height: height <= final))
 
 
 def _make_final(state: HasLedger, ids: list[ReservationId]) -> None:
@@ -281,11 +280,7 @@ def _claim_settlement(state: HasLedger, reservation: Reservation) -> None:
     """ENG-005: the same settlement, requested again at any later time, gets the first answer."""
     assert reservation.settled is not None
     assert reservation.height is not None
-    event: Charged | Refunded
-    if reservation.payee is None:
-        event = Refunded(reservation.id, reservation.height)
-    else:
-        event = Charged(reservation.id, reservation.height, reservation.payee, Amount(reservation.charged))
+    event = settlement_event(reservation.id, reservation.height, reservation.payee, reservation.charged)
     state.claims.add(settlement_key(event), reservation.settled, event)
 
 

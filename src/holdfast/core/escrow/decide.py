@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.core.base.errors import Refused
-from holdfast.core.base.event import Attachment, Decided, PayloadRef, make_payload
+from holdfast.core.base.event import Decided, make_payload
 from holdfast.core.base.fsm import why_not_transition
 from holdfast.core.base.records import record_from
-from holdfast.core.base.values import ACCOUNT_NAME, I64_MAX, AccountId, Height, Network
+from holdfast.core.base.values import ACCOUNT_NAME, I64_MAX, AccountId, Amount, Height, Network
 from holdfast.core.escrow.messages import (
     Charge,
     Charged,
@@ -31,6 +31,7 @@ from holdfast.core.escrow.messages import (
     mint_key,
     reservation_key,
     return_key,
+    settlement_event,
     settlement_key,
     transfer_key,
 )
@@ -54,11 +55,7 @@ REFERENCE_MAX, REASON_MAX = 128, 200
 
 
 def mint(state: HasLedger, command: Mint, _now_ms: int) -> Decided | Refused:
-    if (
-        refusal := _why_not_account(state.ledger, command.owner)
-        or why_not_amount(command.amount)
-        or _why_not_id(command.id)
-    ):
+    if refusal := _why_not_terms(state.ledger, command):
         return refusal
     if state.policy.network is not Network.DEVELOPMENT:
         return _refuse("only a development network mints", "a treasurer deposits: `holdfast account deposit`")
@@ -118,21 +115,17 @@ def _why_not_transfer(state: HasLedger, command: Deposit | Withdraw, highest: in
 
 def _why_not_words(reference: str, reason: str) -> Refused | None:
     if not (reference.isprintable() and 0 < len(reference) <= REFERENCE_MAX):
-        message = f"reference: 1–{REFERENCE_MAX} printable characters"
-        return Refused("ESC-003", message, name="InvalidParams")
+        return Refused("ESC-003", f"reference: 1–{REFERENCE_MAX} printable characters", name="InvalidParams")
     if not (reason.isprintable() and 0 < len(reason) <= REASON_MAX):
         return Refused("ESC-003", f"reason: 1–{REASON_MAX} printable characters", name="InvalidParams")
     return None
 
 
 def reserve(state: HasLedger, command: Reserve, _now_ms: int) -> Decided | Refused:
-    if (
-        refusal := _why_not_account(state.ledger, command.owner)
-        or why_not_amount(command.amount)
-        or _why_not_id(command.id)
-    ):
+    if refusal := _why_not_terms(state.ledger, command):
         return refusal
-    memo, attachments = _memo(command.memo, state.policy.engine.inline_payload_bytes_max)
+    inline_max = state.policy.engine.inline_payload_bytes_max
+    memo, attachments = make_payload(command.memo, inline_max) if command.memo else (None, ())
     event = Reserved(command.id, command.owner, command.amount, memo)
     if earlier := unique_ids.check_unique(state.claims, reservation_key(event.id), event):
         return earlier
@@ -160,47 +153,49 @@ def why_no_funds(owner: AccountId, available: int, amount: int) -> Refused | Non
     """ESC-001: only available money can be reserved."""
     if available >= amount:
         return None
-    return Refused(
-        "ESC-001",
-        f"{owner} has {available} available, {amount} requested",
-        _ADD_MONEY,
-        name="InsufficientFunds",
-    )
+    return Refused("ESC-001", f"{owner} has {available} available, {amount} requested", _ADD_MONEY, "InsufficientFunds")
 
 
 def charge(state: HasLedger, command: Charge, _now_ms: int) -> Decided | Refused:
     if refusal := _why_not_account(state.ledger, command.payee) or why_not_amount(command.amount, least=0):
         return refusal
-    reservation, height = open_reservation(state.ledger, command.id), command.height or state.open_height
-    event = Charged(command.id, height, command.payee, command.amount)
-    if reservation is None:
-        return _why_not_repeat(state, command, event) or _no_reservation(command.id)
-    same = (ReservationStatus.CHARGED, command.height or reservation.height, command.payee, command.amount)
-    if (reservation.status, reservation.height, reservation.payee, reservation.charged) == same:
-        return Decided((), repeat_of=reservation.settled)
-    if refusal := _why_not_settle(state.ledger, reservation, ReservationTransition.CHARGE, height):
-        return refusal
-    if command.amount > reservation.amount:
-        return _refuse(f"{command.amount} is more than the {reservation.amount} reserved")
-    return Decided((event,))
+    return _settle(state, command, ReservationTransition.CHARGE, command.payee, command.amount)
 
 
 def refund(state: HasLedger, command: Refund, _now_ms: int) -> Decided | Refused:
+    return _settle(state, command, ReservationTransition.REFUND, None, Amount(0))
+
+
+def _settle(
+    state: HasLedger,
+    command: Charge | Refund,
+    transition: ReservationTransition,
+    payee: AccountId | None,
+    charged: Amount,
+) -> Decided | Refused:
     reservation, height = open_reservation(state.ledger, command.id), command.height or state.open_height
-    event = Refunded(command.id, height)
+    event = settlement_event(command.id, height, payee, charged)
     if reservation is None:
-        return _why_not_repeat(state, command, event) or _no_reservation(command.id)
-    if (reservation.status, reservation.height) == (ReservationStatus.REFUNDED, command.height or reservation.height):
+        return _earlier_settlement(state, command, event)
+    status = RESERVATION_TRANSITIONS[ReservationStatus.HELD][transition]
+    same = (status, command.height or reservation.height, payee, charged)
+    if (reservation.status, reservation.height, reservation.payee, reservation.charged) == same:
         return Decided((), repeat_of=reservation.settled)
-    return _why_not_settle(state.ledger, reservation, ReservationTransition.REFUND, height) or Decided((event,))
+    if refusal := _why_not_settle(state.ledger, reservation, transition, height):
+        return refusal
+    if charged > reservation.amount:
+        return _refuse(f"{charged} is more than the {reservation.amount} reserved")
+    return Decided((event,))
 
 
-def _why_not_repeat(state: HasLedger, command: Charge | Refund, event: Charged | Refunded) -> Decided | Refused | None:
+def _earlier_settlement(state: HasLedger, command: Charge | Refund, event: Charged | Refunded) -> Decided | Refused:
     """The first answer, for a repeat. A command without a height repeats the settlement of whatever block it was in."""
     key = settlement_key(command)
     if not command.height and (number := state.claims.event_of(key)) is not None:
         return Decided((), repeat_of=number)
-    return unique_ids.check_unique(state.claims, key, event)
+    return unique_ids.check_unique(state.claims, key, event) or Refused(
+        "ESC-001", f"no open reservation {command.id.hex()}", "it was never made", name="NotFound"
+    )
 
 
 def settlement_claim(state: HasLedger, command: Charge | Refund) -> tuple[bytes, ...]:
@@ -227,10 +222,6 @@ def roll_back(state: HasLedger, command: RollBackSettlements, _now_ms: int) -> D
     )
 
 
-def _memo(raw: bytes, inline_bytes_max: int) -> tuple[PayloadRef | None, tuple[Attachment, ...]]:
-    return make_payload(raw, inline_bytes_max) if raw else (None, ())
-
-
 def _why_not_settle(
     ledger: Ledger, reservation: Reservation, transition: ReservationTransition, height: Height
 ) -> Refused | None:
@@ -250,6 +241,13 @@ def _why_not_settle(
     return None
 
 
+def _why_not_terms(ledger: Ledger, command: Mint | Reserve) -> Refused | None:
+    refusal = _why_not_account(ledger, command.owner) or why_not_amount(command.amount)
+    if refusal or len(command.id) == 32:
+        return refusal
+    return Refused("ESC-001", f"id: {len(command.id)} bytes, must be 32", name="InvalidParams")
+
+
 def _why_not_account(ledger: Ledger, owner: AccountId) -> Refused | None:
     if owner == MINT:
         return _refuse("the mint account cannot be used")
@@ -266,15 +264,5 @@ def why_not_amount(amount: int, field: str = "amount", least: int = 1) -> Refuse
     return Refused("ESC-001", f"{field}: {amount} is not in {least} … {AMOUNT_MAX}", name="InvalidParams")
 
 
-def _why_not_id(id_: bytes) -> Refused | None:
-    if len(id_) == 32:
-        return None
-    return Refused("ESC-001", f"id: {len(id_)} bytes, must be 32", name="InvalidParams")
-
-
 def _refuse(message: str, hint: str = "") -> Refused:
     return Refused("ESC-001", message, hint)
-
-
-def _no_reservation(id_: bytes) -> Refused:
-    return Refused("ESC-001", f"no open reservation {id_.hex()}", "it was never made", name="NotFound")

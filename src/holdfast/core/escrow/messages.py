@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import msgspec
+
 from holdfast.core.base.event import Command, Event, PayloadRef
 from holdfast.core.base.values import AccountId, Amount, Height, ReservationId
 from holdfast.core.escrow.model import Transfer
@@ -101,22 +103,22 @@ class SettlementsRolledBack(Event, frozen=True, tag=21):
     height: Height
 
 
-class Deposit(Command, frozen=True):
-    """Book money that came in from outside; `reference` is its name out there and is used once, for ever."""
+class _TransferTerms(msgspec.Struct, frozen=True, gc=False):
+    """What commands and events of transfers say (ESC-003)."""
 
     reference: str
+    """Its name in the outside world, used once, for ever."""
     owner: AccountId
     amount: Amount
     reason: str
 
 
-class Withdraw(Command, frozen=True):
-    """Book money that goes out, under a reference that is used once, for ever."""
+class Deposit(_TransferTerms, Command, frozen=True):
+    """Book money that came in from outside."""
 
-    reference: str
-    owner: AccountId
-    amount: Amount
-    reason: str
+
+class Withdraw(_TransferTerms, Command, frozen=True):
+    """Book money that goes out."""
 
 
 class ReturnWithdrawal(Command, frozen=True):
@@ -128,31 +130,16 @@ class ReturnWithdrawal(Command, frozen=True):
     """Its row, read by the caller; used only where it has left memory."""
 
 
-class Deposited(Event, frozen=True, tag=22):
+class Deposited(_TransferTerms, Event, frozen=True, tag=22):
     """Money came in and is available: a transaction of the chain. A rollback never reverses it (ESC-003)."""
 
-    reference: str
-    owner: AccountId
-    amount: Amount
-    reason: str
 
-
-class Withdrawn(Event, frozen=True, tag=23):
+class Withdrawn(_TransferTerms, Event, frozen=True, tag=23):
     """Money left its account: a transaction of the chain. It is payable outside at `withdrawalFinal` (ESC-003)."""
 
-    reference: str
-    owner: AccountId
-    amount: Amount
-    reason: str
 
-
-class WithdrawalReturned(Event, frozen=True, tag=24):
+class WithdrawalReturned(_TransferTerms, Event, frozen=True, tag=24):
     """A withdrawal was given back to its account: a transaction of the chain."""
-
-    reference: str
-    owner: AccountId
-    amount: Amount
-    reason: str
 
 
 class WithdrawalFinal(Event, frozen=True, tag=25):
@@ -179,6 +166,11 @@ def mint_key(event: Mint | Minted) -> bytes:
 
 def reservation_key(id_: ReservationId) -> bytes:
     return b"h" + id_
+
+
+def settlement_event(id_: ReservationId, height: Height, payee: AccountId | None, charged: int) -> Charged | Refunded:
+    """What settles a reservation; without a payee it is refunded."""
+    return Refunded(id_, height) if payee is None else Charged(id_, height, payee, Amount(charged))
 
 
 def settlement_key(settled: Charge | Refund | Charged | Refunded) -> bytes:

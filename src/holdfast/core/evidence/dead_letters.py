@@ -8,6 +8,7 @@ from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Attachment, Decided, make_payload
 from holdfast.core.base.handlers import Decide
 from holdfast.core.base.records import record_from
+from holdfast.core.base.values import add_count
 from holdfast.core.evidence.messages import (
     DeadLetterResolved,
     RecordDeadLettered,
@@ -57,11 +58,9 @@ def dead_letter_events(
 
 
 def apply_dead_lettered(state: HasEvidence, event: RecordDeadLettered) -> None:
-    number = state.last_event
-    dead_letter = record_from(DeadLetter, event, event=number)
-    state.dead_letters[number] = dead_letter
-    state.dead_letters_waiting[event.channel] = state.dead_letters_waiting.get(event.channel, 0) + 1
-    state.touched["dead_letter"][number] = dead_letter
+    dead_letter = record_from(DeadLetter, event, event=state.last_event)
+    state.dead_letters[dead_letter.event] = state.touched["dead_letter"][dead_letter.event] = dead_letter
+    add_count(state.dead_letters_waiting, event.channel, 1)
 
 
 def resolve_dead_letter(
@@ -84,9 +83,5 @@ def resolve_dead_letter(
 def apply_resolved(state: HasEvidence, event: DeadLetterResolved) -> None:
     dead_letter = state.dead_letters.pop(event.event)
     dead_letter.status, dead_letter.note, dead_letter.ended_ms = event.status, event.note, event.at_ms
-    left = state.dead_letters_waiting[event.channel] - 1
-    if left:
-        state.dead_letters_waiting[event.channel] = left
-    else:
-        del state.dead_letters_waiting[event.channel]
+    add_count(state.dead_letters_waiting, event.channel, -1)
     state.touched["dead_letter"][event.event] = dead_letter

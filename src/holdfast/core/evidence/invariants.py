@@ -12,7 +12,6 @@ from holdfast.core.evidence.model import (
 
 
 def broken_invariants(state: HasEvidence) -> list[str]:
-    """The invariants of evidence that do not hold."""
     watermarks, dead_letters = state.watermarks, state.dead_letters
     checks = {
         "a watermark is stored under its own id": all(

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from holdfast.core.base.values import Digest, EventNo, LeaseId, ProviderId, TaskId
+from holdfast.core.base.values import Digest, EventNo, LeaseId, ProviderId, TaskId, tally
 from holdfast.core.lease.model import HasLeases
 
 
@@ -39,11 +39,7 @@ class DeadLetter(msgspec.Struct, array_like=True, gc=False):
 
 
 def rebuild_dead_letters_waiting(dead_letters: dict[EventNo, DeadLetter]) -> dict[str, int]:
-    """How many wait, by channel."""
-    waiting: dict[str, int] = {}
-    for dead_letter in dead_letters.values():
-        waiting[dead_letter.channel] = waiting.get(dead_letter.channel, 0) + 1
-    return waiting
+    return tally(dead_letter.channel for dead_letter in dead_letters.values())
 
 
 SESSION_MAX: Final = 128

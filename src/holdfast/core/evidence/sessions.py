@@ -6,6 +6,7 @@ from typing import Final
 
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Decided
+from holdfast.core.base.records import record_from
 from holdfast.core.evidence.messages import (
     AssignChannel,
     ChannelAssigned,
@@ -70,9 +71,7 @@ def prune_evidence(state: HasEvidence, command: PruneEvidence, now_ms: int) -> D
         return Decided((), repeat_of=state.last_event)
     if command.until > watermark.acked or not 0 < len(command.rows) <= PRUNE_ROWS_MAX:
         return Refused("EVD-008", "rows or records out of range", name="InvalidParams")
-    return Decided(
-        (EvidencePruned(command.channel, command.session, command.until, command.rows, now_ms, command.logs),)
-    )
+    return Decided((record_from(EvidencePruned, command, at_ms=now_ms),))
 
 
 def apply_pruned(state: HasEvidence, event: EvidencePruned) -> None:

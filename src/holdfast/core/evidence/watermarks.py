@@ -151,16 +151,8 @@ def apply_stored(state: HasEvidence, event: EvidenceStored) -> None:
         leases=len(event.leases),
     )
     for at, lease_id in enumerate(event.leases):
-        _touch_work_log(state, work_log_place(number, at), lease_id)
-
-
-def _touch_work_log(state: HasEvidence, place: int, lease_id: LeaseId) -> None:
-    lease = state.leases.by_id[lease_id]
-    job = state.queue.jobs[lease.job_id]
-    state.touched["work_log"][place] = WorkMessages(
-        place=place,
-        event=state.last_event,
-        task_id=job.parent or job.id,
-        lease_id=lease_id,
-        attempt=lease.attempt,
-    )
+        lease, place = state.leases.by_id[lease_id], work_log_place(number, at)
+        job = state.queue.jobs[lease.job_id]
+        state.touched["work_log"][place] = WorkMessages(
+            place=place, event=number, task_id=job.parent or job.id, lease_id=lease_id, attempt=lease.attempt
+        )

@@ -33,10 +33,12 @@ class DueIndex(msgspec.Struct):
             bucket[id_] = None
 
     def _new_bucket(self, number: int) -> dict[bytes, None]:
+        """A bucket that is deleted behind a living one leaves its number in the heap: these stale ones are bounded."""
         self._drop_empty_buckets()
         self.buckets[number] = bucket = dict[bytes, None]()
         heappush(self.heap, number)
-        self._compact_heap()
+        if len(self.heap) > 2 * len(self.buckets) + STALE_ENTRIES_MAX:
+            self.heap = sorted(self.buckets)  # which is a heap
         return bucket
 
     def remove(self, id_: bytes, at_ms: int) -> None:
@@ -82,11 +84,6 @@ class DueIndex(msgspec.Struct):
         """When the first id may be due, None where nothing is scheduled."""
         self._drop_empty_buckets()
         return self.heap[0] * self.bucket_width if self.heap else None
-
-    def _compact_heap(self) -> None:
-        """Bound the stale numbers: each bucket that is deleted behind a living one leaves its number in the heap."""
-        if len(self.heap) > 2 * len(self.buckets) + STALE_ENTRIES_MAX:
-            self.heap = sorted(self.buckets)  # which is a heap
 
     def _drop_empty_buckets(self) -> None:
         while self.heap and self.heap[0] not in self.buckets:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import ItemsView, Iterator, Mapping, MutableMapping, Sequence, ValuesView
-from typing import Protocol, TypeVar
+from types import SimpleNamespace
+from typing import Any, Final, Protocol, TypeVar, cast
 
 K = TypeVar("K")
 R = TypeVar("R")
@@ -28,6 +29,9 @@ class Packed(Protocol[K, R_co]):
         ...
 
 
+NOTHING_PACKED: Final = cast("Packed[Any, Any]", SimpleNamespace(raw={}))
+
+
 class PackedRecords(MutableMapping[K, R]):
     """`[]` and `get` give the record itself. What only looks uses `peek`, `values`, `items`: copies of packed ones."""
 
@@ -35,17 +39,19 @@ class PackedRecords(MutableMapping[K, R]):
 
     def __init__(self) -> None:
         self.records: dict[K, R] = {}
-        self.packed: Packed[K, R] | None = None
+        self.packed: Packed[K, R] = NOTHING_PACKED
 
     def __getitem__(self, key: K) -> R:
         try:
             return self.records[key]
         except KeyError:
-            if not self._is_packed(key):
-                raise
-            assert self.packed is not None
-            record = self.records[key] = self.packed.take(key)
-            return record
+            return self._unpack(key)
+
+    def _unpack(self, key: K) -> R:
+        if key not in self.packed.raw:
+            raise KeyError(key)
+        record = self.records[key] = self.packed.take(key)
+        return record
 
     def __setitem__(self, key: K, record: R) -> None:
         self.records[key] = record
@@ -55,17 +61,14 @@ class PackedRecords(MutableMapping[K, R]):
             self[key]  # a packed one first becomes a record
         del self.records[key]
 
-    def _is_packed(self, key: object) -> bool:
-        return self.packed is not None and key in self.packed.raw
-
     def __contains__(self, key: object) -> bool:
-        return key in self.records or self._is_packed(key)
+        return key in self.records or key in self.packed.raw
 
     def __len__(self) -> int:
-        return len(self.records) + (len(self.packed.raw) if self.packed is not None else 0)
+        return len(self.records) + len(self.packed.raw)
 
     def __iter__(self) -> Iterator[K]:
-        yield from self.packed.raw if self.packed is not None else ()
+        yield from self.packed.raw
         yield from self.records
 
     def all_of(self, keys: Sequence[K]) -> list[R]:
@@ -78,13 +81,11 @@ class PackedRecords(MutableMapping[K, R]):
 
     def peek(self, key: K) -> R | None:
         """The record to look at; None where there is none."""
-        if self.packed is not None and key in self.packed.raw:
-            return self.packed.read(key)
-        return self.records.get(key)
+        return self.packed.read(key) if key in self.packed.raw else self.records.get(key)
 
     def fields_of(self, key: K) -> R | tuple[object, ...]:
         """The record; of a packed one its fields."""
-        return self.packed.fields_of(key) if self.packed is not None and key in self.packed.raw else self.records[key]
+        return self.packed.fields_of(key) if key in self.packed.raw else self.records[key]
 
     def values(self) -> ValuesView[R]:
         return _Values(self)
@@ -98,7 +99,7 @@ class _Values(ValuesView[R]):
 
     def __iter__(self) -> Iterator[R]:
         packed = self._mapping.packed
-        yield from map(packed.read, packed.raw) if packed is not None else ()
+        yield from map(packed.read, packed.raw)
         yield from self._mapping.records.values()
 
 

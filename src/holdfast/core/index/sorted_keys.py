@@ -44,10 +44,10 @@ class SortedKeys(msgspec.Struct, gc=False):
 
     def add_many(self, keys: list[bytes]) -> None:
         """Add keys, which are sorted for it: they are merged with the blocks from the first of them on."""
-        if len(keys) == 1:
-            return self.add(keys[0])
-        if not keys:
-            return None
+        if len(keys) < 2:
+            for key in keys:
+                self.add(key)
+            return
         blocks, (part, last) = self.blocks, _sort_keys(self.skip)
         keys.sort(key=part)
         at = min(bisect_left(blocks, keys[0][self.skip :], key=last), max(0, len(blocks) - 1))
@@ -55,11 +55,10 @@ class SortedKeys(msgspec.Struct, gc=False):
         if sum(map(len, after)) > MERGE_MAX * len(keys):
             for key in keys:
                 self.add(key)
-            return None
+            return
         merged = list(chain(*after, keys))
         merged.sort(key=part)  # two sorted parts: it only compares and copies
         blocks[at:] = [merged[at : at + BLOCK_KEYS] for at in range(0, len(merged), BLOCK_KEYS)]
-        return None
 
     def remove_many(self, keys: Iterable[bytes]) -> set[bytes]:
         """Remove keys, and return those that are not there; in the usual case they are the first ones."""

@@ -31,8 +31,6 @@ def claim_id(key: bytes) -> bytes:
 
 def claim_number(key: bytes) -> int:
     """The first 8 bytes of its claim id: what memory keeps of a claim that the tables hold."""
-    if key[0] in HASHED and len(key) >= HASHED_BYTES:
-        return int.from_bytes(key[1:9], "big") ^ (key[0] << 56)
     return int.from_bytes(claim_id(key)[:8], "big")
 
 
@@ -49,19 +47,8 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     """Until when it counts; 0: for ever."""
 
 
-class TemporaryClaim(msgspec.Struct, frozen=True, gc=False):
-    """What a key was claimed for that counts for a while only (JOB-002)."""
-
-    checksum: int
-    until_ms: int
-
-
-Content = Event | TemporaryClaim | None
-"""What an id was claimed for; None where the id covers it."""
-
-
-def _stored_nowhere(_key: bytes) -> bool:
-    return False
+Content = Event | Claim | None
+"""What an id was claimed for; None where the id covers it. The claim itself where it counts for a while only."""
 
 
 class Claims(msgspec.Struct, gc=False):
@@ -71,7 +58,7 @@ class Claims(msgspec.Struct, gc=False):
     older: dict[bytes, tuple[EventNo, Content]] = {}
     """Recent ones of some time ago: they leave memory together, once the tables hold them all."""
     loaded: dict[bytes, Claim] = {}
-    may_be_stored: Callable[[bytes], bool] = _stored_nowhere
+    may_be_stored: Callable[[bytes], bool] = lambda _key: False
     """Whether the tables may have a claim that memory does not; set by the engine, which knows their prefixes."""
     absent: tuple[bytes, ...] = ()
     """Keys that the tables have just been found not to have, for the decision that waited for them."""
@@ -82,10 +69,10 @@ class Claims(msgspec.Struct, gc=False):
         if self.is_recording:
             self.recent[key] = (number, content)
 
-    def add_temporary(self, key: bytes, number: EventNo, content: TemporaryClaim) -> None:
-        """Claim a key whose earlier claim has expired, if there was one."""
+    def add_temporary(self, key: bytes, claim: Claim) -> None:
+        """Claim a key whose earlier claim has expired, if there was one (JOB-002)."""
         self.loaded.pop(key, None)
-        self.add(key, number, content)
+        self.add(key, claim.event, claim)
 
     def is_known(self, key: bytes) -> bool:
         """Whether memory has this claim; the engine loads an older one before the decision."""
@@ -114,10 +101,7 @@ class Claims(msgspec.Struct, gc=False):
 
     def drain_recent(self) -> list[tuple[bytes, Claim]]:
         """The recent claims as the tables store them, in order; memory has none of them afterwards."""
-        drained = [
-            (key, Claim(number) if content is None else _stored(number, content))
-            for key, (number, content) in self.recent.items()
-        ]
+        drained = [(key, _stored(*recent)) for key, recent in self.recent.items()]
         self.recent.clear()
         return drained
 
@@ -143,9 +127,7 @@ def check_unique(claims: Claims, key: bytes, event: Event) -> Decided | Refused 
 def _stored(number: EventNo, content: Content) -> Claim:
     if content is None:
         return Claim(number)
-    if isinstance(content, TemporaryClaim):
-        return Claim(number, content.checksum, content.until_ms)
-    return Claim(number, _checksum(content))
+    return content if isinstance(content, Claim) else Claim(number, _checksum(content))
 
 
 def _checksum(event: Event) -> int:

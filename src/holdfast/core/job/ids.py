@@ -18,14 +18,7 @@ def task_id(
     chain_id: ChainId, height: Height, tx_hash: bytes, caller: bytes, payload: object, version: int = 1
 ) -> TaskId:
     """JOB-001: the id of a job; `height` is the open block's at admission and is never recomputed."""
-    return packed_task_id(chain_id, height, tx_hash, caller, canonical(payload), version)
-
-
-def packed_task_id(
-    chain_id: ChainId, height: Height, tx_hash: bytes, caller: bytes, payload: bytes, version: int = 1
-) -> TaskId:
-    """The same of a payload that is canonical bytes already."""
-    return task_id_maker(chain_id, height, version)(tx_hash, caller, payload)
+    return task_id_maker(chain_id, height, version)(tx_hash, caller, canonical(payload))
 
 
 def task_id_maker(chain_id: ChainId, height: Height, version: int) -> Callable[[bytes, bytes, bytes], TaskId]:
@@ -35,7 +28,7 @@ def task_id_maker(chain_id: ChainId, height: Height, version: int) -> Callable[[
 
 def version_of(id_: TaskId, chain_id: ChainId, height: Height, tx_hash: bytes, caller: bytes, payload: object) -> int:
     """CAN-003: under which version of its tag a job has its id; 0 where under none."""
-    known = TASK.with_versions(KNOWN_VERSIONS)
+    known = TASK._replace(versions=KNOWN_VERSIONS)
     return known.matching_version(id_, chain_id, height, tx_hash, caller, canonical(payload)) or 0
 
 

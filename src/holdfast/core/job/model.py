@@ -38,14 +38,13 @@ class JobTransition(StrEnum):
     REQUEUE = "requeue"
 
 
-_FINAL_TRANSITIONS: Final = {JobTransition.EXPIRE: JobState.EXPIRED, JobTransition.CANCEL: JobState.CANCELLED}
-
 JOB_TRANSITIONS: Final[Transitions[JobState, JobTransition]] = {
     JobState.QUEUED: {
         JobTransition.ASSIGN: JobState.ASSIGNED,
         JobTransition.AGREE: JobState.COMPLETED,
         JobTransition.EXHAUST: JobState.FAILED,
-        **_FINAL_TRANSITIONS,
+        JobTransition.EXPIRE: JobState.EXPIRED,
+        JobTransition.CANCEL: JobState.CANCELLED,
     },
     JobState.ASSIGNED: {JobTransition.RETURN: JobState.QUEUED, JobTransition.ACCEPT: JobState.COMPLETED},
     JobState.COMPLETED: {},

@@ -171,7 +171,7 @@ def read_payload(value: object) -> ParsedPayload | Refused:
         raw = canonical(value)  # first: it refuses values such as floats, which the typed reader would accept
         payload = msgspec.convert(value, Payload)
         needs = KIND_READERS[payload.kind](payload)
-        quorum, metrics = _quorum(payload), _metrics(payload)
+        proof, metrics = _proof(payload), _metrics(payload)
     except msgspec.ValidationError as fault:
         return _refuse_field(*_locate_fault(str(fault)))
     except NotCanonical as fault:
@@ -181,22 +181,16 @@ def read_payload(value: object) -> ParsedPayload | Refused:
     lists = {"allow": payload.allow, "deny": payload.deny or None}
     needs |= {"region": payload.region, "metrics": metrics or None, "labels": payload.labels or None}
     needs |= {name: sorted(set(ids)) for name, ids in lists.items() if ids is not None}
-    requirements = canonical({name: value for name, value in needs.items() if value is not None})
-    parsed = ParsedPayload(
+    return ParsedPayload(
         kind=payload.kind,
         raw=raw,
         units=payload.units,
         ttl_ms=payload.ttl_ms,
-        requirements=requirements,
-        proof=payload.proof,
+        requirements=canonical({name: value for name, value in needs.items() if value is not None}),
         visibility=payload.visibility,
         input=payload.input,
         run_ms_max=payload.run_ms_max or 0,
-    )
-    if quorum is None:
-        return parsed
-    return msgspec.structs.replace(
-        parsed, proof=QUORUM, quorum_n=quorum.n, quorum_m=quorum.m, replica_proof=_replica_proof(payload)
+        **proof,
     )
 
 
@@ -227,18 +221,19 @@ def _refuse_proof(message: str, hint: str) -> Refused:
     return Refused("JOB-011", f"payload.proof: {message}", hint, "InvalidParams")
 
 
-def _quorum(payload: Payload) -> QuorumSpec | None:
-    """LEA-009: more than half must agree, so that two outputs cannot both win."""
+def _proof(payload: Payload) -> dict[str, Any]:
+    """How the result is proved. LEA-009: more than half must agree, so that two outputs cannot both win."""
     quorum = payload.quorum
     if quorum is None:
         if payload.proof == QUORUM:
             raise _Malformed("quorum", "missing: how many of how many must agree")
-        return None
+        return {"proof": payload.proof}
     if quorum.n > quorum.m:
         raise _Malformed("quorum.n", f"{quorum.n} of {quorum.m} can never agree")
     if 2 * quorum.n <= quorum.m:
         raise _Malformed("quorum.n", f"{quorum.n} of {quorum.m} is not more than half: two answers could win")
-    return quorum
+    replica_proof = ATTESTED if payload.proof == QUORUM else payload.proof
+    return {"proof": QUORUM, "quorum_n": quorum.n, "quorum_m": quorum.m, "replica_proof": replica_proof}
 
 
 def _metrics(payload: Payload) -> dict[str, dict[str, int]]:
@@ -269,10 +264,6 @@ def why_metrics_unmet(requirements: bytes, metrics: dict[str, int | str]) -> str
             words = {"min": "at least", "max": "at most"}
             return f"{name}: {value}, not {' and '.join(f'{words[kind]} {bound[kind]}' for kind in sorted(bound))}"
     return None
-
-
-def _replica_proof(payload: Payload) -> str:
-    return ATTESTED if payload.proof == QUORUM else payload.proof
 
 
 TRAPS_ARE_QUANTUM: Final = "traps are runs of a circuit: only QUANTUM jobs have them"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from holdfast.core.base.errors import Corrupt
@@ -10,6 +11,7 @@ from holdfast.core.base.fsm import next_state, why_not_transition
 from holdfast.core.base.records import record_from
 from holdfast.core.base.values import AccountId, EventNo, ProviderId, ReservationId, TaskId
 from holdfast.core.escrow import apply as escrow_apply
+from holdfast.core.index.unique_ids import Claim
 from holdfast.core.job.model import (
     JOB_TRANSITIONS,
     LIVE_STATES,
@@ -32,8 +34,8 @@ from holdfast.core.queue.messages import (
     JobExpired,
     JobFailed,
     enqueue_key,
+    idempotency_checksum,
     idempotency_key,
-    idempotent_request,
     job_key,
 )
 from holdfast.core.queue.model import HasQueue, InvalidInputs
@@ -54,8 +56,8 @@ def apply_jobs_admitted(state: HasQueue, events: Sequence[JobAdmitted], numbers:
         claim(enqueue_key(event), number)
         claim(job_key(event.id), number)
         if event.idempotency:
-            used_for = idempotent_request(event.fingerprint, event.idempotency_until_ms)
-            state.claims.add_temporary(idempotency_key(event.idempotency), number, used_for)
+            used_for = Claim(number, idempotency_checksum(event.fingerprint), event.idempotency_until_ms)
+            state.claims.add_temporary(idempotency_key(event.idempotency), used_for)
     escrow_apply.reserve_for(state, [(ReservationId(event.id), event.caller, event.max_fee) for event in events])
     add_live(state, jobs)
 
@@ -97,16 +99,17 @@ def apply_fee_raised(state: HasQueue, event: FeeRaised) -> None:
     job = state.queue.jobs[event.id]
     escrow_apply.raise_reservation(state, reservation_id(job), event.max_fee - job.max_fee)
     for waiting in (job, *replicas_of(state, job)):
-        _reprioritize(state, waiting, event)
+        with _change_order(state, waiting):
+            waiting.max_fee, waiting.priority = event.max_fee, event.priority
 
 
-def _reprioritize(state: HasQueue, job: Job, event: FeeRaised) -> None:
-    is_waiting = job.state is QUEUED
-    if is_waiting:
-        state.queue.ready_queue.remove(job)
-    job.max_fee, job.priority = event.max_fee, event.priority
-    if is_waiting:
-        state.queue.ready_queue.add(job)
+@contextmanager
+def _change_order(state: HasQueue, job: Job) -> Iterator[None]:
+    """While what its place depends on is changed, a waiting job is not in the ready queue."""
+    waiting, ready_queue = [job] if job.state is QUEUED else [], state.queue.ready_queue
+    ready_queue.remove_many(waiting)
+    yield
+    ready_queue.add_many(waiting)
     state.touched["job"][job.event] = job
 
 
@@ -235,10 +238,5 @@ def deny_provider(state: HasQueue, job: Job, provider_id: ProviderId) -> None:
     """JOB-012: this provider does not get this job again, nor another replica of it."""
     requested = state.queue.jobs[job.parent] if job.parent else job
     for each in (requested, *replicas_of(state, requested)):
-        is_waiting = each.state is QUEUED
-        if is_waiting:
-            state.queue.ready_queue.remove(each)
-        each.requirements = with_denied(each.requirements, provider_id)
-        if is_waiting:
-            state.queue.ready_queue.add(each)
-        state.touched["job"][each.event] = each
+        with _change_order(state, each):
+            each.requirements = with_denied(each.requirements, provider_id)

@@ -24,6 +24,7 @@ from holdfast.core.base.values import (
 from holdfast.core.escrow.decide import available_of, check_funds, why_no_funds, why_not_amount
 from holdfast.core.job.ids import enqueue_tx_hash, request_hash, task_id_maker
 from holdfast.core.job.model import LIVE_STATES, Job, ready_ms
+from holdfast.core.job.quorum import replica_ids
 from holdfast.core.job.spec import read_payload, why_not_provable
 from holdfast.core.policy import AdmissionPolicy, Policy, Visibility
 from holdfast.core.queue import priority
@@ -34,11 +35,11 @@ from holdfast.core.queue.messages import (
     JobAdmitted,
     RaiseFee,
     enqueue_key,
+    idempotency_checksum,
     idempotency_key,
-    idempotent_request,
 )
 from holdfast.core.queue.model import HasQueue
-from holdfast.core.queue.replicas import replica_admissions
+from holdfast.core.queue.replicas import ReplicaAdmitted
 
 FINGERPRINT_TAG: Final = "holdfast.parsed.v1"
 CALLER_BYTES_MAX: Final = 64
@@ -164,7 +165,7 @@ def _idempotent_answer(state: HasQueue, command: Enqueue, now_ms: int) -> Decide
     known = state.claims.find(idempotency_key(command.idempotency))
     if known is None or now_ms >= known.until_ms:
         return None
-    if known.checksum == idempotent_request(command.fingerprint, 0).checksum:
+    if known.checksum == idempotency_checksum(command.fingerprint):
         return Decided((), repeat_of=known.event)
     hint = "a retry must be the same in every field; take a new key for a new request"
     return Refused("JOB-002", f"this idempotency key was used for event {known.event}", hint, "IdReused")
@@ -173,7 +174,7 @@ def _idempotent_answer(state: HasQueue, command: Enqueue, now_ms: int) -> Decide
 def _admission_maker(state: HasQueue, now_ms: int) -> Callable[[Enqueue], Decided]:
     """What all jobs that are admitted together share is computed once."""
     policy, height = state.policy, state.open_height
-    until = Height(height + policy.result.result_ttl_blocks)
+    until = expires_height(state)
     inline_max, valid_until_ms = policy.engine.inline_payload_bytes_max, now_ms + policy.admission.idempotency_ms
     newest = live_versions(height, policy.chain.tags_v2_height, policy.chain.tags_grace_blocks)[-1]
     task_id = task_id_maker(ChainId(policy.chain_id), height, newest)
@@ -196,7 +197,9 @@ def _admission_maker(state: HasQueue, now_ms: int) -> Callable[[Enqueue], Decide
         )  # fmt: skip
         if not command.quorum_m:
             return Decided((event,), attachments)
-        return Decided((event, *replica_admissions(event.id, command.quorum_m, command.replica_proof)), attachments)
+        replicas = enumerate(replica_ids(id_, command.quorum_m))
+        admitted = (ReplicaAdmitted(replica, id_, index, command.replica_proof) for index, replica in replicas)
+        return Decided((event, *admitted), attachments)
 
     return admit
 
@@ -231,7 +234,7 @@ def ttl_ms(policy: Policy, kind: Kind) -> int:
     return policy.ttl.quantum_ms if kind is QUANTUM else policy.ttl.ai_ms
 
 
-def check_capacity(state: HasQueue, caller: AccountId, more: int = 1) -> Refused | None:
+def check_capacity(state: HasQueue, caller: AccountId, more: int) -> Refused | None:
     queue = state.queue
     return why_no_capacity(state.policy.admission, queue.depth, caller, queue.in_flight.get(caller, 0), more)
 
@@ -244,8 +247,7 @@ def why_no_capacity(
     A job takes the room of its replicas (LEA-009); to its requester it counts as one.
     """
     if depth + more > policy.queue_depth_max:
-        hint = "try again when jobs have left"
-        return Refused("JOB-005", f"the queue is full: {depth} jobs", hint, "QueueFull")
+        return Refused("JOB-005", f"the queue is full: {depth} jobs", "try again when jobs have left", "QueueFull")
     limit = in_flight_max(policy, depth)
     if in_flight < limit:
         return None

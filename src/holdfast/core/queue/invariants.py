@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.core.base.values import TaskId
-from holdfast.core.escrow.model import Ledger
+from holdfast.core.escrow.model import Ledger, ReservationStatus
 from holdfast.core.index.sorted_keys import SortedKeys
 from holdfast.core.job.model import LIVE_STATES, Job, JobState, reservation_id
 from holdfast.core.queue.model import Queue, rebuild_queue
@@ -63,8 +63,5 @@ def _is_sorted(keys: SortedKeys, skip: int) -> bool:
 
 def _is_reserved(job: Job, ledger: Ledger) -> bool:
     reservation = ledger.reservations.peek(reservation_id(job))
-    return reservation is not None and (reservation.amount, reservation.status, reservation.owner) == (
-        job.max_fee,
-        "HELD",
-        job.caller,
-    )
+    terms = (job.max_fee, ReservationStatus.HELD, job.caller)
+    return reservation is not None and (reservation.amount, reservation.status, reservation.owner) == terms

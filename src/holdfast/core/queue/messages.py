@@ -5,10 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from holdfast.core.base.canonical import hash_from, hash_prefix
+from holdfast.core.base.canonical import H
 from holdfast.core.base.event import Command, Event, PayloadRef
 from holdfast.core.base.values import AccountId, Amount, Digest, Height, KeyId, Kind, TaskId, Tier
-from holdfast.core.index.unique_ids import TemporaryClaim
 
 ENQUEUE_TAG: Final = "holdfast.enqueue.v1"
 
@@ -124,10 +123,7 @@ def enqueue_key(message: Enqueue | JobAdmitted) -> bytes:
 
 @lru_cache(maxsize=1_024)  # computed twice for each job: by the decision on its run, and after it
 def _enqueue_key(tx_hash: Digest, caller: AccountId, request_hash: Digest) -> bytes:
-    return b"t" + hash_from(_ENQUEUE_PREFIX, tx_hash, caller.encode(), request_hash)
-
-
-_ENQUEUE_PREFIX: Final = hash_prefix(ENQUEUE_TAG)
+    return b"t" + H(ENQUEUE_TAG, tx_hash, caller.encode(), request_hash)
 
 
 def job_key(id_: TaskId) -> bytes:
@@ -139,9 +135,9 @@ def idempotency_key(idempotency: bytes) -> bytes:
     return b"i" + idempotency
 
 
-def idempotent_request(fingerprint: bytes, until_ms: int) -> TemporaryClaim:
-    """What an idempotency key was used for."""
-    return TemporaryClaim(int.from_bytes(fingerprint[:7], "big"), until_ms)
+def idempotency_checksum(fingerprint: bytes) -> int:
+    """Tells a retry from another use of an idempotency key."""
+    return int.from_bytes(fingerprint[:7], "big")
 
 
 class JobExpired(Event, frozen=True, tag=53):

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from holdfast.core.base.values import AccountId, Digest, EventNo, Height, KeyId, ProviderId, TaskId, tally
+from holdfast.core.base.values import AccountId, Digest, EventNo, Height, KeyId, ProviderId, TaskId, add_count, tally
 from holdfast.core.escrow.model import Ledger
 from holdfast.core.index.due_index import DueIndex
 from holdfast.core.index.touch import Touched
@@ -43,20 +43,12 @@ class Queue(msgspec.Struct):
     def count_input(self, job: Job, by: int) -> None:
         """JOB-003: an input is kept while a job in memory names it."""
         if job.input_digest:
-            left = self.input_uses.get(job.input_digest, 0) + by
-            if left:
-                self.input_uses[job.input_digest] = left
-            else:
-                del self.input_uses[job.input_digest]
+            add_count(self.input_uses, job.input_digest, by)
 
     def count(self, jobs: Sequence[Job], by: int) -> None:
         self.depth += by * sum([not job.quorum_m for job in jobs])
         for caller, count in tally([job.caller for job in jobs if not job.parent]).items():
-            left = self.in_flight.get(caller, 0) + by * count
-            if left:
-                self.in_flight[caller] = left
-            else:
-                del self.in_flight[caller]
+            add_count(self.in_flight, caller, by * count)
 
     def schedule_expiry(self, jobs: Iterable[Job]) -> None:
         """Schedule by time and by height: the first one ends the job. A replica ends with its job."""

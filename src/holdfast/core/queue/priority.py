@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
 from typing import Final
 
 from holdfast.core.base.values import Tier
@@ -19,16 +18,9 @@ def sort_priority(max_fee: int, size_bytes: int, tier: Tier, enqueue_ts_ms: int,
     fee = min(max_fee, policy.fee_ref) * PRIORITY_ONE // policy.fee_ref
     size = policy.size_ref * PRIORITY_ONE // (policy.size_ref + size_bytes)
     born = enqueue_ts_ms * PRIORITY_ONE // policy.age_ref_ms
-    return policy.w_fee * fee + policy.w_size * size + policy.w_tier * _tier(tier, policy) - policy.w_age * born
+    subscription: int = getattr(policy, _PER_MILLE[tier]) * PRIORITY_ONE // 1_000
+    return policy.w_fee * fee + policy.w_size * size + policy.w_tier * subscription - policy.w_age * born
 
 
-def _tier(tier: Tier, policy: PriorityPolicy) -> int:
-    per_mille: int = _PER_MILLE[tier](policy)
-    return per_mille * PRIORITY_ONE // 1_000
-
-
-_PER_MILLE: Final = {
-    Tier.FREE: attrgetter("tier_free_per_mille"),
-    Tier.PRO: attrgetter("tier_pro_per_mille"),
-    Tier.PREMIUM: attrgetter("tier_premium_per_mille"),
-}
+_PER_MILLE: Final = {tier: f"tier_{tier.lower()}_per_mille" for tier in Tier}
+"""The setting of each tier."""

@@ -88,9 +88,6 @@ class ReadyQueue(msgspec.Struct):
     waiting: dict[Kind, int] = {}
     """The number of waiting jobs by kind, ready or delayed."""
 
-    def add(self, job: Job) -> None:
-        self.add_many((job,))
-
     def add_many(self, jobs: Iterable[Job]) -> None:
         self._add_ready(self._wait(jobs))
 
@@ -106,19 +103,12 @@ class ReadyQueue(msgspec.Struct):
             else:
                 yield job
 
-    def add_group(self, shape: JobShape, group: JobGroup) -> None:
-        """Add all ready jobs of a shape that the queue does not have yet, as a start does."""
-        self.groups[JobShape(*shape)] = group
-
-    def remove(self, job: Job) -> None:
-        self.remove_many((job,))
-
     def remove_many(self, jobs: Iterable[Job]) -> None:
         waiting, removed = self.waiting, [job for job in jobs if not job.quorum_m]
         for job in removed:
             waiting[job.kind] -= 1
         missing: set[bytes] = set()
-        for shape, sort_keys in self._by_shape(removed).items():
+        for shape, (sort_keys, _) in self._by_shape(removed).items():
             group = self.groups.get(shape)
             if group is None:
                 missing.update(sort_keys)
@@ -190,9 +180,8 @@ class ReadyQueue(msgspec.Struct):
         return oldest
 
     def _add_ready(self, jobs: Iterable[Job]) -> None:
-        ceilings: dict[JobShape, list[int]] = {}
-        for shape, sort_keys in self._by_shape(jobs, ceilings).items():
-            low, high = min(ceilings[shape]), max(ceilings[shape])
+        for shape, (sort_keys, ceilings) in self._by_shape(jobs).items():
+            low, high = min(ceilings), max(ceilings)
             group = self.groups.get(shape)
             if group is None:
                 group = self.groups[JobShape(*shape)] = JobGroup(ceiling_min=low, ceiling_max=high)
@@ -201,20 +190,17 @@ class ReadyQueue(msgspec.Struct):
             group.by_priority.add_many(sort_keys)
             self.version += len(sort_keys)
 
-    def _by_shape(
-        self, jobs: Iterable[Job], ceilings: dict[JobShape, list[int]] | None = None
-    ) -> dict[JobShape, list[bytes]]:
-        """The sort keys of these jobs, in their order, by shape; `ceilings` gets the prices that they pay at most."""
-        by_shape: dict[JobShape, list[bytes]] = {}
-        of_shapes = {} if ceilings is None else ceilings
+    def _by_shape(self, jobs: Iterable[Job]) -> dict[JobShape, tuple[list[bytes], list[int]]]:
+        """The sort keys of these jobs and the prices that they pay at most, in their order, by shape."""
+        by_shape: dict[JobShape, tuple[list[bytes], list[int]]] = {}
         shape_of, packed = self.shape_of, _pack_key
         for job in jobs:  # a start does this a million times, so `sort_key_of` is written out
             shape = shape_of(job)
-            sort_keys = by_shape.get(shape)
-            if sort_keys is None:
-                sort_keys, of_shapes[shape] = by_shape.setdefault(shape, []), []
+            if (found := by_shape.get(shape)) is None:
+                found = by_shape[shape] = ([], [])
+            sort_keys, ceilings = found
             sort_keys.append(packed(_PRIORITY_MAX - job.priority, job.run_at_ms or job.enqueue_ms) + job.id)
-            of_shapes[shape].append(ceiling_of(job))
+            ceilings.append(ceiling_of(job))
         return by_shape
 
 

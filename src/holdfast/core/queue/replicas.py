@@ -10,11 +10,10 @@ from typing import Final
 import msgspec
 
 from holdfast.core.base.event import Event
-from holdfast.core.base.records import record_from
 from holdfast.core.base.values import EventNo, ReservationId, TaskId
 from holdfast.core.escrow import apply as escrow_apply
 from holdfast.core.job.model import Job, JobTransition, reservation_id
-from holdfast.core.job.quorum import Payment, replica_id, replica_ids
+from holdfast.core.job.quorum import Payment, replica_id
 from holdfast.core.queue import apply as queue_apply
 from holdfast.core.queue.messages import job_key
 from holdfast.core.queue.model import HasQueue
@@ -40,21 +39,6 @@ class ReplicaEnded(Event, frozen=True, tag=60):
     transition: JobTransition
     reason: str
     ended_ms: int
-
-
-def replica_admissions(
-    parent: TaskId, count: int, proof: str, before: dict[TaskId, Job] | None = None
-) -> list[ReplicaAdmitted]:
-    """The replicas of a job; `before` are the earlier ones of a requeued job."""
-    admissions, known = list[ReplicaAdmitted](), before or {}
-    for index, id_ in enumerate(replica_ids(parent, count)):
-        earlier = known.get(id_)
-        admissions.append(
-            ReplicaAdmitted(id_, parent, index, proof)
-            if earlier is None
-            else record_from(ReplicaAdmitted, earlier, parent=parent, index=index)
-        )
-    return admissions
 
 
 _OF_THE_JOB_ALONE: Final = {"quorum_m": 0, "requeues": 0, "requeued_ms": 0}

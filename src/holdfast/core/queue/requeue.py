@@ -14,6 +14,7 @@ from holdfast.core.base.canonical import H
 from holdfast.core.base.errors import Corrupt, Refused
 from holdfast.core.base.event import Command, Decided, Event
 from holdfast.core.base.fsm import why_not_transition
+from holdfast.core.base.records import record_from
 from holdfast.core.base.values import Amount, TaskId
 from holdfast.core.escrow import apply as escrow_apply
 from holdfast.core.escrow.decide import check_funds
@@ -24,7 +25,7 @@ from holdfast.core.queue.apply import add_live, replicas_of
 from holdfast.core.queue.decide import check_capacity, expires_height
 from holdfast.core.queue.messages import INVALID_INPUT
 from holdfast.core.queue.model import HasQueue
-from holdfast.core.queue.replicas import replica_admissions
+from holdfast.core.queue.replicas import ReplicaAdmitted
 
 REQUEUE_TAG: Final = "holdfast.requeue.v1"
 
@@ -63,8 +64,10 @@ def requeue(state: HasQueue, command: Requeue, now_ms: int) -> Decided | Refused
         return Refused(
             "RTY-001", f"no job {command.id.hex()}", "it never existed, or its tombstone was purged", "NotFound"
         )
-    if job.requeues and job.state in LIVE_STATES and (first := _repeated_requeue(state, job)) is not None:
-        return first
+    if job.requeues and job.state in LIVE_STATES:  # the same request again while the requeued job lives is a repeat
+        first = state.claims.event_of(requeue_key(job.id, job.requeues))
+        if first is not None:
+            return Decided((), repeat_of=first)
     if why := why_not_transition(JOB_TRANSITIONS, job.state, JobTransition.REQUEUE):
         return Refused("JOB-007", f"job {job.id.hex()}: {why}", "only a job that failed is requeued")
     if job.reason == INVALID_INPUT and job.requeues:
@@ -76,11 +79,12 @@ def requeue(state: HasQueue, command: Requeue, now_ms: int) -> Decided | Refused
     if refusal := check_capacity(state, job.caller, more) or check_funds(state.ledger, job.caller, job.max_fee):
         return refusal
     replicas = replicas_of(state, job) if job.id in state.queue.jobs else command.replicas
-    before = {replica.id: replica for replica in replicas}
-    if before.keys() != set(replica_ids(job.id, job.quorum_m)):
+    earlier, ids = {replica.id: replica for replica in replicas}, replica_ids(job.id, job.quorum_m)
+    if earlier.keys() != set(ids):
         hint = "their tombstones were purged"
         return Refused("RTY-001", f"the replicas of job {job.id.hex()} are gone", hint, "NotFound")
-    return Decided((event, *replica_admissions(job.id, job.quorum_m, "", before)))
+    again = [record_from(ReplicaAdmitted, earlier[id_], parent=job.id, index=index) for index, id_ in enumerate(ids)]
+    return Decided((event, *again))
 
 
 def _find_job(state: HasQueue, command: Requeue) -> Job | None:
@@ -90,20 +94,13 @@ def _find_job(state: HasQueue, command: Requeue) -> Job | None:
 
 def _is_purged(state: HasQueue, job: Job, now_ms: int) -> bool:
     """TTL-002: an expired tombstone may be purged by now, and the payload with it."""
-    is_in_memory = job.id in state.queue.jobs
-    return not is_in_memory and (job.ended_ms or 0) + state.policy.ttl.tombstone_ms <= now_ms
+    return job.id not in state.queue.jobs and (job.ended_ms or 0) + state.policy.ttl.tombstone_ms <= now_ms
 
 
 def requeue_claim_keys(state: HasQueue, command: Requeue) -> tuple[bytes, ...]:
     """The claim that the decision depends on, so that the engine loads an old one before."""
     job = _find_job(state, command)
     return () if job is None else (requeue_key(job.id, job.requeues + (job.state is JobState.FAILED)),)
-
-
-def _repeated_requeue(state: HasQueue, job: Job) -> Decided | None:
-    """The same request again while the requeued job lives is a repeat."""
-    number = state.claims.event_of(requeue_key(job.id, job.requeues))
-    return None if number is None else Decided((), repeat_of=number)
 
 
 def _requeued_job(state: HasQueue, job: Job, now_ms: int) -> Job:

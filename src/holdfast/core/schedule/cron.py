@@ -126,7 +126,8 @@ def parse_cron(text: str) -> Cron:
     if len(words) != len(_FIELDS):
         raise NotCron(f"{len(words)} fields, not 5: minute hour day-of-month month day-of-week")
     minutes, hours, days, months, weekdays = (
-        _parse_field(field, word) for field, word in zip(_FIELDS, words, strict=True)
+        {number for part in word.split(",") for number in _parse_part(field, part)}
+        for field, word in zip(_FIELDS, words, strict=True)
     )
     return Cron(
         minutes=tuple(sorted(minutes)),
@@ -136,13 +137,6 @@ def parse_cron(text: str) -> Cron:
         weekdays=frozenset(number % 7 for number in weekdays),
         is_either_day=not (words[2].startswith("*") or words[4].startswith("*")),
     )
-
-
-def _parse_field(field: _Field, text: str) -> set[int]:
-    numbers: set[int] = set()
-    for part in text.split(","):
-        numbers.update(_parse_part(field, part))
-    return numbers
 
 
 def _parse_part(field: _Field, part: str) -> range:

@@ -6,7 +6,6 @@ from holdfast.core.schedule.model import FIRINGS_KEPT, Schedules, rebuild_schedu
 
 
 def broken_invariants(schedules: Schedules) -> list[str]:
-    """The invariants of schedules that do not hold."""
     rebuilt, all_ = rebuild_schedules(schedules.by_id.values()), schedules.by_id.values()
     checks = {
         "a schedule is stored under its own id": all(id_ == each.id for id_, each in schedules.by_id.items()),

@@ -9,7 +9,7 @@ from typing import Final, NewType, Protocol
 import msgspec
 
 from holdfast.core.base.fsm import Transitions
-from holdfast.core.base.values import AccountId, Digest, EventNo, KeyId, TaskId, Tier
+from holdfast.core.base.values import AccountId, Digest, EventNo, KeyId, TaskId, Tier, add_count
 from holdfast.core.index.due_index import DueIndex
 from holdfast.core.queue.model import HasQueue
 from holdfast.core.schedule.cron import MINUTE_MS, parse_cron
@@ -137,12 +137,9 @@ class Schedules(msgspec.Struct):
 
     def add(self, schedule: Schedule) -> None:
         self.by_id[schedule.id] = schedule
-        self.index(schedule)
-
-    def index(self, schedule: Schedule) -> None:
         self.by_name.setdefault(schedule.caller, {})[schedule.name] = schedule.id
         if schedule.input_digest:
-            self.input_uses[schedule.input_digest] = self.input_uses.get(schedule.input_digest, 0) + 1
+            add_count(self.input_uses, schedule.input_digest, 1)
         if schedule.state is ScheduleState.ACTIVE:
             self.due_index.schedule(schedule.id, schedule.next_ms)
 
@@ -154,9 +151,7 @@ class Schedules(msgspec.Struct):
         if not names:
             del self.by_name[schedule.caller]
         if schedule.input_digest:
-            self.input_uses[schedule.input_digest] -= 1
-            if not self.input_uses[schedule.input_digest]:
-                del self.input_uses[schedule.input_digest]
+            add_count(self.input_uses, schedule.input_digest, -1)
 
     def due_until(self, now_ms: int) -> Iterator[Schedule]:
         """Those that must fire now, the earliest seconds first."""

@@ -18,7 +18,7 @@ from holdfast.core.index.sorted_keys import from_sorted
 from holdfast.core.job.model import TASK_ID_BYTES
 from holdfast.core.queue.live.packed_jobs import JobTerms, PackedJobs, read_own, terms_number, with_terms
 from holdfast.core.queue.model import Queue
-from holdfast.core.queue.ready_queue import AGE_OFFSET, ID_OFFSET, JobGroup
+from holdfast.core.queue.ready_queue import AGE_OFFSET, ID_OFFSET, JobGroup, JobShape
 
 KEY_BYTES: Final = ID_OFFSET + TASK_ID_BYTES
 U32, U64 = "I", "Q"
@@ -113,10 +113,8 @@ def _load_group(queue: Queue, group: GroupColumns) -> None:
     ends = pairwise(accumulate(_numbers(U32, group.lengths), initial=0))
     packed.raw.update(zip(ids, [all_jobs[begin:end] for begin, end in ends], strict=True))
     by_age = [sort_keys[at] for at in _numbers(U32, group.age_order)]
-    shape = queue.ready_queue.shape_of(packed.read(ids[0]))
-    queue.ready_queue.add_group(
-        shape, JobGroup(from_sorted(sort_keys), from_sorted(by_age, AGE_OFFSET), *group.ceilings)
-    )
+    shape = JobShape(*queue.ready_queue.shape_of(packed.read(ids[0])))
+    queue.ready_queue.groups[shape] = JobGroup(from_sorted(sort_keys), from_sorted(by_age, AGE_OFFSET), *group.ceilings)
     queue.expiry_times.schedule_many(zip(ids, _numbers(U64, group.expires_ms), strict=True))
     heights = _numbers(U64, group.expires_heights)
     queue.expiry_heights.schedule_many((id_, height) for id_, height in zip(ids, heights, strict=True) if height)

@@ -8,7 +8,6 @@ reservation of a packed job follows from it and takes no memory.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 from typing import Final, cast
 
 from holdfast.core.base.values import Amount, ReservationId, TaskId
@@ -27,7 +26,7 @@ class LiveJobs(PackedRecords[TaskId, Job]):
     """Jobs by id. What is packed has a reservation that follows from it."""
 
     __slots__ = ("_recent", "recent_max", "reservations")
-    packed: PackedJobs  # never None
+    packed: PackedJobs
 
     def __init__(self, recent_max: int = RECENT_MAX) -> None:
         super().__init__()
@@ -41,12 +40,6 @@ class LiveJobs(PackedRecords[TaskId, Job]):
         """These are the reservations of the jobs, from the start: those of packed jobs are left to this mapping."""
         self.reservations, reservations.packed = reservations, _PackedFees(self)
 
-    def __getitem__(self, id_: TaskId) -> Job:
-        try:
-            return self.records[id_]
-        except KeyError:
-            return self._unpack(id_)
-
     def __setitem__(self, id_: TaskId, job: Job) -> None:
         """Add a job, and now and then pack those that were added long before it and still wait."""
         if id_ in self.packed.raw:
@@ -57,11 +50,7 @@ class LiveJobs(PackedRecords[TaskId, Job]):
             recent.popleft()
         recent.append(id_)
         if len(recent) > self.recent_max:
-            self._pack([self._recent.popleft() for _ in range(1 + self.recent_max // STEPS)])
-
-    def __reversed__(self) -> Iterator[TaskId]:
-        yield from reversed(self.records)
-        yield from reversed(self.packed.raw)
+            self._pack([recent.popleft() for _ in range(1 + self.recent_max // STEPS)])
 
     def rewrite(self, job: Job) -> None:
         """Store a job that was looked at and changed where no part of its terms changed: a packed one stays packed."""
@@ -74,7 +63,6 @@ class LiveJobs(PackedRecords[TaskId, Job]):
         self._pack(list(self.records))
 
     def _pack(self, ids: list[TaskId]) -> None:
-        """Of these jobs pack those that can be packed."""
         records, held = self.records, self.reservations.records
         job_of = records.get
         plain = [

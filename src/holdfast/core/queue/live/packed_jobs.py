@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from itertools import takewhile
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
@@ -52,19 +51,14 @@ class PackedJob(NamedTuple):
     expires_height: Height
 
 
-_OPTIONAL: Final = [field for field in msgspec.structs.fields(Job) if not field.required]
-_BEFORE_EXPIRES_HEIGHT: Final = tuple(
-    field.default for field in takewhile(lambda field: field.name != "expires_height", _OPTIONAL)
+_REQUIRED: Final = len(Job.__struct_fields__) - len(Job.__struct_defaults__)
+_UNTIL_EXPIRES_HEIGHT, _UNTIL_IS_PUBLIC = (
+    Job.__struct_fields__.index(name) + 1 for name in ("expires_height", "is_public")
 )
-"""The defaults of a job's fields between those that every job has and the height at which it expires."""
-
-
-_UNTIL_IS_PUBLIC: Final = Job.__struct_fields__.index("is_public") + 1
-"""What is behind it, a packed job does not have."""
+"""The only fields with a default that a packed job has."""
 
 
 def terms_number(raw: bytes) -> int:
-    """The number of a packed job's terms."""
     number: int = _NUMBER.unpack_from(raw)[0]
     return number
 
@@ -75,7 +69,6 @@ def with_terms(number: int, raw: bytes) -> bytes:
 
 
 def read_own(raw: bytes) -> PackedJob:
-    """What a packed job has of its own."""
     return PackedJob(*_unpack(raw)[1:])
 
 
@@ -131,11 +124,9 @@ class PackedJobs:
         return ((terms, self._uses[number]) for number, terms in self.terms.items())
 
     def read(self, id_: TaskId) -> Job:
-        """A new record of the job; the packed one stays."""
         return self._job(id_, self.raw[id_])
 
     def take(self, id_: TaskId) -> Job:
-        """A record of the job, which is packed no more."""
         raw = self.raw.pop(id_)
         job = self._job(id_, raw)
         number, uses = _NUMBER.unpack_from(raw)[0], self._uses
@@ -150,23 +141,14 @@ class PackedJobs:
         self.raw[job.id] = _packed(terms_number(raw), job) + raw[_LAYOUT.size :]
 
     def fields_of(self, id_: TaskId) -> tuple[Any, ...]:
-        """The fields of the job's record, without trailing ones that hold their default (CAN-005)."""
-        own = read_own(raw := self.raw[id_])
-        kind, caller, tier, units, requirements, proof, is_public = self.terms[terms_number(raw)]
-        if is_public:
-            return msgspec.structs.astuple(self._job(id_, raw))[:_UNTIL_IS_PUBLIC]
-        head = (own.event, id_, kind, caller, tier, *own[1:8], units, *own[8:11], requirements, proof)
-        return (*head, *_BEFORE_EXPIRES_HEIGHT, own.expires_height) if own.expires_height else head
+        job = self.read(id_)
+        until = _UNTIL_IS_PUBLIC if job.is_public else _UNTIL_EXPIRES_HEIGHT if job.expires_height else _REQUIRED
+        return msgspec.structs.astuple(job)[:until]
 
     def caller_and_fee(self, id_: TaskId) -> tuple[AccountId, int]:
         """Of whom the job's fee is reserved, and how much."""
         raw = self.raw[id_]
         return self.terms[terms_number(raw)].caller, read_own(raw).max_fee
-
-    def values(self) -> Iterator[Job]:
-        """New records of all packed jobs; changing one changes nothing here."""
-        for id_, raw in self.raw.items():
-            yield self._job(id_, raw)
 
     def _job(self, id_: TaskId, raw: bytes) -> Job:
         """Written out, since every job that waited long comes by here."""
