@@ -242,7 +242,7 @@ def test_no_input_makes_it_crash(text: str | bytes) -> None:
     st.dictionaries(
         st.text(max_size=5),
         st.recursive(
-            st.none() | st.booleans() | st.integers() | st.text(max_size=9),
+            st.none() | st.booleans() | st.integers(-(2**64), 2**64 - 1) | st.text(max_size=9),
             lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
             max_leaves=8,
         ),
