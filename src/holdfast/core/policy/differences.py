@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.policy.settings import Policy
+from holdfast.core.policy import Policy
 
 
 def settings_of(policy: Policy) -> dict[str, Any]:
