@@ -82,7 +82,7 @@ PROVIDERS: Final = [
     ),
     Mutant(
         "a lease with a submission is revoked",
-        "core/lease/revocation.py",
+        "core/lease/decide.py",
         " if lease.submitted is None]",
         "]",
         f"{REVOCATION_TESTS} -k left_to_its_verdict",

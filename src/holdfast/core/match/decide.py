@@ -15,9 +15,8 @@ from holdfast.core.base.event import Decided, Event
 from holdfast.core.base.values import ChainId, Seed
 from holdfast.core.job.job_class import denied_until, job_class
 from holdfast.core.job.model import Job
-from holdfast.core.lease.ids import lease_id
 from holdfast.core.lease.messages import JobAssigned
-from holdfast.core.lease.model import lease_ms
+from holdfast.core.lease.model import lease_id, lease_ms
 from holdfast.core.lease.quorum import holders
 from holdfast.core.match import requester_window, seed_shuffle
 from holdfast.core.match.eligibility import HasEligibility, allow_deny, epoch_of, price_of
