@@ -19,11 +19,12 @@ from holdfast.core.lease.messages import JobAssigned
 from holdfast.core.lease.model import lease_id, lease_ms
 from holdfast.core.lease.quorum import holders
 from holdfast.core.match import requester_window, seed_shuffle
-from holdfast.core.match.eligibility import HasEligibility, allow_deny, epoch_of, price_of
+from holdfast.core.match.eligibility import HasEligibility, allow_deny, price_of
 from holdfast.core.match.messages import Match, RequestersCounted
 from holdfast.core.match.provider_index import IdleFingerprint, IndexedProvider, ProviderIndex, TickStats
 from holdfast.core.match.tick import KIND_INDEX, NO_LIMIT, Tick
 from holdfast.core.provider.model import Provider
+from holdfast.core.queue.decide import epoch_of
 from holdfast.core.queue.quota import units_max, units_used
 from holdfast.core.queue.ready_queue import JobShape, task_id_of
 
