@@ -8,10 +8,10 @@ from typing import Final, Protocol
 
 import msgspec
 
+from holdfast.core.base import fsm
 from holdfast.core.base.canonical import H, canonical
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import OwnershipTaken
-from holdfast.core.base.fsm import Transitions
 from holdfast.core.base.values import PPM, AccountId, EventNo, Height, ProviderId, ReservationId
 from holdfast.core.escrow.model import Ledger
 from holdfast.core.index.touch import Touched
@@ -27,8 +27,6 @@ SLASHED: Final = AccountId("slashed")
 SYSTEM_ACTOR: Final = "holdfast"
 """The actor of transitions that the node makes by itself."""
 HEALTH_MAX_PPM: Final = PPM
-
-
 ANY_MODEL: Final = "*"
 """In a map of prices: the price of all models that it does not name."""
 
@@ -56,6 +54,12 @@ def slash_reservation_id(id_: ProviderId, number: EventNo) -> ReservationId:
     return ReservationId(H(SLASH_TAG, id_, number))
 
 
+DECLARED: Final = (
+    "name", "account", "capabilities", "region", "price", "slots", "prices", "attested_until_ms", "attestor", "versions"
+)  # fmt: skip
+"""What a provider declares and may declare anew; the same declaration again is a repeat."""
+
+
 class ProviderStatus(StrEnum):
     """Where a provider is (PRV-001)."""
 
@@ -81,7 +85,7 @@ class ProviderTransition(StrEnum):
 
 _OUT: Final = {ProviderTransition.RETIRE: ProviderStatus.RETIRED, ProviderTransition.JAIL: ProviderStatus.JAILED}
 
-PROVIDER_TRANSITIONS: Final[Transitions[ProviderStatus, ProviderTransition]] = {
+PROVIDER_TRANSITIONS: Final[fsm.Transitions[ProviderStatus, ProviderTransition]] = {
     ProviderStatus.REGISTERED: {ProviderTransition.ACTIVATE: ProviderStatus.ACTIVE, **_OUT},
     ProviderStatus.ACTIVE: {
         ProviderTransition.SUSPEND: ProviderStatus.SUSPENDED,
@@ -95,6 +99,7 @@ PROVIDER_TRANSITIONS: Final[Transitions[ProviderStatus, ProviderTransition]] = {
     },
     ProviderStatus.RETIRED: {},
 }
+_SHOW: Final = "`holdfast provider show` says how it is; a provider that was retired registers with a new key"
 
 
 class Provider(msgspec.Struct, array_like=True, gc=False):
@@ -166,6 +171,12 @@ class Provider(msgspec.Struct, array_like=True, gc=False):
     def at_stake(self) -> int:
         """PRV-004: all that can be slashed."""
         return self.stake + self.unstaking
+
+
+def why_not_transition(provider: Provider, transition: ProviderTransition) -> Refused | None:
+    """Why the table does not allow this transition, None where it does."""
+    why = fsm.why_not_transition(PROVIDER_TRANSITIONS, provider.status, transition)
+    return Refused("PRV-001", f"provider {provider.id.hex()}: {why}", _SHOW) if why else None
 
 
 class HasProviders(Protocol):

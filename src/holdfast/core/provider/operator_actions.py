@@ -24,6 +24,7 @@ from holdfast.core.provider.messages import (
     SignerRotated,
     Unstake,
     UnstakeRequested,
+    status_change,
     time_independent_unstake,
     unstake_key,
 )
@@ -35,7 +36,6 @@ from holdfast.core.provider.model import (
     provider_id,
     stake_min,
 )
-from holdfast.core.provider.transitions import status_change
 
 ALLOW, DENY = "allow", "deny"
 _SUBJECT: Final = re.compile(r"provider:[0-9a-f]{64}|region:.{1,64}")
@@ -53,9 +53,9 @@ def drain(state: HasProviders, command: Drain, _now_ms: int) -> Decided | Refuse
         return refusal
     if bool(provider.is_draining) is command.is_draining:
         return Decided((), repeat_of=state.last_event)
-    before, after = bool(provider.is_draining), command.is_draining
+    after = command.is_draining
     drained = record_from(
-        ProviderDrained, command, before=before, after=after, actor=command.by, height=state.open_height
+        ProviderDrained, command, before=not after, after=after, actor=command.by, height=state.open_height
     )
     return Decided((drained,))
 
@@ -100,8 +100,7 @@ def _why_not_unstake(provider: Provider, command: Unstake, policy: Policy) -> Re
         (not (is_short and status is ProviderStatus.SUSPENDED), f"it is {status}", "recover or retire first"),
         (not (is_short and provider.leases), f"it holds {provider.leases} leases", "drain first, or leave the minimum"),
     )
-    message, hint = next(((fault, hint) for is_valid, fault, hint in checks if not is_valid), ("", ""))
-    return Refused("PRV-001", message, hint) if message else None
+    return next((Refused("PRV-001", fault, hint) for is_valid, fault, hint in checks if not is_valid), None)
 
 
 def rotate(state: HasProviders, command: RotateSigner, _now_ms: int) -> Decided | Refused:

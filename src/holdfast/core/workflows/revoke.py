@@ -19,10 +19,10 @@ from holdfast.core.provider.messages import (
     MaintainProviders,
     OutageCredited,
     StakeReleased,
+    status_change,
 )
-from holdfast.core.provider.model import Provider, ProviderStatus, ProviderTransition
+from holdfast.core.provider.model import Provider, ProviderStatus, ProviderTransition, why_not_transition
 from holdfast.core.provider.operator_actions import BAD_REASON
-from holdfast.core.provider.transitions import status_change, why_not_transition
 
 OPERATOR_TRANSITIONS: Final = frozenset(
     {
