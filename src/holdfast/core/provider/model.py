@@ -12,6 +12,7 @@ from holdfast.core.base import fsm
 from holdfast.core.base.canonical import H, canonical
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import OwnershipTaken
+from holdfast.core.base.fsm import Transitions
 from holdfast.core.base.values import PPM, AccountId, EventNo, Height, ProviderId, ReservationId
 from holdfast.core.escrow.model import Ledger
 from holdfast.core.index.touch import Touched
@@ -85,7 +86,7 @@ class ProviderTransition(StrEnum):
 
 _OUT: Final = {ProviderTransition.RETIRE: ProviderStatus.RETIRED, ProviderTransition.JAIL: ProviderStatus.JAILED}
 
-PROVIDER_TRANSITIONS: Final[fsm.Transitions[ProviderStatus, ProviderTransition]] = {
+PROVIDER_TRANSITIONS: Final[Transitions[ProviderStatus, ProviderTransition]] = {
     ProviderStatus.REGISTERED: {ProviderTransition.ACTIVATE: ProviderStatus.ACTIVE, **_OUT},
     ProviderStatus.ACTIVE: {
         ProviderTransition.SUSPEND: ProviderStatus.SUSPENDED,
