@@ -162,8 +162,7 @@ def finish(state: HasLeases, transition: LeaseTransition, ends: Sequence[LeaseEn
     by_id, touched, submissions, attempts = (
         state.leases.by_id, state.touched["lease"], state.submissions, state.attempts
     )  # fmt: skip
-    counts, units = dict[ProviderId, int](), dict[tuple[ProviderId, Kind, int], int]()
-    after, is_done = _AFTER[transition], transition is LeaseTransition.COMPLETE
+    after, units = _AFTER[transition], dict[tuple[ProviderId, Kind, int], int]()
     leases = [by_id[id_] for id_, _, _ in ends]
     jobs = state.queue.jobs.all_of([lease.job_id for lease in leases])
     for (id_, reason, at_ms), lease, job in zip(ends, leases, jobs, strict=True):
@@ -171,17 +170,16 @@ def finish(state: HasLeases, transition: LeaseTransition, ends: Sequence[LeaseEn
             raise _refuse_transition(lease, transition)
         lease.status, lease.reason, lease.ended_ms = status, reason, at_ms
         submissions.pop(id_, None)
-        provider_id = lease.provider_id
-        counts[provider_id] = counts.get(provider_id, 0) + 1
         if lease.units:
-            used = provider_id, job.kind, lease.epoch
+            used = lease.provider_id, job.kind, lease.epoch
             units[used] = units.get(used, 0) + lease.units
         touched[lease.event] = lease
         attempts.setdefault(lease.job_id, []).append(lease)
     state.leases.remove_many(leases)
+    is_completed = transition is LeaseTransition.COMPLETE
     for (provider_id, kind, epoch), count in units.items():
-        quota.settle_units(state, provider_id, kind, count, epoch, is_completed=is_done)
-    _count_leases(state, counts, -1)
+        quota.settle_units(state, provider_id, kind, count, epoch, is_completed=is_completed)
+    _count_leases(state, tally([lease.provider_id for lease in leases]), -1)
     return leases
 
 

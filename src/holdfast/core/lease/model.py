@@ -113,10 +113,7 @@ class Leases(msgspec.Struct):
         by_id, by_job, by_provider = self.by_id, self.by_job, self.by_provider
         for lease in leases:
             by_id[lease.id] = by_job[lease.job_id] = lease
-            of_provider = by_provider.get(lease.provider_id)
-            if of_provider is None:
-                of_provider = by_provider[lease.provider_id] = {}
-            of_provider[lease.id] = lease
+            by_provider.setdefault(lease.provider_id, {})[lease.id] = lease
         self.due_index.schedule_many((lease.id, due_ms(lease)) for lease in leases)
 
     def remove_many(self, leases: Iterable[Lease]) -> None:

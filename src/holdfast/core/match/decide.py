@@ -133,10 +133,7 @@ def _idle_fingerprint(state: HasMatching, assignments: int, until_ms: int) -> Id
 def tick_seed(state: HasMatching) -> Seed:
     """MAT-001: the seed, from height and beacon of the head."""
     height, beacon = state.beacon
-    policy = state.policy
-    return seed_shuffle.seed(
-        ChainId(policy.chain_id), seed_shuffle.epoch_id(height, policy.chain.epoch_blocks), height, beacon
-    )
+    return seed_shuffle.seed(ChainId(state.policy.chain_id), epoch_of(state), height, beacon)
 
 
 class LiveRules:

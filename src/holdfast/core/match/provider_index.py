@@ -28,6 +28,7 @@ from holdfast.core.match.eligibility import (
 from holdfast.core.match.seed_shuffle import shuffle_in_place
 from holdfast.core.policy import Policy
 from holdfast.core.provider.model import Provider
+from holdfast.core.queue.ready_queue import JobShape
 
 FITTING_CACHE_MAX: Final = 4_096
 """The least size of the cache of fitting groups; a full cache is cleared."""
@@ -219,8 +220,9 @@ class ProviderIndex(msgspec.Struct):
             self._order = shuffle_in_place(seed, self.available_entries.copy())
             self._order_seed, self._has_positions = seed, False
 
-    def fitting_groups(self, kind: Kind, requirements: bytes, pays: int) -> set[int]:
+    def fitting_groups(self, shape: JobShape) -> set[int]:
         """The groups with a profile that fits and a price that is paid; each group is checked once."""
+        kind, requirements, pays = shape.kind, shape.requirements, shape.pays
         cached = self._fitting_cache.get((kind, requirements, pays))
         count, fitting = cached if cached is not None else (0, set())
         if cached is None or count < len(self.profile_groups):
@@ -233,12 +235,12 @@ class ProviderIndex(msgspec.Struct):
             self._fitting_cache[kind, requirements, pays] = len(self.profile_groups), fitting
         return fitting
 
-    def has_capacity_for(self, kind: Kind, requirements: bytes, pays: int) -> bool:
-        return not self.groups_with_capacity.isdisjoint(self.fitting_groups(kind, requirements, pays))
+    def has_capacity_for(self, shape: JobShape) -> bool:
+        return not self.groups_with_capacity.isdisjoint(self.fitting_groups(shape))
 
-    def with_capacity_for(self, kind: Kind, requirements: bytes, pays: int) -> Iterator[IndexedProvider]:
+    def with_capacity_for(self, shape: JobShape) -> Iterator[IndexedProvider]:
         """The providers that fit and have a free slot, in the order of the last seed."""
-        fits = self.fitting_groups(kind, requirements, pays)
+        fits = self.fitting_groups(shape)
         fewer, others = (
             (fits, self.groups_with_capacity)
             if len(fits) <= len(self.groups_with_capacity)

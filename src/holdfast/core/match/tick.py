@@ -59,7 +59,7 @@ class _GroupPool:
 
     def entries(self) -> Iterator[IndexedProvider]:
         shape = self._shape
-        entries = self._tick.provider_index.with_capacity_for(shape.kind, shape.requirements, shape.pays)
+        entries = self._tick.provider_index.with_capacity_for(shape)
         is_accepted = self._tick.rules.provider_filter(shape)
         return entries if is_accepted is None else filter(is_accepted, entries)
 
@@ -251,8 +251,7 @@ class Tick:
         return [
             (group, self._demand(shape, counts))
             for shape, group in self._groups.items()
-            if self.rules.is_open(shape)
-            and self.provider_index.has_capacity_for(shape.kind, shape.requirements, shape.pays)
+            if self.rules.is_open(shape) and self.provider_index.has_capacity_for(shape)
         ]
 
     def _demand(self, shape: JobShape, counts: dict[str, list[int]]) -> _Demand:

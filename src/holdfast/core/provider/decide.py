@@ -16,6 +16,7 @@ from holdfast.core.base.values import ACCOUNT_NAME, Kind, ProviderId
 from holdfast.core.escrow.decide import check_funds, why_not_amount
 from holdfast.core.escrow.model import MINT
 from holdfast.core.index import unique_ids
+from holdfast.core.policy import ProviderPolicy
 from holdfast.core.provider.health import on_heartbeat
 from holdfast.core.provider.invitations import use_invitation
 from holdfast.core.provider.messages import (
@@ -167,6 +168,10 @@ def kinds_of(capabilities: bytes) -> tuple[str, ...]:
     return tuple(kind for kind in by_kind if kind in set(Kind))
 
 
+def stake_min_of(provider: Provider, policy: ProviderPolicy) -> int:
+    return stake_min(kinds_of(provider.capabilities), policy)
+
+
 def is_valid_versions(versions: str) -> bool:
     return len(versions) <= VERSIONS_MAX and versions.isprintable()
 
@@ -229,7 +234,7 @@ def _activation_events(
 ) -> tuple[Event, ...]:
     """PRV-001: REGISTERED becomes ACTIVE with the minimum stake and a fresh heartbeat."""
     policy = state.policy.provider
-    needed = stake_min(kinds_of(provider.capabilities), policy)
+    needed = stake_min_of(provider, policy)
     is_fresh = heartbeat_ms and now_ms < heartbeat_ms + policy.heartbeat_stale_ms
     if provider.status is not ProviderStatus.REGISTERED or not is_fresh or at_stake < needed:
         return ()
