@@ -37,7 +37,7 @@ from holdfast.client.node_socket import NodeSocket
 from holdfast.config import Config
 from holdfast.core.base.errors import Corrupt, Fenced, Refused, Unavailable
 from holdfast.core.base.event import Command
-from holdfast.core.policy.differences import policy_differences
+from holdfast.core.policy import policy_differences
 from holdfast.core.policy_change.decide import why_not_network
 from holdfast.core.policy_change.messages import AdoptPolicy
 from holdfast.core.validator.messages import SucceedProposer

@@ -15,8 +15,7 @@ from holdfast.cli.terminal.options import Json, Limit, NodeAddress, on_node
 from holdfast.cli.terminal.tables import format_time, print_json, print_table
 from holdfast.config import Config, load
 from holdfast.core.base.values import Network
-from holdfast.core.policy import Policy
-from holdfast.core.policy.differences import policy_differences, settings_of
+from holdfast.core.policy import Policy, policy_differences, settings_of
 
 app = make_app(no_args_is_help=True, help="Show the policy that counts, adopt another one, list earlier ones.")
 

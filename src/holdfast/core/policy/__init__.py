@@ -1,13 +1,13 @@
 """The policy settings, grouped by the domain that uses them: milliseconds, per mille, parts per million, blocks, bytes.
 
-A policy is an argument of the rules; no rule looks one up. `limits` checks one and names everything wrong with it;
-`differences` compares two.
+A policy is an argument of the rules; no rule looks one up. `limits` checks one and names everything wrong with it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 
@@ -342,3 +342,23 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             result=ResultPolicy(max_inline_bytes=64 * KIB),
             evidence=EvidencePolicy(unstaked=UnstakedEvidence.OPEN),
         )
+
+
+def settings_of(policy: Policy) -> dict[str, Any]:
+    """Every setting by its path: `chain.block_ms`."""
+    return dict(flatten(msgspec.to_builtins(policy)))
+
+
+def flatten(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """The values of nested tables with their paths."""
+    leaves: list[tuple[str, Any]] = []
+    for name, value in table.items():
+        is_table = isinstance(value, Mapping)
+        leaves += flatten(value, f"{prefix}{name}.") if is_table else [(prefix + name, value)]
+    return leaves
+
+
+def policy_differences(ours: Policy, theirs: Policy) -> dict[str, tuple[Any, Any]]:
+    """The settings that differ: path, our value, their value."""
+    other = settings_of(theirs)
+    return {path: (value, other[path]) for path, value in settings_of(ours).items() if value != other[path]}

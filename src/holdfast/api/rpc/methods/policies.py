@@ -12,8 +12,7 @@ from holdfast.api.rpc.params import NoParams
 from holdfast.api.rpc.privileged import CommandResult, command_result, submit_privileged
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.values import EventNo
-from holdfast.core.policy import Policy
-from holdfast.core.policy.differences import flatten, policy_differences, settings_of
+from holdfast.core.policy import Policy, flatten, policy_differences, settings_of
 from holdfast.core.policy.limits import check_policy
 from holdfast.core.policy_change.messages import AdoptPolicy
 from holdfast.core.policy_change.model import read_policy
