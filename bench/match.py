@@ -16,7 +16,7 @@ from holdfast.core.base.canonical import canonical
 from holdfast.core.base.event import Decided
 from holdfast.core.base.values import ZERO_DIGEST, AccountId, EventNo, Height, Kind, ProviderId, TaskId, Tier
 from holdfast.core.job.model import Job
-from holdfast.core.lease.ids import lease_id
+from holdfast.core.lease.model import lease_id
 from holdfast.core.match.decide import LiveRules, match, tick_seed
 from holdfast.core.match.eligibility import why_not_available, why_not_fit
 from holdfast.core.match.messages import Match

@@ -40,7 +40,8 @@ from holdfast.api.http.settings import HttpSettings
 from holdfast.api.http.settings import faults as http_faults
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.values import Network
-from holdfast.core.policy import Policy, check_policy
+from holdfast.core.policy import Policy
+from holdfast.core.policy.limits import check_policy
 from holdfast.engine.ownership.settings import LEAVES as OWNER
 from holdfast.engine.ownership.settings import OwnerSettings
 from holdfast.engine.ownership.settings import why_not as why_not_owner

@@ -38,8 +38,8 @@ from holdfast.core.policy import (
     RetryPolicy,
     TtlPolicy,
     UnstakedEvidence,
-    check_policy,
 )
+from holdfast.core.policy.limits import check_policy
 from holdfast.core.policy_change.messages import AdoptPolicy
 from holdfast.core.proof.messages import RecordVerdict
 from holdfast.core.provider.messages import Drain, Heartbeat, MaintainProviders, RotateSigner, SetListing, Unstake

@@ -151,6 +151,7 @@ class ContrarySelection(Shuffled):
     def __init__(self, room: selection.CandidatePool, seed: object) -> None:
         super().__init__(room, seed)  # type: ignore[arg-type]
         self._entries: Iterator[IndexedProvider] = iter(list(room.entries())[::-1])
+        self._entry = next(self._entries, None)
 
 
 async def test_a_journal_made_by_a_broken_matcher_is_found_at_its_first_wrong_choice(

@@ -7,7 +7,7 @@ from typing import Final
 from tests.mutants.mutant import Mutant
 
 CHAIN_APPLY, CHAIN_DECIDE, CHAIN_MODEL = (f"core/chain/{name}.py" for name in ("apply", "decide", "model"))
-QUEUE_DECIDE, QUEUE_APPLY, AUTHENTICATE = "core/queue/decide.py", "core/queue/apply.py", "core/key/authenticate.py"
+QUEUE_DECIDE, QUEUE_APPLY, KEY_DECIDE = "core/queue/decide.py", "core/queue/apply.py", "core/key/decide.py"
 CHAIN_TESTS, STEPS_TESTS, QUEUE_TESTS, KEY_TESTS = (
     "tests/core/chain/test_chain.py",
     "tests/core/chain/test_rollback_steps.py",
@@ -179,21 +179,21 @@ CHAIN_AND_QUEUE: Final = [
     ),
     Mutant(
         "an expired key is accepted",
-        AUTHENTICATE,
+        KEY_DECIDE,
         "now_ms >= key.expires_ms:",
         "now_ms > key.expires_ms:",
         f"{KEY_TESTS} -k millisecond",
     ),
     Mutant(
         "an old secret is accepted after its grace period",
-        AUTHENTICATE,
+        KEY_DECIDE,
         "(hashed == key.old_secret and now_ms < key.old_until_ms)",
         "(hashed == key.old_secret)",
         f"{KEY_TESTS} -k grace",
     ),
     Mutant(
         "a wrong secret reveals that a key was revoked",
-        AUTHENTICATE,
+        KEY_DECIDE,
         "    if key is None or not (",
         "    if key is None or key.revoked_ms is None and not (",
         f"{KEY_TESTS} -k very_same",

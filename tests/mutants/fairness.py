@@ -134,7 +134,7 @@ FAIRNESS: Final = [
     Mutant(
         "claims end a job whose output waits for its verdict",
         CLAIMS,
-        "    if not is_enough or any(each.submitted is not None for each in others):",
+        "    if not is_enough or any(each.submitted is not None for each in quorum.live_leases(state, requested)):",
         "    if not is_enough:",
         f"{CLAIM_TESTS} -k judged_before",
     ),

@@ -79,8 +79,8 @@ LEASES: Final = [
     Mutant(
         "a retry is scheduled after the job expires",
         LEASE_DECIDE,
-        "if why := why_expired(state, quorum.parent_job(state, job), now_ms + wait_ms):",
-        "if why := why_expired(state, quorum.parent_job(state, job), now_ms):",
+        "elif why := why_expired(state, quorum.parent_job(state, job), now_ms + wait_ms):",
+        "elif why := why_expired(state, quorum.parent_job(state, job), now_ms):",
         f"{RETRY_TESTS} -k would_start",
     ),
     Mutant(

@@ -83,7 +83,7 @@ MATCHING: Final = [
     Mutant(
         "a few providers with capacity are not in the shuffled order",
         PROVIDER_INDEX,
-        "        entries.sort(key=self._position_key())\n",
+        '        entries.sort(key=attrgetter("shuffle_position"))\n',
         "",
         f"{WORLD_TESTS} -k large",
     ),

@@ -82,7 +82,7 @@ PROVIDERS: Final = [
     ),
     Mutant(
         "a lease with a submission is revoked",
-        "core/lease/revocation.py",
+        "core/lease/decide.py",
         " if lease.submitted is None]",
         "]",
         f"{REVOCATION_TESTS} -k left_to_its_verdict",
@@ -132,8 +132,8 @@ PROVIDERS: Final = [
     Mutant(
         "a new offence shortens a permanent jail",
         SLA,
-        " if provider.jailed_until else 0\n",
-        "\n",
+        "is ProviderStatus.JAILED and provider.jailed_until:",
+        "is ProviderStatus.JAILED:",
         f"{SLASHING_TESTS} -k for_good",
     ),
     Mutant(

@@ -70,8 +70,8 @@ QUORUM: Final = [
     Mutant(
         "a submission of one replica does not freeze the deadlines of the job",
         LEASE_DECIDE,
-        "        return any(lease.submitted is not None for lease in quorum.live_leases(state, job))\n    lease =",
-        "        return False\n    lease =",
+        "is_frozen = any(",
+        "is_frozen = not job.quorum_m and any(",
         f"{TESTS} -k freezes",
     ),
     Mutant(

@@ -12,7 +12,7 @@ import msgspec
 from holdfast.agent.executors.own_work import OwnExecutor, why_not_own
 from holdfast.core.base.errors import Refused
 from holdfast.core.job.spec import RESOURCES
-from holdfast.core.policy.settings import DAY_MS, SECOND_MS
+from holdfast.core.policy import DAY_MS, SECOND_MS
 from holdfast.wire.signed_messages import read_invitation
 
 _ADDRESS: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+):([0-9]{1,5})")

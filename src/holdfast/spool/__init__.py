@@ -1,7 +1,7 @@
 """The durable outbox, usable alone: records stay here until the receiver has acknowledged them."""
 
 from holdfast.core.base.errors import Corrupt, Refused, Unavailable
-from holdfast.core.policy.settings import SpoolPolicy
+from holdfast.core.policy import SpoolPolicy
 from holdfast.spool.channel import SessionStatus, undelivered_sessions
 from holdfast.spool.reader import RecordBatch
 from holdfast.spool.spool import Spool

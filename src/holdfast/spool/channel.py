@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from holdfast.core.base.errors import Refused
-from holdfast.core.policy.settings import SpoolPolicy
+from holdfast.core.policy import SpoolPolicy
 from holdfast.spool.channel_quota import is_above_low_water, is_marked_full
 from holdfast.spool.files.atomic_files import remove_file
 from holdfast.spool.files.disk import Disk, RealDisk

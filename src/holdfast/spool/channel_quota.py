@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from holdfast.core.policy.settings import SpoolPolicy
+from holdfast.core.policy import SpoolPolicy
 from holdfast.spool.files.atomic_files import remove_file
 from holdfast.spool.files.disk import Disk
 from holdfast.spool.files.names import FULL, SessionPaths, is_of_session

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from holdfast.core.base.errors import Refused
-from holdfast.core.policy.settings import SpoolPolicy
+from holdfast.core.policy import SpoolPolicy
 from holdfast.spool import channel
 from holdfast.spool.channel_quota import ChannelQuota, mark_full, unmark_full
 from holdfast.spool.clock import SpoolClock

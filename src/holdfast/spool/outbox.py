@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Final
 
 from holdfast.core.base.errors import Refused
-from holdfast.core.policy.settings import SpoolPolicy
+from holdfast.core.policy import SpoolPolicy
 from holdfast.spool.clock import SpoolClock
 from holdfast.spool.files.record import (
     DURABLE_FIELD_BYTES_MAX,

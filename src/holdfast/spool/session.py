@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from holdfast.core.base.errors import Refused
-from holdfast.core.policy.settings import SpoolPolicy
+from holdfast.core.policy import SpoolPolicy
 from holdfast.spool import channel
 from holdfast.spool.channel import SessionStatus
 from holdfast.spool.files import line_search, recover

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from holdfast.core.base.errors import Corrupt, Refused, Unavailable
-from holdfast.core.policy.settings import SpoolPolicy
+from holdfast.core.policy import SpoolPolicy
 from holdfast.spool.channel_quota import ChannelQuota
 from holdfast.spool.clock import SpoolClock, SystemClock
 from holdfast.spool.files.atomic_files import as_unavailable, remove_file

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from holdfast.core.base.errors import Refused, Unavailable
-from holdfast.core.policy.settings import SpoolPolicy
+from holdfast.core.policy import SpoolPolicy
 from holdfast.spool.channel_quota import ChannelQuota
 from holdfast.spool.clock import SpoolClock
 from holdfast.spool.files.atomic_files import as_unavailable, check_unchanged, remove_file

@@ -6,7 +6,7 @@ from typing import Final
 
 import structlog
 
-from holdfast.core.policy.settings import DAY_MS
+from holdfast.core.policy import DAY_MS
 from holdfast.engine.loop import Engine
 from holdfast.engine.queries.jobs import FilterInputsInUse
 from holdfast.ports.inputs import Inputs

@@ -14,7 +14,7 @@ import structlog
 
 from holdfast.core.base.errors import Corrupt, Unavailable
 from holdfast.core.base.values import Digest
-from holdfast.core.policy.settings import DAY_MS
+from holdfast.core.policy import DAY_MS
 from holdfast.core.result import result_digest
 from holdfast.engine import queries
 from holdfast.engine.loop import Engine

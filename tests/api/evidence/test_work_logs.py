@@ -15,8 +15,7 @@ from tests.simulation.world import DEVELOPMENT, World
 from holdfast.api.evidence import work_logs
 from holdfast.api.evidence.work_logs import JobLog, LogEntry, LogSignals, leases_with_messages
 from holdfast.core.base.values import TaskId
-from holdfast.core.policy import EvidencePolicy
-from holdfast.core.policy.settings import DAY_MS
+from holdfast.core.policy import DAY_MS, EvidencePolicy
 from holdfast.workers.evidence_pruner import EvidencePruner
 
 pytestmark = pytest.mark.rule("EVD-005", "SEC-002")

@@ -26,8 +26,7 @@ from holdfast.core.evidence.messages import (
 )
 from holdfast.core.evidence.model import NO_PROVIDER, DeadLetterStatus, SessionEnd, SessionWatermark, is_final
 from holdfast.core.evidence.sessions import owner_of
-from holdfast.core.policy import EvidencePolicy, Policy, UnstakedEvidence
-from holdfast.core.policy.settings import DAY_MS
+from holdfast.core.policy import DAY_MS, EvidencePolicy, Policy, UnstakedEvidence
 from holdfast.core.state import State
 from holdfast.core.state_digest import digest
 from holdfast.engine.snapshots.state_snapshot import restore, snapshot

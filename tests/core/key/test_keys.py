@@ -16,9 +16,9 @@ from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Decided
 from holdfast.core.base.privileged import PrivilegedActRecorded, PrivilegedCommand
 from holdfast.core.base.values import AccountId, Digest, KeyId, Tier
-from holdfast.core.key.authenticate import authenticate
+from holdfast.core.key.decide import EXPIRES_MS_MAX, GRACE_MS_MAX, LABEL_MAX, SCOPES_MAX, authenticate
 from holdfast.core.key.messages import CreateKey, KeyCreated, RevokeKey, RotateKey
-from holdfast.core.key.model import EXPIRES_MS_MAX, GRACE_MS_MAX, LABEL_MAX, SCOPES_MAX, Key, Role, secret_hash
+from holdfast.core.key.model import Key, Role, secret_hash
 from holdfast.core.state import State
 from holdfast.core.state_digest import digest
 

@@ -6,9 +6,8 @@ from tests.core.core_driver import CoreDriver
 
 from holdfast.core import state_machine
 from holdfast.core.base.values import ProviderId, Seed, TaskId
-from holdfast.core.lease.ids import lease_id
 from holdfast.core.lease.messages import JobAssigned
-from holdfast.core.lease.model import Lease
+from holdfast.core.lease.model import Lease, lease_id
 
 
 def grant_lease(core: CoreDriver, provider: ProviderId, job: TaskId | None = None, nonce: int = 0) -> Lease:

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from holdfast.core.base.values import Network
-from holdfast.core.policy import ChainPolicy, Policy, PriorityPolicy, ResultPolicy, SettingFault, check_policy
-from holdfast.core.policy.limits import OPTIONAL, ORDERED, RANGES
+from holdfast.core.policy import ChainPolicy, Policy, PriorityPolicy, ResultPolicy
+from holdfast.core.policy.limits import OPTIONAL, ORDERED, RANGES, SettingFault, check_policy
 
 DEVELOPMENT = Policy.for_network(Network.DEVELOPMENT)
 

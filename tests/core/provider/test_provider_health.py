@@ -56,7 +56,7 @@ def fail(core: CoreDriver, reason: str, lease: Lease | None = None) -> None:
     lease = lease or grant_lease(core, ID)
     status = LeaseStatus.EXPIRED if reason == "LEASE_EXPIRED" else LeaseStatus.CANCELLED
     closed = LeaseClosed(lease.id, status, reason, core.now_ms, True, core.now_ms)
-    happen(core, closed, *on_failure(core.state, one(core), reason, core.now_ms))
+    happen(core, closed, on_failure(core.state, one(core), reason, core.now_ms))
 
 
 # ------------------------------------------------------------------------------------------------ failures
@@ -90,7 +90,7 @@ def test_failures_that_end_in_one_decision_all_count() -> None:
     core = active()
     leases = [grant_lease(core, ID, nonce=number) for number in (11, 12, 13)]
     closed = [LeaseClosed(each.id, LeaseStatus.EXPIRED, "LEASE_EXPIRED", core.now_ms, True, 0) for each in leases]
-    decided = [(each, *on_failure(core.state, one(core), "LEASE_EXPIRED", core.now_ms)) for each in closed]
+    decided = [(each, on_failure(core.state, one(core), "LEASE_EXPIRED", core.now_ms)) for each in closed]
     for events in decided:
         happen(core, *events)
     assert one(core).health_ppm == 700_000

@@ -10,7 +10,8 @@ from holdfast.core import state_machine
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.values import Amount, KeyId, Tier
 from holdfast.core.key.messages import CreateKey, KeySpent
-from holdfast.core.key.model import DAY_MS, Role, secret_hash
+from holdfast.core.key.model import Role, secret_hash
+from holdfast.core.policy import DAY_MS
 from holdfast.core.queue.decide import build_enqueue, enqueue
 from holdfast.core.queue.messages import Enqueue, RaiseFee
 

@@ -13,7 +13,8 @@ from tests.core.retention.test_retention import OUT, event_of, page_range, refus
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Event, JournalHead
 from holdfast.core.base.values import Digest, EventNo, Height, TaskId
-from holdfast.core.policy import Policy, check_policy
+from holdfast.core.policy import Policy
+from holdfast.core.policy.limits import check_policy
 from holdfast.core.proof.messages import SubmitCompletion
 from holdfast.core.result import result_digest
 from holdfast.core.retention import Pass

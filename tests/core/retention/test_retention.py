@@ -10,7 +10,8 @@ from tests.core.lease.quorums import enqueue_quorum_job, replicas, vote
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import JournalHead
 from holdfast.core.base.values import Digest, EventNo, Height, Network
-from holdfast.core.policy import Policy, ResultPolicy, check_policy
+from holdfast.core.policy import Policy, ResultPolicy
+from holdfast.core.policy.limits import check_policy
 from holdfast.core.result import result_digest
 from holdfast.core.retention import Pass, is_dropped
 from holdfast.core.retention.decide import retention_watermark

@@ -13,8 +13,7 @@ from tests.stories.node_process import NodeProcess
 
 from holdfast.adapters.keys.authority import make_tls
 from holdfast.cli.doctor import BLOCK_LATE_MS, check_chain, check_clock
-from holdfast.core.policy import ChainPolicy
-from holdfast.core.policy.settings import DAY_MS
+from holdfast.core.policy import DAY_MS, ChainPolicy
 
 pytestmark = pytest.mark.rule("SEC-001")
 

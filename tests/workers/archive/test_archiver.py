@@ -18,8 +18,7 @@ from holdfast.core.base.errors import Refused, Unavailable
 from holdfast.core.base.values import ChainId
 from holdfast.core.blob.framing import BLOB_BYTES
 from holdfast.core.blob.model import Blob, BlobStatus
-from holdfast.core.policy import ReadBack
-from holdfast.core.policy.settings import DAY_MS
+from holdfast.core.policy import DAY_MS, ReadBack
 from holdfast.ports.blobs import ItemUpload
 from holdfast.wire.ans104 import parse_header
 from holdfast.workers.archive import archiver

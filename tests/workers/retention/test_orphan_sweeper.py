@@ -12,7 +12,7 @@ from tests.workers.retention.retention_node import RetentionNode, policy
 
 from holdfast.adapters.warm_store import WarmStore, path_of
 from holdfast.core.base.errors import Refused, Unavailable
-from holdfast.core.policy.settings import HOUR_MS
+from holdfast.core.policy import HOUR_MS
 from holdfast.core.proof.messages import RecordVerdict
 from holdfast.core.result import result_digest
 from holdfast.core.retention import Pass

@@ -13,7 +13,7 @@ from holdfast.agent.settings_file import read_settings_file
 from holdfast.cli.terminal.input_files import UnreadableInput, read_bytes
 from holdfast.cli.terminal.reporting import refuse
 from holdfast.core.base.errors import Refused
-from holdfast.core.policy.settings import DAY_MS, SECOND_MS
+from holdfast.core.policy import DAY_MS, SECOND_MS
 
 INVITATION_BYTES_MAX: Final = 1 << 20
 Models = Annotated[

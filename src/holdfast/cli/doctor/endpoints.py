@@ -17,7 +17,7 @@ from holdfast.cli.terminal.clock import now_ms
 from holdfast.client import SOCKET_NAME
 from holdfast.config import Config
 from holdfast.core.base.errors import Unavailable
-from holdfast.core.policy.settings import DAY_MS
+from holdfast.core.policy import DAY_MS
 
 RENEW_DAYS: Final = 30
 _PEER_CREDENTIALS: Final = struct.Struct("3i")

@@ -12,7 +12,7 @@ from holdfast.adapters.clock import MachineClock
 from holdfast.cli.terminal.node_client import call_node
 from holdfast.cli.terminal.options import Json, NodeAddress, on_node
 from holdfast.cli.terminal.tables import format_time, print_outcome
-from holdfast.core.policy.settings import DAY_MS
+from holdfast.core.policy import DAY_MS
 from holdfast.core.provider.invitations import invitation_digest
 from holdfast.wire.signed_messages import invitation_token
 

@@ -16,7 +16,7 @@ from holdfast.agent.transport.node_client import NodeClient, RegistrationStatus
 from holdfast.cli.agent import load_tls, why_not_plain
 from holdfast.cli.terminal.reporting import refuse, report_errors, value_or_exit
 from holdfast.core.base.errors import Refused, Unavailable
-from holdfast.core.policy.settings import DAY_MS
+from holdfast.core.policy import DAY_MS
 from holdfast.shipping.node_connection import NodeConnection, RpcFault, Tls, describe_fault, refusal_of
 
 

@@ -16,7 +16,7 @@ from holdfast.core.evidence.messages import (
     SessionSealed,
 )
 from holdfast.core.evidence.model import HasEvidence, SessionWatermark, is_final, is_provider_channel, watermark_id
-from holdfast.core.policy.settings import DAY_MS
+from holdfast.core.policy import DAY_MS
 
 PRUNE_ROWS_MAX: Final = 1_000
 """How many rows one command prunes."""

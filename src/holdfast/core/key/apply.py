@@ -8,22 +8,19 @@ from holdfast.core.key.model import Key, KeyState
 
 
 def apply_created(state: KeyState, event: KeyCreated) -> None:
-    number = state.last_event
-    key = record_from(Key, event, event=number)
+    key = record_from(Key, event, event=state.last_event)
     state.keys[event.id] = state.touched["key"][event.id] = key
-    state.claims.add(key_claim(event), number, event)
+    state.claims.add(key_claim(event), state.last_event, event)
 
 
 def apply_rotated(state: KeyState, event: KeyRotated) -> None:
-    key = state.keys[event.id]
+    key = state.touched["key"][event.id] = state.keys[event.id]
     key.old_secret, key.old_until_ms, key.secret = key.secret, event.old_until_ms, event.secret
-    state.touched["key"][event.id] = key
 
 
 def apply_revoked(state: KeyState, event: KeyRevoked) -> None:
-    key = state.keys[event.id]
+    key = state.touched["key"][event.id] = state.keys[event.id]
     key.revoked_ms = event.revoked_ms
-    state.touched["key"][event.id] = key
 
 
 def apply_capped(state: KeyState, event: KeyCapped) -> None:

@@ -1,4 +1,4 @@
-"""Whether a key may be created, rotated or revoked."""
+"""Whether a key may be created, rotated or revoked, and the one check of its secret (SEC-001)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,15 @@ from holdfast.core.key.messages import (
     RotateKey,
     key_claim,
 )
-from holdfast.core.key.model import CAP_MAX, EXPIRES_MS_MAX, GRACE_MS_MAX, LABEL_MAX, SCOPES_MAX, Key, KeyState, Role
+from holdfast.core.key.model import Key, KeyState, Role, secret_hash
+from holdfast.core.policy import DAY_MS
 
 REQUESTER_NAME_MAX: Final = 64
+LABEL_MAX, SCOPES_MAX = 80, 32
+GRACE_MS_MAX: Final = 30 * DAY_MS
+CAP_MAX: Final = 2**62
+EXPIRES_MS_MAX: Final = 2**62
+"""Rows and digests have 64 bits for a time: a later one could not be stored."""
 _KEY_ID: Final = re.compile(r"[0-9a-f]{16}")
 _SCOPE: Final = re.compile(r"[a-zA-Z]+\.(?:\*|[a-zA-Z]+)")
 
@@ -71,9 +77,11 @@ def _why_not_created(command: CreateKey, now_ms: int) -> Refused | None:
 
 
 def rotate(state: KeyState, command: RotateKey, now_ms: int) -> Decided | Refused:
-    key = _live_key(state, command.id)
+    key = _key_of(state, command.id)
     if isinstance(key, Refused):
         return key
+    if key.revoked_ms is not None:
+        return Refused("SEC-001", f"key {command.id} is revoked for ever", "create another")
     if key.secret == command.secret:
         return Decided((), repeat_of=key.event)
     if len(command.secret) != 32:
@@ -84,15 +92,26 @@ def rotate(state: KeyState, command: RotateKey, now_ms: int) -> Decided | Refuse
 
 
 def revoke(state: KeyState, command: RevokeKey, now_ms: int) -> Decided | Refused:
-    key = state.keys.get(command.id)
-    if key is not None and key.revoked_ms is not None:
+    key = _key_of(state, command.id)
+    if isinstance(key, Refused):
+        return key
+    if key.revoked_ms is not None:
         return Decided((), repeat_of=key.event)
-    live = _live_key(state, command.id)
-    return live if isinstance(live, Refused) else Decided((KeyRevoked(command.id, now_ms),))
+    return Decided((KeyRevoked(command.id, now_ms),))
 
 
-def _live_key(state: KeyState, id_: KeyId) -> Key | Refused:
+def _key_of(state: KeyState, id_: KeyId) -> Key | Refused:
     key = state.keys.get(id_)
-    if key is None:
-        return Refused("SEC-001", f"no key {id_!r:.40}", "`holdfast key list` shows them", "NotFound")
-    return Refused("SEC-001", f"key {id_} is revoked for ever", "create another") if key.revoked_ms is not None else key
+    return key or Refused("SEC-001", f"no key {id_!r:.40}", "`holdfast key list` shows them", "NotFound")
+
+
+def authenticate(state: KeyState, id_: str, secret: bytes, now_ms: int) -> Key | Refused:
+    """The key with this id and secret. A wrong secret reveals nothing about the key, not even whether it exists."""
+    key, hashed = state.keys.get(KeyId(id_)), secret_hash(secret)
+    if key is None or not (hashed == key.secret or (hashed == key.old_secret and now_ms < key.old_until_ms)):
+        return Refused("SEC-001", "no such key", "create one with `holdfast key create`", "Unauthorized")
+    if key.revoked_ms is not None:
+        return Refused("SEC-001", f"key {id_} was revoked", "ask the operator for another", "KeyRevoked")
+    if key.expires_ms is not None and now_ms >= key.expires_ms:
+        return Refused("SEC-001", f"key {id_} has expired", "ask the operator for another", "KeyExpired")
+    return key

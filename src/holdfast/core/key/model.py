@@ -11,14 +11,9 @@ from holdfast.core.base.canonical import H
 from holdfast.core.base.values import AccountId, Digest, EventNo, KeyId, Tier
 from holdfast.core.index.touch import Touched
 from holdfast.core.index.unique_ids import Claims
+from holdfast.core.policy import DAY_MS
 
 SECRET_TAG: Final = "holdfast.key.v1"  # noqa: S105 - a domain tag
-LABEL_MAX, SCOPES_MAX = 80, 32
-DAY_MS: Final = 24 * 3_600_000
-GRACE_MS_MAX: Final = 30 * DAY_MS
-CAP_MAX: Final = 2**62
-EXPIRES_MS_MAX: Final = 2**62
-"""Rows and digests have 64 bits for a time: a later one could not be stored."""
 
 
 class Role(StrEnum):

@@ -27,7 +27,6 @@ from holdfast.core.queue import apply as queue_apply
 from holdfast.core.queue import quota
 from holdfast.core.queue.model import InputClaim
 
-COMPLETE: Final = LeaseTransition.COMPLETE
 EVICT_EVERY: Final = 256
 """Ended denials are evicted whenever the number of denials is a multiple of this."""
 
@@ -39,7 +38,11 @@ def apply_jobs_assigned(state: HasLeases, events: Sequence[JobAssigned], numbers
     for number, event, job in zip(numbers, events, jobs, strict=True):
         if event.job_id in by_job:
             raise Corrupt("LEA-002", f"job {event.job_id.hex()} has a live lease already")
-        lease = _granted_lease(event, number)
+        lease = Lease(  # by position: by name takes several times as long, and every job needs it
+            number, event.lease_id, event.job_id, event.provider_id, event.attempt, event.t_start_ms,
+            event.t_deadline_ms, event.renew_by_ms, event.ack_by_ms, event.price,
+            event.t_deadline_ms - event.t_start_ms,
+        )  # fmt: skip
         job.attempts = event.attempt + 1
         touched[number] = by_job[event.job_id] = lease
         leases.append(lease)
@@ -63,13 +66,6 @@ def _reserve_units(state: HasLeases, epoch: int, granted: Sequence[tuple[JobAssi
     for event, job, lease in granted:
         if event.units:
             lease.epoch = epochs[event.provider_id, job.kind]
-
-
-def _granted_lease(event: JobAssigned, number: EventNo) -> Lease:
-    return Lease(  # by position: by name takes several times as long, and every job needs it
-        number, event.lease_id, event.job_id, event.provider_id, event.attempt, event.t_start_ms, event.t_deadline_ms,
-        event.renew_by_ms, event.ack_by_ms, event.price, event.t_deadline_ms - event.t_start_ms,
-    )  # fmt: skip
 
 
 def _count_leases(state: HasLeases, counts: Mapping[ProviderId, int], sign: int) -> None:
@@ -117,7 +113,7 @@ def apply_lease_renewed(state: HasLeases, event: LeaseRenewed) -> None:
     lease.renewals += 1
     lease.late_renewals += event.is_late
     state.leases.due_index.move(lease.id, before_ms, due_ms(lease))
-    _touch(state, lease)
+    state.touched["lease"][lease.event] = lease
 
 
 def apply_lease_closed(state: HasLeases, event: LeaseClosed) -> None:
@@ -166,8 +162,7 @@ def finish(state: HasLeases, transition: LeaseTransition, ends: Sequence[LeaseEn
     by_id, touched, submissions, attempts = (
         state.leases.by_id, state.touched["lease"], state.submissions, state.attempts
     )  # fmt: skip
-    counts, units = dict[ProviderId, int](), dict[tuple[ProviderId, Kind, int], int]()
-    after, is_done = _AFTER[transition], transition is COMPLETE
+    after, units = _AFTER[transition], dict[tuple[ProviderId, Kind, int], int]()
     leases = [by_id[id_] for id_, _, _ in ends]
     jobs = state.queue.jobs.all_of([lease.job_id for lease in leases])
     for (id_, reason, at_ms), lease, job in zip(ends, leases, jobs, strict=True):
@@ -175,17 +170,16 @@ def finish(state: HasLeases, transition: LeaseTransition, ends: Sequence[LeaseEn
             raise _refuse_transition(lease, transition)
         lease.status, lease.reason, lease.ended_ms = status, reason, at_ms
         submissions.pop(id_, None)
-        provider_id = lease.provider_id
-        counts[provider_id] = counts.get(provider_id, 0) + 1
         if lease.units:
-            used = provider_id, job.kind, lease.epoch
+            used = lease.provider_id, job.kind, lease.epoch
             units[used] = units.get(used, 0) + lease.units
         touched[lease.event] = lease
         attempts.setdefault(lease.job_id, []).append(lease)
     state.leases.remove_many(leases)
+    is_completed = transition is LeaseTransition.COMPLETE
     for (provider_id, kind, epoch), count in units.items():
-        quota.settle_units(state, provider_id, kind, count, epoch, is_completed=is_done)
-    _count_leases(state, counts, -1)
+        quota.settle_units(state, provider_id, kind, count, epoch, is_completed=is_completed)
+    _count_leases(state, tally([lease.provider_id for lease in leases]), -1)
     return leases
 
 
@@ -212,7 +206,7 @@ def credit_outage(state: HasLeases, event: OwnershipTaken) -> None:
         lease.ack_by_ms += by_ms if lease.ack_by_ms > went_down_ms else 0
         lease.credited_ms += by_ms
         state.leases.due_index.move(lease.id, before_ms, due_ms(lease))
-        _touch(state, lease)
+        state.touched["lease"][lease.event] = lease
 
 
 _AFTER: Final = by_transition(LEASE_TRANSITIONS)
@@ -220,7 +214,3 @@ _AFTER: Final = by_transition(LEASE_TRANSITIONS)
 
 def _refuse_transition(lease: Lease, transition: LeaseTransition) -> Corrupt:
     return Corrupt("LEA-002", f"lease {lease.id.hex()} is {lease.status} and allows no {transition}")
-
-
-def _touch(state: HasLeases, lease: Lease) -> None:
-    state.touched["lease"][lease.event] = lease

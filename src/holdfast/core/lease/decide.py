@@ -1,4 +1,4 @@
-"""Whether a lease is acknowledged, renewed, declined, failed or expired."""
+"""Whether a lease is acknowledged, renewed, declined, failed, expired or revoked."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from holdfast.core.lease.messages import (
 )
 from holdfast.core.lease.model import HasLeases, Lease, LeaseStatus, has_lapsed, is_live, lease_ms
 from holdfast.core.provider import health
+from holdfast.core.provider.model import Provider, ProviderStatus
 from holdfast.core.queue import retry
 from holdfast.core.queue.messages import JobExpired, JobFailed
 
@@ -33,7 +34,12 @@ ATTEMPTS_EXHAUSTED: Final = "ATTEMPTS_EXHAUSTED"
 BUSY: Final = "BUSY"
 BUSY_MS: Final = 1_000
 """An executor that is full has a free place in a moment, unlike a provider that does not want the work."""
-TTL_OVER, RELATIVE_TTL_OVER, RESULT_TTL_OVER = "TTL", "RELATIVE_TTL", "RESULT_TTL"
+REVOKE_REASONS: Final = {
+    ProviderStatus.JAILED: "PROVIDER_JAILED",
+    ProviderStatus.SUSPENDED: "PROVIDER_SUSPENDED",
+    ProviderStatus.RETIRED: "PROVIDER_RETIRED",
+}
+"""The statuses in which a provider may not hold leases, each with the reason on the closed lease."""
 
 
 def ack(state: HasLeases, commands: Sequence[AckLease], now_ms: int) -> list[Answer]:
@@ -176,17 +182,15 @@ def failure_events(
         job_id=job.id,
         detail=detail,
     )
-    health_events = health.on_failure(state, state.providers[lease.provider_id], reason, now_ms)
+    worse = health.on_failure(state, state.providers[lease.provider_id], reason, now_ms)
+    over: JobFailed | JobExpired
     if job.failures + 1 >= policy.retry.failures_max:
         over = JobFailed(job.id, ATTEMPTS_EXHAUSTED, now_ms)
-        return closed, *health_events, *quorum.give_up_events(state, lease, job, over, now_ms)
-    if why := why_expired(state, quorum.parent_job(state, job), now_ms + wait_ms):
-        return (
-            closed,
-            *health_events,
-            *quorum.give_up_events(state, lease, job, JobExpired(job.id, why, now_ms), now_ms),
-        )
-    return closed, *health_events
+    elif why := why_expired(state, quorum.parent_job(state, job), now_ms + wait_ms):
+        over = JobExpired(job.id, why, now_ms)
+    else:
+        return closed, worse
+    return closed, worse, *quorum.give_up_events(state, lease, job, over, now_ms)
 
 
 def _until_ms(now_ms: int, lasts_ms: int) -> int:
@@ -205,21 +209,28 @@ def why_must_expire(state: HasLeases, job: Job, now_ms: int) -> str | None:
     """
     job = quorum.parent_job(state, job)
     why = why_expired(state, job, now_ms)
-    return why if why and job.state in LIVE_STATES and not _has_submission(state, job) else None
-
-
-def _has_submission(state: HasLeases, job: Job) -> bool:
-    if job.quorum_m:
-        return any(lease.submitted is not None for lease in quorum.live_leases(state, job))
-    lease = state.leases.by_job.get(job.id)
-    return lease is not None and lease.submitted is not None
+    if why is None or job.state not in LIVE_STATES:
+        return None
+    is_frozen = any(lease.submitted is not None for lease in quorum.live_leases(state, job))
+    return None if is_frozen else why
 
 
 def why_expired(state: HasLeases, job: Job, at_ms: int) -> str | None:
     """TTL-001: which TTL of a job has ended at this time, even while a submission waits."""
-    relative_ms = job.relative_expires_ms
     if at_ms >= job.expires_ms:
-        return TTL_OVER
-    if relative_ms is not None and at_ms >= relative_ms:
-        return RELATIVE_TTL_OVER
-    return RESULT_TTL_OVER if 0 < job.expires_height < state.open_height else None
+        return "TTL"
+    if job.relative_expires_ms is not None and at_ms >= job.relative_expires_ms:
+        return "RELATIVE_TTL"
+    return "RESULT_TTL" if 0 < job.expires_height < state.open_height else None
+
+
+def revoke_leases(state: HasLeases, provider: Provider, after: ProviderStatus, now_ms: int, limit: int) -> list[Event]:
+    """LEA-007: its leases end without penalty, and their jobs can be assigned to others at once.
+
+    A lease with a submission waits for its verdict: the work is done and is paid for.
+    """
+    reason = REVOKE_REASONS.get(after)
+    if reason is None:
+        return []
+    live = [lease for lease in state.leases.of(provider.id) if lease.submitted is None]
+    return [close_without_penalty(lease, reason, now_ms) for lease in live[:limit]]

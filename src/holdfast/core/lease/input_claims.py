@@ -7,6 +7,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from holdfast.core.base.event import Event
+from holdfast.core.base.values import LeaseId
 from holdfast.core.job.model import Job
 from holdfast.core.lease import quorum
 from holdfast.core.lease.messages import close_without_penalty
@@ -29,27 +30,24 @@ def clean_detail(reason: str) -> str:
     return "".join(sign if sign.isprintable() else " " for sign in reason[:DETAIL_MAX])
 
 
-def claim_events(
-    state: HasLeases, lease: Lease, detail: str, now_ms: int, *, is_confirmed: bool = False
-) -> tuple[Event, ...]:
+def claim_events(state: HasLeases, lease: Lease, detail: str, now_ms: int, *, is_confirmed: bool) -> tuple[Event, ...]:
     """The lease ends without blame; with the claim of another account's provider, or the node's word, the job fails."""
     job = state.queue.jobs[lease.job_id]
     requested, provider = quorum.parent_job(state, job), state.providers[lease.provider_id]
     until_ms = now_ms + state.policy.admission.input_claim_ms
     closed = replace(close_without_penalty(lease, INVALID_INPUT, now_ms), detail=detail, claim_until_ms=until_ms)
-    others = [each for each in quorum.live_leases(state, requested) if each.id != lease.id]
     accounts = {claimant.account for claimant in (*claimants(state, requested), provider) if claimant.at_stake}
     is_enough = is_confirmed or len(accounts) >= CLAIMS_NEEDED
-    if not is_enough or any(each.submitted is not None for each in others):
+    if not is_enough or any(each.submitted is not None for each in quorum.live_leases(state, requested)):
         return (closed,)
-    return closed, *invalid_input_events(state, requested, now_ms, lease)
+    return closed, *invalid_input_events(state, requested, now_ms, lease.id)
 
 
 def invalid_input_events(
-    state: HasLeases, requested: Job, now_ms: int, excluding: Lease | None = None
+    state: HasLeases, requested: Job, now_ms: int, excluding: LeaseId | None = None
 ) -> tuple[Event, ...]:
     """The job fails because of its input, without further attempts."""
-    closed = quorum.close_leases(state, requested, INVALID_INPUT, now_ms, excluding.id if excluding else None)
+    closed = quorum.close_leases(state, requested, INVALID_INPUT, now_ms, excluding)
     return *closed, JobFailed(requested.id, INVALID_INPUT, now_ms, epoch_of(state))
 
 

@@ -1,15 +1,17 @@
-"""A lease as the state keeps it: its transition table (LEA-002), its deadlines, and the row of the table `lease`."""
+"""A lease as the state keeps it: id, transition table (LEA-002), deadlines, and the row of the table `lease`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final, Protocol
 
 import msgspec
 
+from holdfast.core.base.canonical import framed, hash_from, hash_prefix
 from holdfast.core.base.fsm import Transitions
-from holdfast.core.base.values import Digest, EventNo, Kind, LeaseId, ProviderId, TaskId
+from holdfast.core.base.values import Digest, EventNo, Kind, LeaseId, ProviderId, Seed, TaskId
 from holdfast.core.index.due_index import DueIndex
 from holdfast.core.policy import LeasePolicy
 from holdfast.core.provider.model import HasProviders
@@ -17,6 +19,17 @@ from holdfast.core.queue.model import HasQueue
 from holdfast.core.queue.quota import Quota
 
 QUANTUM: Final = Kind.QUANTUM
+_PREFIX: Final = hash_prefix("AICF|lease")
+
+
+def lease_id(job_id: TaskId, provider_id: ProviderId, attempt: int, seed: Seed) -> LeaseId:
+    """LEA-001: `attempt` counts the leases of the job from 0, so an id never repeats."""
+    return hash_from(_PREFIX + framed(job_id) + _end(provider_id, attempt, seed))  # type: ignore[return-value]
+
+
+@lru_cache(maxsize=4_096)  # the same for all jobs of a tick that a provider gets
+def _end(provider_id: ProviderId, attempt: int, seed: Seed) -> bytes:
+    return framed(provider_id, attempt, seed)
 
 
 class LeaseStatus(StrEnum):
@@ -100,10 +113,7 @@ class Leases(msgspec.Struct):
         by_id, by_job, by_provider = self.by_id, self.by_job, self.by_provider
         for lease in leases:
             by_id[lease.id] = by_job[lease.job_id] = lease
-            of_provider = by_provider.get(lease.provider_id)
-            if of_provider is None:
-                of_provider = by_provider[lease.provider_id] = {}
-            of_provider[lease.id] = lease
+            by_provider.setdefault(lease.provider_id, {})[lease.id] = lease
         self.due_index.schedule_many((lease.id, due_ms(lease)) for lease in leases)
 
     def remove_many(self, leases: Iterable[Lease]) -> None:

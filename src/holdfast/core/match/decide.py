@@ -15,16 +15,16 @@ from holdfast.core.base.event import Decided, Event
 from holdfast.core.base.values import ChainId, Seed
 from holdfast.core.job.job_class import denied_until, job_class
 from holdfast.core.job.model import Job
-from holdfast.core.lease.ids import lease_id
 from holdfast.core.lease.messages import JobAssigned
-from holdfast.core.lease.model import lease_ms
+from holdfast.core.lease.model import lease_id, lease_ms
 from holdfast.core.lease.quorum import holders
 from holdfast.core.match import requester_window, seed_shuffle
-from holdfast.core.match.eligibility import HasEligibility, allow_deny, epoch_of, price_of
+from holdfast.core.match.eligibility import HasEligibility, allow_deny, price_of
 from holdfast.core.match.messages import Match, RequestersCounted
 from holdfast.core.match.provider_index import IdleFingerprint, IndexedProvider, ProviderIndex, TickStats
 from holdfast.core.match.tick import KIND_INDEX, NO_LIMIT, Tick
 from holdfast.core.provider.model import Provider
+from holdfast.core.queue.decide import epoch_of
 from holdfast.core.queue.quota import units_max, units_used
 from holdfast.core.queue.ready_queue import JobShape, task_id_of
 
@@ -133,10 +133,7 @@ def _idle_fingerprint(state: HasMatching, assignments: int, until_ms: int) -> Id
 def tick_seed(state: HasMatching) -> Seed:
     """MAT-001: the seed, from height and beacon of the head."""
     height, beacon = state.beacon
-    policy = state.policy
-    return seed_shuffle.seed(
-        ChainId(policy.chain_id), seed_shuffle.epoch_id(height, policy.chain.epoch_blocks), height, beacon
-    )
+    return seed_shuffle.seed(ChainId(state.policy.chain_id), epoch_of(state), height, beacon)
 
 
 class LiveRules:

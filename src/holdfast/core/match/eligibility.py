@@ -13,10 +13,10 @@ from holdfast.core.job.spec import RESOURCES, work_name
 from holdfast.core.lease.model import HasLeases
 from holdfast.core.lease.quorum import why_not_distinct
 from holdfast.core.match.requester_window import RequesterWindow, why_not_window
-from holdfast.core.match.seed_shuffle import epoch_id
 from holdfast.core.policy import Policy
 from holdfast.core.provider.model import ANY_MODEL, Provider, ProviderStatus, stake_min, unattested_kinds
 from holdfast.core.queue import quota
+from holdfast.core.queue.decide import epoch_of
 from holdfast.core.queue.pauses import Paused
 
 
@@ -66,11 +66,6 @@ def why_not_for_job(state: HasEligibility, provider: Provider, job: Job, now_ms:
     if now_ms < denied_until(state.class_denials, id_, job_class(kind, job.requirements)):
         return "skipped for this class of jobs for a while"
     return why_not_window(state.requester_windows, job.caller, job.tier, policy.match, now_ms)
-
-
-def epoch_of(state: HasEligibility) -> int:
-    """QUO-001: the current epoch, that of the head."""
-    return epoch_id(state.beacon[0], state.policy.chain.epoch_blocks)
 
 
 def why_not_fit(provider: Provider, job: Job, policy: Policy) -> str | None:

@@ -8,7 +8,8 @@ The index is rebuilt from the records: an empty one fills itself with the first 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from operator import attrgetter
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
@@ -27,6 +28,7 @@ from holdfast.core.match.eligibility import (
 from holdfast.core.match.seed_shuffle import shuffle_in_place
 from holdfast.core.policy import Policy
 from holdfast.core.provider.model import Provider
+from holdfast.core.queue.ready_queue import JobShape
 
 FITTING_CACHE_MAX: Final = 4_096
 """The least size of the cache of fitting groups; a full cache is cleared."""
@@ -137,10 +139,10 @@ class ProviderIndex(msgspec.Struct):
         if not self.entries and state.providers:
             changed = state.providers
         for id_ in changed:
-            self._update_entry(id_, state.providers.get(id_), now_ms)
+            self._update_entry(state.providers[id_], now_ms)
         state.changed_providers.clear()
         for due in list(self.due_index.due_until(now_ms)):
-            self._update_entry(ProviderId(due), state.providers.get(ProviderId(due)), now_ms)
+            self._update_entry(state.providers[ProviderId(due)], now_ms)
 
     def is_due(self, state: HasSupply, now_ms: int) -> bool:
         """Whether `refresh` has anything to do although no provider changed."""
@@ -155,16 +157,10 @@ class ProviderIndex(msgspec.Struct):
         self.due_index, self._fitting_cache, self._order, self._order_seed = DueIndex(), {}, [], None
         self._policy, self.version = state.policy, self.version + 1
 
-    def _update_entry(self, id_: ProviderId, provider: Provider | None, now_ms: int) -> None:
-        entry = self.entries.get(id_)
-        if provider is None:
-            if entry is not None:
-                self._move_entry(entry, entry.group, is_available=False, has_capacity=False)
-                self._schedule(entry, None)
-                del self.entries[id_]
-            return
+    def _update_entry(self, provider: Provider, now_ms: int) -> None:
+        entry = self.entries.get(provider.id)
         if entry is None:
-            entry = self.entries[id_] = IndexedProvider(provider)
+            entry = self.entries[provider.id] = IndexedProvider(provider)
         inputs, is_available, group = _index_inputs(provider), entry.is_available, entry.group
         if inputs != entry.index_inputs or (entry.due_ms is not None and now_ms >= entry.due_ms):
             assert self._policy is not None
@@ -218,15 +214,15 @@ class ProviderIndex(msgspec.Struct):
 
     # ------------------------------------------------------------------------------------ reading
 
-    def order(self, seed: Seed) -> list[IndexedProvider]:
-        """MAT-003: the available providers in the order of the seed; computed once while they do not change."""
+    def order(self, seed: Seed) -> None:
+        """MAT-003: put the available providers in the order of the seed; once while they do not change."""
         if self._order_seed != seed:
             self._order = shuffle_in_place(seed, self.available_entries.copy())
             self._order_seed, self._has_positions = seed, False
-        return self._order
 
-    def fitting_groups(self, kind: Kind, requirements: bytes, pays: int) -> set[int]:
+    def fitting_groups(self, shape: JobShape) -> set[int]:
         """The groups with a profile that fits and a price that is paid; each group is checked once."""
+        kind, requirements, pays = shape.kind, shape.requirements, shape.pays
         cached = self._fitting_cache.get((kind, requirements, pays))
         count, fitting = cached if cached is not None else (0, set())
         if cached is None or count < len(self.profile_groups):
@@ -239,12 +235,12 @@ class ProviderIndex(msgspec.Struct):
             self._fitting_cache[kind, requirements, pays] = len(self.profile_groups), fitting
         return fitting
 
-    def has_capacity_for(self, kind: Kind, requirements: bytes, pays: int) -> bool:
-        return not self.groups_with_capacity.isdisjoint(self.fitting_groups(kind, requirements, pays))
+    def has_capacity_for(self, shape: JobShape) -> bool:
+        return not self.groups_with_capacity.isdisjoint(self.fitting_groups(shape))
 
-    def with_capacity_for(self, kind: Kind, requirements: bytes, pays: int) -> Iterator[IndexedProvider]:
+    def with_capacity_for(self, shape: JobShape) -> Iterator[IndexedProvider]:
         """The providers that fit and have a free slot, in the order of the last seed."""
-        fits = self.fitting_groups(kind, requirements, pays)
+        fits = self.fitting_groups(shape)
         fewer, others = (
             (fits, self.groups_with_capacity)
             if len(fits) <= len(self.groups_with_capacity)
@@ -256,19 +252,12 @@ class ProviderIndex(msgspec.Struct):
                 entries += self.profile_groups[group].with_capacity.values()
                 if len(entries) > sorted_max:
                     return (entry for entry in self._order if entry.has_capacity and entry.group in fits)
-        entries.sort(key=self._position_key())
-        return iter(entries)
-
-    def _position_key(self) -> Callable[[IndexedProvider], int]:
         if not self._has_positions:
             for position, entry in enumerate(self._order):
                 entry.shuffle_position = position
             self._has_positions = True
-        return _position
-
-
-def _position(entry: IndexedProvider) -> int:
-    return entry.shuffle_position
+        entries.sort(key=attrgetter("shuffle_position"))
+        return iter(entries)
 
 
 def _index_inputs(provider: Provider) -> tuple[object, ...]:

@@ -34,8 +34,7 @@ def is_on(policy: MatchPolicy) -> bool:
 
 def jobs_in_window(windows: dict[AccountId, RequesterWindow], caller: AccountId, now_ms: int) -> int:
     """How many jobs of this requester count now."""
-    window = windows.get(caller)
-    return sum(count for until_ms, count in window.entries if until_ms > now_ms) if window is not None else 0
+    return sum(count for _, count in _counting(windows, caller, now_ms))
 
 
 def jobs_max(tier: Tier, policy: MatchPolicy) -> int | None:
@@ -62,22 +61,20 @@ def why_not_window(
 
 def next_roll_ms(windows: dict[AccountId, RequesterWindow], caller: AccountId, now_ms: int) -> int | None:
     """When the first job that counts now stops counting."""
+    return min((until_ms for until_ms, _ in _counting(windows, caller, now_ms)), default=None)
+
+
+def _counting(windows: dict[AccountId, RequesterWindow], caller: AccountId, now_ms: int) -> list[tuple[int, int]]:
     window = windows.get(caller)
-    counting = [until_ms for until_ms, _ in window.entries if until_ms > now_ms] if window is not None else []
-    return min(counting, default=None)
+    return [entry for entry in window.entries if entry[0] > now_ms] if window is not None else []
 
 
 def apply_counted(state: HasWindows, event: RequestersCounted) -> None:
     """Windows are in the order of their last entry, so the empty ones are at the front."""
     windows = state.requester_windows
-    over = takewhile(lambda entry: _is_over(entry[1], event.at_ms), windows.items())
-    for caller in [caller for caller, _ in over]:
+    for caller in list(takewhile(lambda caller: not _counting(windows, caller, event.at_ms), windows)):
         del windows[caller]
     for caller, count in event.counts.items():
-        window = windows.pop(caller, None) or RequesterWindow()
-        kept = [entry for entry in window.entries if entry[0] > event.at_ms]
-        windows[caller] = RequesterWindow([*kept, (event.until_ms, count)])
-
-
-def _is_over(window: RequesterWindow, now_ms: int) -> bool:
-    return all(until_ms <= now_ms for until_ms, _ in window.entries)
+        counting = _counting(windows, caller, event.at_ms)
+        windows.pop(caller, None)  # the last entry is new: it goes to the end
+        windows[caller] = RequesterWindow([*counting, (event.until_ms, count)])

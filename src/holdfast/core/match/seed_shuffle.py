@@ -8,7 +8,7 @@ from itertools import chain, count
 from struct import Struct
 from typing import Final, TypeVar
 
-from holdfast.core.base.canonical import H
+from holdfast.core.base.canonical import H, hash_prefix
 from holdfast.core.base.values import ChainId, Height, ProviderId, Seed
 
 MATCH_TAG: Final = "AICF|match"
@@ -65,6 +65,5 @@ def shuffle_in_place(seed: Seed, order: list[T]) -> list[T]:
 
 def _words(seed: Seed) -> Iterator[int]:
     """Four words of each `H(MATCH_TAG, seed, counter)`, with the constant frames written once (CAN-001)."""
-    tag = MATCH_TAG.encode("ascii")
-    stem = len(tag).to_bytes(4, "big") + tag + len(seed).to_bytes(4, "big") + seed + (8).to_bytes(4, "big")
+    stem = hash_prefix(MATCH_TAG, seed) + (8).to_bytes(4, "big")
     return chain.from_iterable(_four_words(sha3_256(stem + counter.to_bytes(8, "big")).digest()) for counter in count())

@@ -60,21 +60,17 @@ class SelectionOrder(Protocol):
 class Shuffled:
     """The first in the shuffled order that fits."""
 
-    __slots__ = ("_entries", "_last_taker", "_pool")
+    __slots__ = ("_entries", "_entry", "_pool")
 
     def __init__(self, pool: CandidatePool, _: Seed) -> None:
         self._pool, self._entries = pool, pool.entries()
-        self._last_taker: Candidate | None = None
+        self._entry = next(self._entries, None)
 
     def best(self, job_id: bytes) -> Candidate | None:
-        candidate_of = self._pool.candidate_of
-        if self._last_taker is not None and (candidate := candidate_of(self._last_taker.entry)) is not None:
-            return candidate
-        for entry in self._entries:
-            if (candidate := candidate_of(entry)) is not None:
-                self._last_taker = candidate
+        while self._entry is not None:
+            if (candidate := self._pool.candidate_of(self._entry)) is not None:
                 return candidate
-        self._last_taker = None
+            self._entry = next(self._entries, None)
         return None
 
 

@@ -59,10 +59,8 @@ class _GroupPool:
 
     def entries(self) -> Iterator[IndexedProvider]:
         shape = self._shape
-        entries, is_accepted = (
-            self._tick.provider_index.with_capacity_for(shape.kind, shape.requirements, shape.pays),
-            self._tick.rules.provider_filter(shape),
-        )
+        entries = self._tick.provider_index.with_capacity_for(shape)
+        is_accepted = self._tick.rules.provider_filter(shape)
         return entries if is_accepted is None else filter(is_accepted, entries)
 
     def load_of(self, entry: IndexedProvider) -> int:
@@ -128,9 +126,10 @@ class Tick:
         """The jobs that were assigned because they were the oldest (MAT-005)."""
         self._cursor = b""
         """The next sort key by priority."""
-        largest = {KIND_INDEX[shape.kind]: 0 for shape in ready_queue.groups}
+        largest: dict[int, int] = {}
         for shape in ready_queue.groups:
-            largest[KIND_INDEX[shape.kind]] = max(largest[KIND_INDEX[shape.kind]], shape.units)
+            at = KIND_INDEX[shape.kind]
+            largest[at] = max(largest.get(at, 0), shape.units)
         self._largest = tuple(largest.items())
         """How many units the largest job takes, by kind."""
         self._groups = ready_queue.groups
@@ -146,13 +145,8 @@ class Tick:
         to the first.
         """
         limit, demands = self._slot_limit(limit), self._demands()
-        sort_keys, chosen, picked, oldest, left = (
-            self.sort_keys,
-            self.chosen,
-            self.starvation_picks,
-            self._pick_oldest(demands),
-            0,
-        )
+        sort_keys, chosen, picked = self.sort_keys, self.chosen, self.starvation_picks
+        oldest, left = self._pick_oldest(demands), 0
         merged = BatchedMerge([(group.by_priority, demand) for group, demand in demands])
         for run_ in merged:
             owner = merged.owner
@@ -257,8 +251,7 @@ class Tick:
         return [
             (group, self._demand(shape, counts))
             for shape, group in self._groups.items()
-            if self.rules.is_open(shape)
-            and self.provider_index.has_capacity_for(shape.kind, shape.requirements, shape.pays)
+            if self.rules.is_open(shape) and self.provider_index.has_capacity_for(shape)
         ]
 
     def _demand(self, shape: JobShape, counts: dict[str, list[int]]) -> _Demand:

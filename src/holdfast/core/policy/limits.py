@@ -8,7 +8,7 @@ from typing import Final, get_type_hints
 
 import msgspec
 
-from holdfast.core.policy.settings import DAY_MS, Policy
+from holdfast.core.policy import DAY_MS, Policy
 
 
 class SettingFault(msgspec.Struct, frozen=True, gc=False):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.core.chain.model import genesis_chain
-from holdfast.core.job.model import LIVE_STATES, Job, JobState, ready_ms
+from holdfast.core.job.model import LIVE_STATES, JobState, ready_ms
 from holdfast.core.match.seed_shuffle import epoch_id
 from holdfast.core.policy import PriorityPolicy
 from holdfast.core.policy_change.messages import PolicyAdopted
@@ -32,18 +32,16 @@ def recompute_priorities(state: PolicyState, policy: PriorityPolicy) -> None:
     """All waiting jobs at once, so that there is never a mixed order."""
     jobs = state.queue.jobs
     for job in jobs.values():
-        if job.state in LIVE_STATES and (rank := _priority_of(job, policy)) != job.priority:
+        if job.state not in LIVE_STATES:
+            continue
+        rank = priority.sort_priority(job.max_fee, job.size_bytes, job.tier, ready_ms(job), policy)
+        if rank != job.priority:
             job.priority = rank
             jobs.rewrite(job)
             state.touched["job"][job.event] = job
-    queue = state.queue
-    version = queue.ready_queue.version
-    queue.ready_queue = rebuild_ready_queue(job for job in jobs.values() if job.state is JobState.QUEUED)
-    queue.ready_queue.version = version + 1
-
-
-def _priority_of(job: Job, policy: PriorityPolicy) -> int:
-    return priority.sort_priority(job.max_fee, job.size_bytes, job.tier, ready_ms(job), policy)
+    version = state.queue.ready_queue.version
+    state.queue.ready_queue = rebuild_ready_queue(job for job in jobs.values() if job.state is JobState.QUEUED)
+    state.queue.ready_queue.version = version + 1
 
 
 def _renumber_epochs(state: PolicyState, before_blocks: int, blocks: int) -> None:

@@ -19,9 +19,6 @@ from holdfast.core.queue.quota import units_max, units_used
 QUOTA_LOWERED: Final = "QUOTA_LOWERED"
 
 
-_pack = msgspec.msgpack.Encoder().encode
-
-
 def adopt(state: PolicyState, command: AdoptPolicy, now_ms: int) -> Decided | Refused:
     """LEA-007: where it lowers a quota, leases above it are cancelled at once, the newest first, without penalty."""
     policy, before = command.policy, adoption_event(state.policy_bytes)
@@ -34,7 +31,7 @@ def adopt(state: PolicyState, command: AdoptPolicy, now_ms: int) -> Decided | Re
         for provider_id in state.leases.by_provider
         for lease in leases_over_quota(state, provider_id, policy.quota)
     ]
-    return Decided((PolicyAdopted(_pack(policy), before, now_ms, command.by), *closed))
+    return Decided((PolicyAdopted(msgspec.msgpack.encode(policy), before, now_ms, command.by), *closed))
 
 
 def why_not_network(adopted: Policy, policy: Policy) -> Refused | None:

@@ -28,6 +28,7 @@ from holdfast.core.provider.messages import (
     unstake_key,
 )
 from holdfast.core.provider.model import (
+    DECLARED,
     HEALTH_MAX_PPM,
     SLASHED,
     HasProviders,
@@ -82,11 +83,8 @@ def apply_registered(state: HasProviders, event: ProviderRegistered) -> None:
     known = state.providers.get(event.id)
     if known is None:
         known = state.providers[event.id] = record_from(Provider, event, event=state.last_event)
-    else:
-        known.name, known.account, known.capabilities = event.name, event.account, event.capabilities
-        known.region, known.price, known.slots = event.region, event.price, event.slots
-        known.attested_until_ms = event.attested_until_ms
-    known.attestor, known.versions, known.prices = event.attestor, event.versions, event.prices
+    for name in DECLARED:
+        setattr(known, name, getattr(event, name))
     known.denied_by_list = why_denied_by_list(known, state.listings, exclusive_subjects(state.listings))
     record_change(state, known)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from operator import attrgetter
 from typing import Annotated, Final
 
 import msgspec
@@ -15,6 +16,7 @@ from holdfast.core.base.values import ACCOUNT_NAME, Kind, ProviderId
 from holdfast.core.escrow.decide import check_funds, why_not_amount
 from holdfast.core.escrow.model import MINT
 from holdfast.core.index import unique_ids
+from holdfast.core.policy import ProviderPolicy
 from holdfast.core.provider.health import on_heartbeat
 from holdfast.core.provider.invitations import use_invitation
 from holdfast.core.provider.messages import (
@@ -26,8 +28,10 @@ from holdfast.core.provider.messages import (
     Register,
     Stake,
     stake_key,
+    status_change,
 )
 from holdfast.core.provider.model import (
+    DECLARED,
     SLASHED,
     SYSTEM_ACTOR,
     HasProviders,
@@ -38,7 +42,6 @@ from holdfast.core.provider.model import (
     stake_min,
     why_not_key,
 )
-from holdfast.core.provider.transitions import status_change
 
 SLOTS_MAX: Final = 1_000_000
 PRICES_MAX: Final = 64
@@ -67,17 +70,12 @@ def register(state: HasProviders, command: Register, now_ms: int) -> Decided | R
         return _check_unstaked_limit(state, is_invited=bool(used)) or Decided((event, *used))
     if refusal := check_not_retired(known) or why_not_key(state, id_, command.public):
         return refusal
-    if _declaration(known) == _declaration(command):
+    declaration = attrgetter(*DECLARED)
+    if declaration(known) == declaration(command):
         return Decided(used, repeat_of=None if used else known.event)
     if known.account != command.account and known.at_stake:
         return Refused("PRV-001", f"the stake is {known.account}'s", "unstake before changing the account")
     return Decided((event, *used))
-
-
-def _declaration(declared: Register | Provider) -> tuple[object, ...]:
-    """What a provider declares; the same declaration again is a repeat."""
-    offer = (declared.name, declared.account, declared.capabilities, declared.region, declared.price, declared.slots)
-    return (*offer, declared.prices, declared.attested_until_ms, declared.attestor, declared.versions)
 
 
 def _check_unstaked_limit(state: HasProviders, *, is_invited: bool) -> Refused | None:
@@ -88,11 +86,8 @@ def _check_unstaked_limit(state: HasProviders, *, is_invited: bool) -> Refused |
     most = UNSTAKED_MAX if is_invited else UNSTAKED_MAX - UNSTAKED_MAX // INVITED_SHARE
     if len(state.provider_timers.unstaked) < most:
         return None
-    message, hint = (
-        f"there are {most} providers without a stake",
-        "ask the operator for an invitation, or to retire some",
-    )
-    return Refused("PRV-001", message, hint, "BackPressure")
+    hint = "ask the operator for an invitation, or to retire some"
+    return Refused("PRV-001", f"there are {most} providers without a stake", hint, "BackPressure")
 
 
 def _why_not_registered(state: HasProviders, command: Register, now_ms: int) -> Refused | None:
@@ -173,8 +168,12 @@ def kinds_of(capabilities: bytes) -> tuple[str, ...]:
     return tuple(kind for kind in by_kind if kind in set(Kind))
 
 
+def stake_min_of(provider: Provider, policy: ProviderPolicy) -> int:
+    return stake_min(kinds_of(provider.capabilities), policy)
+
+
 def is_valid_versions(versions: str) -> bool:
-    return len(versions) <= VERSIONS_MAX and (versions.isprintable() or not versions)
+    return len(versions) <= VERSIONS_MAX and versions.isprintable()
 
 
 def is_valid_reason(reason: str) -> bool:
@@ -235,7 +234,7 @@ def _activation_events(
 ) -> tuple[Event, ...]:
     """PRV-001: REGISTERED becomes ACTIVE with the minimum stake and a fresh heartbeat."""
     policy = state.policy.provider
-    needed = stake_min(kinds_of(provider.capabilities), policy)
+    needed = stake_min_of(provider, policy)
     is_fresh = heartbeat_ms and now_ms < heartbeat_ms + policy.heartbeat_stale_ms
     if provider.status is not ProviderStatus.REGISTERED or not is_fresh or at_stake < needed:
         return ()

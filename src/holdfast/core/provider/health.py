@@ -21,7 +21,7 @@ HEARTBEAT_EXPECTED: Final = frozenset({ProviderStatus.ACTIVE, ProviderStatus.SUS
 RECHECK_MS: Final = 1_000
 
 
-def on_failure(state: HasProviders, provider: Provider, reason: str, now_ms: int) -> tuple[Event, ...]:
+def on_failure(state: HasProviders, provider: Provider, reason: str, now_ms: int) -> HealthChanged:
     """RTY-003: what a failure does to its provider; it follows the LeaseClosed that counts it.
 
     `MaintainProviders` suspends it where its health is too low: several failures of one decision count together.
@@ -29,16 +29,14 @@ def on_failure(state: HasProviders, provider: Provider, reason: str, now_ms: int
     rules = state.policy.provider
     setting = DECAYS.get(reason)
     by_ppm = -int(getattr(rules, setting)) if setting is not None else 0
-    return (
-        HealthChanged(
-            id=provider.id,
-            by_ppm=by_ppm,
-            reason=reason,
-            at_ms=now_ms,
-            failures_max=rules.failures_in_row_max,
-            cooldown_ms=rules.cooldown_ms,
-            cap_ms=rules.cooldown_cap_ms,
-        ),
+    return HealthChanged(
+        id=provider.id,
+        by_ppm=by_ppm,
+        reason=reason,
+        at_ms=now_ms,
+        failures_max=rules.failures_in_row_max,
+        cooldown_ms=rules.cooldown_ms,
+        cap_ms=rules.cooldown_cap_ms,
     )
 
 

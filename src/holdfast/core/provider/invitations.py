@@ -13,7 +13,7 @@ from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Decided
 from holdfast.core.base.values import Digest, ProviderId
 from holdfast.core.index import unique_ids
-from holdfast.core.policy.settings import DAY_MS
+from holdfast.core.policy import DAY_MS
 from holdfast.core.provider.messages import InvitationUsed, InviteProvider, ProviderInvited, Register
 from holdfast.core.provider.model import HasProviders
 

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from holdfast.core.base.canonical import canonical
 from holdfast.core.base.event import Command, Event
+from holdfast.core.base.fsm import next_state
 from holdfast.core.base.values import AccountId, Amount, ProviderId
-from holdfast.core.provider.model import ProviderStatus, ProviderTransition
+from holdfast.core.provider.model import (
+    PROVIDER_TRANSITIONS,
+    SYSTEM_ACTOR,
+    HasProviders,
+    Provider,
+    ProviderStatus,
+    ProviderTransition,
+)
 
 
 class Register(Command, frozen=True):
@@ -173,6 +183,28 @@ class ProviderStatusChanged(Event, frozen=True, tag=73):
     """For a jailed provider: the height at which its jail term ends; 0: never."""
 
 
+def status_change(
+    state: HasProviders,
+    provider: Provider,
+    transition: ProviderTransition,
+    reason: str,
+    by: str = SYSTEM_ACTOR,
+    until: int = 0,
+) -> ProviderStatusChanged:
+    """The transition as an event; the caller has checked that the table allows it."""
+    after = next_state(PROVIDER_TRANSITIONS, provider.status, transition)
+    assert after is not None, f"{provider.status} does not allow {transition}"
+    return ProviderStatusChanged(
+        id=provider.id,
+        before=provider.status,
+        after=after,
+        reason=reason,
+        actor=by,
+        height=state.open_height,
+        until=until,
+    )
+
+
 class HealthChanged(Event, frozen=True, tag=74):
     """A provider's health changed (RTY-003).
 
@@ -288,8 +320,6 @@ def unstake_key(message: Unstake | UnstakeRequested) -> bytes:
     return b"u" + message.request
 
 
-def time_independent_unstake(message: Unstake | UnstakeRequested) -> UnstakeRequested:
+def time_independent_unstake(requested: UnstakeRequested) -> UnstakeRequested:
     """The request without its times: a repeat is recognised whenever it comes, and its lock does not move."""
-    return UnstakeRequested(
-        id=message.id, amount=message.amount, request=message.request, unstake_height=0, unstake_ms=0, actor=""
-    )
+    return replace(requested, unstake_height=0, unstake_ms=0, actor="")

@@ -8,6 +8,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from holdfast.core.base import fsm
 from holdfast.core.base.canonical import H, canonical
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import OwnershipTaken
@@ -27,8 +28,6 @@ SLASHED: Final = AccountId("slashed")
 SYSTEM_ACTOR: Final = "holdfast"
 """The actor of transitions that the node makes by itself."""
 HEALTH_MAX_PPM: Final = PPM
-
-
 ANY_MODEL: Final = "*"
 """In a map of prices: the price of all models that it does not name."""
 
@@ -54,6 +53,12 @@ def stake_reservation_id(id_: ProviderId) -> ReservationId:
 def slash_reservation_id(id_: ProviderId, number: EventNo) -> ReservationId:
     """The penalty of this event is a separate reservation, so that a reorg can move it alone."""
     return ReservationId(H(SLASH_TAG, id_, number))
+
+
+DECLARED: Final = (
+    "name", "account", "capabilities", "region", "price", "slots", "prices", "attested_until_ms", "attestor", "versions"
+)  # fmt: skip
+"""What a provider declares and may declare anew; the same declaration again is a repeat."""
 
 
 class ProviderStatus(StrEnum):
@@ -95,6 +100,7 @@ PROVIDER_TRANSITIONS: Final[Transitions[ProviderStatus, ProviderTransition]] = {
     },
     ProviderStatus.RETIRED: {},
 }
+_SHOW: Final = "`holdfast provider show` says how it is; a provider that was retired registers with a new key"
 
 
 class Provider(msgspec.Struct, array_like=True, gc=False):
@@ -166,6 +172,12 @@ class Provider(msgspec.Struct, array_like=True, gc=False):
     def at_stake(self) -> int:
         """PRV-004: all that can be slashed."""
         return self.stake + self.unstaking
+
+
+def why_not_transition(provider: Provider, transition: ProviderTransition) -> Refused | None:
+    """Why the table does not allow this transition, None where it does."""
+    why = fsm.why_not_transition(PROVIDER_TRANSITIONS, provider.status, transition)
+    return Refused("PRV-001", f"provider {provider.id.hex()}: {why}", _SHOW) if why else None
 
 
 class HasProviders(Protocol):

@@ -13,8 +13,8 @@ from holdfast.core.base.records import record_from
 from holdfast.core.base.values import Height
 from holdfast.core.escrow.decide import why_not_amount
 from holdfast.core.index import unique_ids
-from holdfast.core.policy import Policy
-from holdfast.core.provider.decide import REASON_MAX, check_not_retired, is_valid_reason, kinds_of, provider_of
+from holdfast.core.policy import ProviderPolicy
+from holdfast.core.provider.decide import REASON_MAX, check_not_retired, is_valid_reason, provider_of, stake_min_of
 from holdfast.core.provider.messages import (
     Drain,
     ListingChanged,
@@ -24,18 +24,11 @@ from holdfast.core.provider.messages import (
     SignerRotated,
     Unstake,
     UnstakeRequested,
+    status_change,
     time_independent_unstake,
     unstake_key,
 )
-from holdfast.core.provider.model import (
-    HasProviders,
-    Provider,
-    ProviderStatus,
-    ProviderTransition,
-    provider_id,
-    stake_min,
-)
-from holdfast.core.provider.transitions import status_change
+from holdfast.core.provider.model import HasProviders, Provider, ProviderStatus, ProviderTransition, provider_id
 
 ALLOW, DENY = "allow", "deny"
 _SUBJECT: Final = re.compile(r"provider:[0-9a-f]{64}|region:.{1,64}")
@@ -53,9 +46,9 @@ def drain(state: HasProviders, command: Drain, _now_ms: int) -> Decided | Refuse
         return refusal
     if bool(provider.is_draining) is command.is_draining:
         return Decided((), repeat_of=state.last_event)
-    before, after = bool(provider.is_draining), command.is_draining
+    after = command.is_draining
     drained = record_from(
-        ProviderDrained, command, before=before, after=after, actor=command.by, height=state.open_height
+        ProviderDrained, command, before=not after, after=after, actor=command.by, height=state.open_height
     )
     return Decided((drained,))
 
@@ -75,24 +68,20 @@ def unstake(state: HasProviders, command: Unstake, now_ms: int) -> Decided | Ref
     requested = record_from(UnstakeRequested, command, unstake_height=height, unstake_ms=free_ms, actor=command.by)
     if earlier := unique_ids.check_unique(state.claims, unstake_key(requested), time_independent_unstake(requested)):
         return earlier
-    if refusal := _why_not_unstake(provider, command, state.policy):
+    if refusal := _why_not_unstake(provider, command, rules):
         return refusal
-    left = provider.stake - command.amount
-    if left >= _stake_min_of(provider, state.policy) or provider.status is not ProviderStatus.ACTIVE:
+    left, needed = provider.stake - command.amount, stake_min_of(provider, rules)
+    if left >= needed or provider.status is not ProviderStatus.ACTIVE:
         return Decided((requested,))
-    reason = f"stake {left} of {_stake_min_of(provider, state.policy)}"
+    reason = f"stake {left} of {needed}"
     return Decided((requested, status_change(state, provider, ProviderTransition.LAPSE, reason)))
 
 
-def _stake_min_of(provider: Provider, policy: Policy) -> int:
-    return stake_min(kinds_of(provider.capabilities), policy.provider)
-
-
-def _why_not_unstake(provider: Provider, command: Unstake, policy: Policy) -> Refused | None:
+def _why_not_unstake(provider: Provider, command: Unstake, policy: ProviderPolicy) -> Refused | None:
     if refusal := why_not_amount(command.amount):
         return refusal
     left, status = provider.stake - command.amount, provider.status
-    is_short = left < _stake_min_of(provider, policy) and status is not ProviderStatus.RETIRED
+    is_short = left < stake_min_of(provider, policy) and status is not ProviderStatus.RETIRED
     checks = (
         (command.amount <= provider.stake, f"{provider.stake} is at stake, {command.amount} requested", ""),
         (not provider.unstaking, f"{provider.unstaking} is unstaking already", "wait until it is released"),
@@ -100,8 +89,7 @@ def _why_not_unstake(provider: Provider, command: Unstake, policy: Policy) -> Re
         (not (is_short and status is ProviderStatus.SUSPENDED), f"it is {status}", "recover or retire first"),
         (not (is_short and provider.leases), f"it holds {provider.leases} leases", "drain first, or leave the minimum"),
     )
-    message, hint = next(((fault, hint) for is_valid, fault, hint in checks if not is_valid), ("", ""))
-    return Refused("PRV-001", message, hint) if message else None
+    return next((Refused("PRV-001", fault, hint) for is_valid, fault, hint in checks if not is_valid), None)
 
 
 def rotate(state: HasProviders, command: RotateSigner, _now_ms: int) -> Decided | Refused:
@@ -153,10 +141,10 @@ def exclusive_subjects(listings: Mapping[str, str]) -> frozenset[str]:
 
 def why_denied_by_list(provider: Provider, listings: Mapping[str, str], only: Container[str]) -> str:
     """The list that denies it work; empty where none does. `only` comes from `exclusive_subjects`."""
-    for kind, name in (("provider", provider.id.hex()), ("region", provider.region)):
+    for kind, name, subject in (("provider", provider.id.hex(), ""), ("region", provider.region, "its region is ")):
         verdict = listings.get(f"{kind}:{name}")
         if verdict == DENY:
-            return f"its {kind} is denied" if kind == "region" else "denied"
+            return f"{subject}denied"
         if verdict != ALLOW and kind in only:
-            return f"its {kind} is not among those allowed" if kind == "region" else "not among those allowed"
+            return f"{subject}not among those allowed"
     return ""

@@ -8,9 +8,8 @@ from typing import Final
 from holdfast.core.base.event import Event
 from holdfast.core.base.values import PPM, Amount
 from holdfast.core.policy import ProviderPolicy
-from holdfast.core.provider.messages import ProviderSlashed
-from holdfast.core.provider.model import HasProviders, Provider, ProviderStatus, ProviderTransition
-from holdfast.core.provider.transitions import is_allowed, status_change
+from holdfast.core.provider.messages import ProviderSlashed, status_change
+from holdfast.core.provider.model import HasProviders, Provider, ProviderStatus, ProviderTransition, why_not_transition
 
 
 class Severity(StrEnum):
@@ -46,7 +45,10 @@ def on_offence(state: HasProviders, provider: Provider, reason: str, now_ms: int
     policy = state.policy.provider
     severity = severity_of(provider, reason, policy, now_ms)
     blocks = int(getattr(policy, f"jail_{severity}_blocks"))
-    until = _jailed_until(state, provider, blocks)
+    is_newly_jailed = blocks > 0 and why_not_transition(provider, ProviderTransition.JAIL) is None
+    until = state.open_height + blocks if is_newly_jailed else 0
+    if provider.status is ProviderStatus.JAILED and provider.jailed_until:  # never shortened; one without end stays
+        until = max(state.open_height + blocks, provider.jailed_until)
     slashed = ProviderSlashed(
         id=provider.id,
         reason=reason,
@@ -56,14 +58,6 @@ def on_offence(state: HasProviders, provider: Provider, reason: str, now_ms: int
         at_ms=now_ms,
         height=state.open_height,
     )
-    if not blocks or not is_allowed(provider, ProviderTransition.JAIL):
+    if not is_newly_jailed:
         return (slashed,)
     return slashed, status_change(state, provider, ProviderTransition.JAIL, f"{reason}, {severity}", until=until)
-
-
-def _jailed_until(state: HasProviders, provider: Provider, blocks: int) -> int:
-    """The height at which the jail term ends. A running term is never shortened, and an unlimited one stays."""
-    until = state.open_height + blocks
-    if provider.status is ProviderStatus.JAILED:
-        return max(until, provider.jailed_until) if provider.jailed_until else 0
-    return until if blocks and is_allowed(provider, ProviderTransition.JAIL) else 0

@@ -10,7 +10,8 @@ from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Decided
 from holdfast.core.base.values import KeyId
 from holdfast.core.key.messages import KeySpent
-from holdfast.core.key.model import DAY_MS, Key, spent_today
+from holdfast.core.key.model import Key, spent_today
+from holdfast.core.policy import DAY_MS
 
 
 class KeySpending:

@@ -8,9 +8,9 @@ from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Decided, Event
 from holdfast.core.base.handlers import Commands
 from holdfast.core.base.values import Amount
+from holdfast.core.lease.decide import REVOKE_REASONS, revoke_leases
 from holdfast.core.lease.model import HasLeases
-from holdfast.core.lease.revocation import REVOKE_REASONS, revoke_leases
-from holdfast.core.policy.settings import BLOCKS_MAX
+from holdfast.core.policy import BLOCKS_MAX
 from holdfast.core.provider.decide import is_valid_reason, provider_of
 from holdfast.core.provider.health import RECHECK_MS, is_unhealthy, missed_heartbeats, when_due
 from holdfast.core.provider.messages import (
@@ -19,10 +19,10 @@ from holdfast.core.provider.messages import (
     MaintainProviders,
     OutageCredited,
     StakeReleased,
+    status_change,
 )
-from holdfast.core.provider.model import Provider, ProviderStatus, ProviderTransition
+from holdfast.core.provider.model import Provider, ProviderStatus, ProviderTransition, why_not_transition
 from holdfast.core.provider.operator_actions import BAD_REASON
-from holdfast.core.provider.transitions import status_change, why_not_transition
 
 OPERATOR_TRANSITIONS: Final = frozenset(
     {

@@ -9,7 +9,7 @@ import msgspec
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.values import AccountId, EventNo, KeyId, ProviderId, ReservationId
 from holdfast.core.escrow.model import Account, Reservation
-from holdfast.core.key.authenticate import authenticate
+from holdfast.core.key.decide import authenticate
 from holdfast.core.key.model import Key
 from holdfast.core.state import State
 from holdfast.engine.queries.query import Query, copy_record

@@ -21,7 +21,7 @@ from holdfast.core.base.errors import Corrupt, Refused, Unavailable
 from holdfast.core.base.values import ChainId, Height, VerifySignature
 from holdfast.core.blob.framing import BLOB_BYTES
 from holdfast.core.blob.model import Blob
-from holdfast.core.policy.settings import DAY_MS
+from holdfast.core.policy import DAY_MS
 from holdfast.core.validator.model import validator_set
 from holdfast.engine.loop import Engine
 from holdfast.ports import Signer

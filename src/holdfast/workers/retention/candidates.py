@@ -13,7 +13,7 @@ import structlog
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Command
 from holdfast.core.base.values import EventNo, Height
-from holdfast.core.policy.settings import DAY_MS
+from holdfast.core.policy import DAY_MS
 from holdfast.core.result.model import Result, ResultStatus
 from holdfast.core.tables import record_from_row
 from holdfast.engine import queries

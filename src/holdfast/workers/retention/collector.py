@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 
 from holdfast.core.base.values import EventNo
-from holdfast.core.policy.settings import HOUR_MS
+from holdfast.core.policy import HOUR_MS
 from holdfast.core.retention.model import Pass, PassProgress
 from holdfast.engine.loop import Engine
 from holdfast.engine.queries.node import Ping

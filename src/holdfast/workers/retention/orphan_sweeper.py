@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from holdfast.core.base.values import Height
-from holdfast.core.policy.settings import HOUR_MS
+from holdfast.core.policy import HOUR_MS
 from holdfast.core.retention.decide import SUBMITTED_MEANWHILE
 from holdfast.core.retention.messages import DropWarm, OrphanFile, PageRange
 from holdfast.engine.loop import Engine

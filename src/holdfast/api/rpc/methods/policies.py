@@ -12,7 +12,8 @@ from holdfast.api.rpc.params import NoParams
 from holdfast.api.rpc.privileged import CommandResult, command_result, submit_privileged
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.values import EventNo
-from holdfast.core.policy import Policy, check_policy, flatten, policy_differences, settings_of
+from holdfast.core.policy import Policy, flatten, policy_differences, settings_of
+from holdfast.core.policy.limits import check_policy
 from holdfast.core.policy_change.messages import AdoptPolicy
 from holdfast.core.policy_change.model import read_policy
 from holdfast.engine import queries
