@@ -19,7 +19,6 @@ from holdfast.core.base.height_bound import AtHeight, why_not_height
 from holdfast.core.base.privileged import PrivilegedActRecorded, PrivilegedCommand
 from holdfast.core.base.values import EventNo
 from holdfast.core.blob import handlers as blob
-from holdfast.core.chain import handlers as chain
 from holdfast.core.escrow import handlers as escrow
 from holdfast.core.evidence import handlers as evidence
 from holdfast.core.evidence.dead_letters import resolve_dead_letter
@@ -45,7 +44,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 _DOMAINS: Final = (
-    *(key, escrow, provider, queue, lease, match, evidence, proof, chain, validator, result, policy_change, retention),
+    *(key, escrow, provider, queue, lease, match, evidence, proof, validator, result, policy_change, retention),
     *(blob, archive, schedule),
 )
 _WORKFLOWS: Final = (cancel, complete, revoke, seal, roll_back, finalize)

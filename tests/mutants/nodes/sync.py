@@ -124,8 +124,8 @@ SYNC: Final = [
     Mutant(
         "a stranger seals blocks",
         "core/workflows/seal.py",
-        "    return why_not_proposer(state, command.proposer) or ",
-        "    return ",
+        "    if refusal := why_not_proposer(state, command.proposer):\n        return refusal\n",
+        "",
         f"{VALIDATOR_TESTS} -k only_a_validator_seals",
     ),
     Mutant(

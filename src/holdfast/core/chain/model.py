@@ -7,6 +7,7 @@ from typing import Protocol
 
 import msgspec
 
+from holdfast.core.base.errors import Refused
 from holdfast.core.base.merkle import Frontier
 from holdfast.core.base.records import record_from
 from holdfast.core.base.values import ChainId, Digest, EventNo, Height
@@ -182,3 +183,11 @@ def final_height(state: HasChain) -> Height:
     """CHN-005: blocks up to here are never rolled back."""
     last_final = state.chain.last_final
     return last_final.block.height if last_final is not None else Height(0)
+
+
+def why_not_while_rolling_back(state: HasChain) -> Refused | None:
+    """CHN-003, CHN-004: what moves the chain or the money of its blocks waits for the end of a rollback."""
+    if state.chain.rollback is None:
+        return None
+    message = f"a rollback to block {state.chain.head.height} is running"
+    return Refused("CHN-003", message, "try again when it has finished", "RollbackRunning")
