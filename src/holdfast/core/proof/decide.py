@@ -18,7 +18,6 @@ from holdfast.core.lease.messages import CompletionSubmitted, close_without_pena
 from holdfast.core.lease.model import HasLeases, Lease, LeaseStatus, has_lapsed
 from holdfast.core.lease.quorum import give_up_events, parent_job
 from holdfast.core.proof import votes
-from holdfast.core.proof.consequences import penalize, reward
 from holdfast.core.proof.envelope import Envelope, ProofBody, declared_media_type, link_of, pack, read_body, unpack
 from holdfast.core.proof.messages import (
     CompletionIgnored,
@@ -40,6 +39,7 @@ from holdfast.core.proof.nullifier_link import (
     refuse_conflict,
     why_not_linked,
 )
+from holdfast.core.provider import health, sla
 from holdfast.core.queue import retry
 from holdfast.core.queue.messages import JobExpired, JobFailed
 
@@ -126,8 +126,8 @@ def _answer_repeat(state: HasLeases, lease: Lease, digest: Digest, now_ms: int) 
     if lease.ended_ms is not None and now_ms >= lease.ended_ms + state.policy.ttl.tombstone_ms:
         return Refused("RCV-002", f"lease {lease.id.hex()} is long over", "its result stays", "LeaseLost")
     ignored = CompletionIgnored(lease.id, lease.provider_id, digest, EQUIVOCATION, is_penalized=True)
-    at_stake = state.providers[lease.provider_id].at_stake
-    return Decided((ignored, *(penalize(state, lease, EQUIVOCATION, now_ms) if at_stake else ())))
+    provider = state.providers[lease.provider_id]
+    return Decided((ignored, *(sla.on_offence(state, provider, EQUIVOCATION, now_ms) if provider.at_stake else ())))
 
 
 def record_verdicts(state: HasLeases, commands: Sequence[RecordVerdict], now_ms: int) -> list[Answer]:
@@ -170,7 +170,8 @@ def _accept(state: HasLeases, command: RecordVerdict, lease: Lease, job: Job, no
     if command.output is not None or command.da_commitment is not None:
         accepted, attachments = attach_output(accepted, command)
     wrong = () if job.proof == ATTESTED else contradiction_events(state, job, now_ms)
-    return Decided((accepted, *reward(state, lease, now_ms), *wrong), attachments)
+    rewarded = health.on_success(state, state.providers[lease.provider_id], now_ms)
+    return Decided((accepted, *rewarded, *wrong), attachments)
 
 
 def _judge_alone(state: HasLeases, command: RecordVerdict, lease: Lease, job: Job, now_ms: int) -> Answer:
@@ -202,7 +203,8 @@ def _reject_proof(state: HasLeases, lease: Lease, command: RecordVerdict, now_ms
         closed, *rest = _retry_without_penalty(state, lease, job, command, now_ms)
         return closed, refused, *rest
     closed, *rest = failure_events(state, lease, LeaseStatus.CANCELLED, PROOF_INVALID, now_ms)
-    return closed, refused, *penalize(state, lease, PROOF_INVALID, now_ms), *rest
+    penalty = sla.on_offence(state, state.providers[lease.provider_id], PROOF_INVALID, now_ms)
+    return closed, refused, *penalty, *rest
 
 
 def _retry_without_penalty(

@@ -18,7 +18,6 @@ from holdfast.core.job.quorum import QUORUM, Payment, Vote, replica_ids
 from holdfast.core.lease.input_claims import contradiction_events
 from holdfast.core.lease.model import HasLeases, Lease
 from holdfast.core.lease.quorum import close_leases, fail_quorum, is_quorum_unreachable, parent_job
-from holdfast.core.proof.consequences import penalize_minority
 from holdfast.core.proof.envelope import Envelope, ProofBody, declared_media_type, link_of, quorum_body, unpack
 from holdfast.core.proof.messages import ProofAccepted, ProofRefused, RecordVerdict, VoteCast, nullifier_key
 from holdfast.core.proof.model import QUORUM_MINORITY, REASONS_MAX
@@ -29,7 +28,8 @@ from holdfast.core.proof.nullifier_link import (
     refuse_conflict,
     why_not_linked,
 )
-from holdfast.core.provider import health
+from holdfast.core.provider import health, sla
+from holdfast.core.provider.messages import HealthChanged
 from holdfast.core.queue.apply import QUORUM_REACHED
 
 
@@ -147,8 +147,11 @@ def _reward_agreeing(state: HasLeases, agreeing: list[Vote], now_ms: int) -> lis
 def _penalize_others(
     state: HasLeases, parent: Job, votes: list[Vote], agreeing: list[Vote], now_ms: int
 ) -> list[Event]:
-    """Votes for another digest are recorded with their reason and penalized as policy sets it."""
-    digest, events = agreeing[0].digest, list[Event]()
+    """LEA-009: votes for another digest are recorded with their reason and cost health.
+
+    A part of the stake only where policy is set so.
+    """
+    digest, events, rules = agreeing[0].digest, list[Event](), state.policy.provider
     for vote in (vote for vote in votes if vote.digest != digest):
         id_ = replica_ids(parent.id, parent.quorum_m)[vote.index]
         events.append(
@@ -162,7 +165,9 @@ def _penalize_others(
                 at_ms=now_ms,
             )
         )
-        events += penalize_minority(state, state.providers[vote.provider_id], QUORUM_MINORITY, now_ms)
+        events.append(HealthChanged(vote.provider_id, -rules.quorum_minority_decay_ppm, QUORUM_MINORITY, now_ms))
+        if rules.quorum_minority_slashes:
+            events += sla.on_offence(state, state.providers[vote.provider_id], QUORUM_MINORITY, now_ms)
     return events
 
 
