@@ -6,13 +6,14 @@ The proof of the job is computed here from the votes that agree: anyone who know
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 
 from msgspec.structs import replace
 
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Answer, Decided, Event
 from holdfast.core.base.records import record_from
-from holdfast.core.base.values import AccountId, Amount, Digest, EventNo, Height, LeaseId
+from holdfast.core.base.values import Amount, Digest, EventNo, Height, LeaseId
 from holdfast.core.job.model import Job, earliest_read_height, pay_of
 from holdfast.core.job.quorum import QUORUM, Payment, Vote, replica_ids
 from holdfast.core.lease.input_claims import contradiction_events
@@ -54,8 +55,9 @@ def record_vote(state: HasLeases, command: RecordVerdict, lease: Lease, replica:
     media_type = declared_media_type(unpack(state.submissions[lease.id]))
     accepted, attachments = attach_output(replace(accepted, media_type=media_type), command)
     others = close_leases(state, parent, QUORUM_REACHED, now_ms, excluding=lease.id)
+    rewarded = (health.on_success(state, state.providers[vote.provider_id], now_ms) for vote in agreeing)
     judged = (
-        *_reward_agreeing(state, agreeing, now_ms),
+        *chain.from_iterable(rewarded),
         *_penalize_others(state, parent, votes, agreeing, now_ms),
         *contradiction_events(state, parent, now_ms),
     )
@@ -107,7 +109,9 @@ def _accept_quorum(
 ) -> ProofAccepted:
     """ESC-001: each that agrees is paid its share; the sum is never above the fee, the rest is refunded."""
     first = agreeing[0]
-    paid = tuple(_payment(state, parent, vote) for vote in agreeing)
+    paid = tuple(
+        Payment(vote.index, state.providers[vote.provider_id].account, pay_of(parent, vote.price)) for vote in agreeing
+    )
     charged = Amount(sum(payment.amount for payment in paid))
     return ProofAccepted(
         task_id=parent.id,
@@ -130,18 +134,6 @@ def _accept_quorum(
         paid=paid,
         is_public=bool(parent.is_public),
     )
-
-
-def _payment(state: HasLeases, parent: Job, vote: Vote) -> Payment:
-    account = AccountId(state.providers[vote.provider_id].account)
-    return Payment(vote.index, account, pay_of(parent, vote.price))
-
-
-def _reward_agreeing(state: HasLeases, agreeing: list[Vote], now_ms: int) -> list[Event]:
-    events: list[Event] = []
-    for vote in agreeing:
-        events += health.on_success(state, state.providers[vote.provider_id], now_ms)
-    return events
 
 
 def _penalize_others(

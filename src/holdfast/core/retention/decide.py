@@ -34,8 +34,6 @@ from holdfast.core.retention.model import REQUESTED_MEANWHILE, SKIPPED_MAX, HasR
 
 SUBMITTED_MEANWHILE = "the same bytes were just submitted"
 NO_RESULT = EventNo(0)
-_HOT_FIRST = "run the hot pass first"
-_BYTES_FIRST = "run the hot and the warm pass first"
 """The event of orphans, which have no result."""
 
 
@@ -46,16 +44,14 @@ def retention_watermark(state: HasRetention) -> Height:
 
 
 def drop_hot(state: HasRetention, command: DropHot, _now_ms: int) -> Decided | Refused:
-    page = command.page
+    page, after = command.page, pass_position(state, Pass.HOT)
     if refusal := _why_not_page(state, page, Pass.HOT) or _why_not_skipped(
         state.skipped_hot, page.skipped, command.retried
     ):
         return refusal
-    if page.until == pass_position(state, Pass.HOT) and not command.retried:
+    if page.until == after and not command.retried:
         return Decided((), repeat_of=state.last_event)
-    after = pass_position(state, Pass.HOT)
-    dropped = record_from(HotDropped, command, after=after, until=page.until, skipped=page.skipped)
-    return Decided((dropped,))
+    return Decided((record_from(HotDropped, command, after=after, until=page.until, skipped=page.skipped),))
 
 
 def drop_warm(state: HasRetention, command: DropWarm, _now_ms: int) -> Decided | Refused:
@@ -63,7 +59,8 @@ def drop_warm(state: HasRetention, command: DropWarm, _now_ms: int) -> Decided |
     if refusal := _why_not_page(state, page, Pass.WARM):
         return refusal
     if page.until > hot_position:
-        return Refused("RET-002", f"results up to {hot_position} have left the store, {page.until} has not", _HOT_FIRST)
+        message = f"results up to {hot_position} have left the store, {page.until} has not"
+        return Refused("RET-002", message, "run the hot pass first")
     is_loss = any(not candidate.is_archived for candidate in (*command.candidates, *command.retried))
     if is_loss and not state.policy.result.may_lose_unarchived:
         message = "some bytes are not archived"
@@ -112,7 +109,8 @@ def vacuum(state: HasRetention, command: Vacuum, _now_ms: int) -> Decided | Refu
         or state.warm_deletes_pending
         or any(event <= page.until for event in state.skipped_warm)
     ):
-        return Refused("RET-002", f"not all bytes of the results up to {page.until} are deleted", _BYTES_FIRST)
+        message = f"not all bytes of the results up to {page.until} are deleted"
+        return Refused("RET-002", message, "run the hot and the warm pass first")
     if page.until == pass_position(state, Pass.RECORDS):
         return Decided((), repeat_of=state.last_event)
     return Decided((Vacuumed(page.until, command.tombstones),))
@@ -130,8 +128,6 @@ def end_audit(state: HasRetention, command: EndAudit, _now_ms: int) -> Decided |
 
 def check_not_being_deleted(state: HasRetention, command: SubmitCompletion) -> Refused | None:
     """RCV-001: a completion cannot rely on bytes that are about to be deleted; the provider sends them again."""
-    if not state.warm_deletes_pending:
-        return None
     body = read_body(command.envelope.body)
     if isinstance(body, Refused) or body.output_digest not in state.warm_deletes_pending:
         return None
@@ -181,8 +177,6 @@ def _without_submitted(
 ) -> tuple[tuple[Skipped, ...], tuple[WarmCandidate, ...], tuple[WarmCandidate, ...]]:
     """Bytes of a submission stay until its verdict; results with the same bytes are skipped until then."""
     waiting = _submitted_digests(state)
-    if not waiting:
-        return command.page.skipped, command.candidates, command.retried
     skipped = tuple((held.event, SUBMITTED_MEANWHILE) for held in command.candidates if held.digest in waiting)
     candidates = tuple(held for held in command.candidates if held.digest not in waiting)
     retried = tuple(held for held in command.retried if held.digest not in waiting)

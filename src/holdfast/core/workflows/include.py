@@ -11,7 +11,7 @@ from holdfast.core.chain.model import Tx, TxKind
 from holdfast.core.chain.transactions import append_txs, make_txs
 from holdfast.core.provider.apply import include_slash
 from holdfast.core.queue.apply import include_end
-from holdfast.core.result.apply import include_consumption, include_proofs
+from holdfast.core.result.apply import include_consumptions, include_proofs
 from holdfast.core.state import State
 
 Included = Sequence[tuple[EventNo, Tx]]
@@ -51,17 +51,12 @@ def _include_slashes(state: State, included: Included) -> None:
         include_slash(state, ProviderId(tx.subject), tx.number, number)
 
 
-def _include_consumptions(state: State, included: Included) -> None:
-    for _, tx in included:
-        include_consumption(state, tx)
-
-
 _EFFECTS: Final[dict[TxKind, Callable[[State, Included], None]]] = {
     TxKind.CANCELLATION: _include_ends,
     TxKind.EXPIRY: _include_ends,
     TxKind.FAILURE: _include_ends,
     TxKind.PROOF: include_proofs,
     TxKind.SLASH: _include_slashes,
-    TxKind.CONSUMPTION: _include_consumptions,
+    TxKind.CONSUMPTION: include_consumptions,
 }
 """The effects of being included in a block. An admission has none."""
