@@ -68,7 +68,7 @@ SYNC: Final = [
     Mutant(
         "a block of a key that is no validator is stored",
         PACKAGE,
-        "    if not ground.validators.is_member(signed.header.proposer, signed.header.height):\n",
+        "    if not ground.validators.is_member(header.proposer, header.height):\n",
         "    if False:\n",
         f"{HOSTILE_TESTS} -k UnknownValidator",
     ),

@@ -10,15 +10,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from holdfast.core.base.canonical import (
-    H,
-    HashDomain,
-    NotCanonical,
-    canonical,
-    decode,
-    hash_from,
-    hash_prefix,
-)
+from holdfast.core.base.canonical import H, HashDomain, NotCanonical, canonical, decode, hash_from, hash_prefix
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.values import Digest, Height, LeaseId, ProviderId, TaskId
 

@@ -24,7 +24,7 @@ from holdfast.core.proof.messages import ProofAccepted, ProofRefused, RecordVerd
 from holdfast.core.proof.model import QUORUM_MINORITY, REASONS_MAX
 from holdfast.core.proof.nullifier_link import (
     PROOF_TYPES,
-    attach_output,
+    hot_output,
     live_nullifiers,
     refuse_conflict,
     why_not_linked,
@@ -51,9 +51,14 @@ def record_vote(state: HasLeases, command: RecordVerdict, lease: Lease, replica:
     nullifiers = live_nullifiers(state, envelope, parent)
     if refusal := why_not_linked(state, parent.id, envelope, nullifiers):
         return refusal
-    accepted = _accept_quorum(state, parent, agreeing, envelope, nullifiers[0], len(votes), now_ms)
-    media_type = declared_media_type(unpack(state.submissions[lease.id]))
-    accepted, attachments = attach_output(replace(accepted, media_type=media_type), command)
+    output, attachments = hot_output(command)
+    accepted = replace(
+        _accept_quorum(state, parent, agreeing, envelope, nullifiers[0], now_ms),
+        reasons=f"{len(agreeing)} of {parent.quorum_m} agree, {len(votes)} were counted",
+        output=output,
+        da_commitment=command.da_commitment,
+        media_type=declared_media_type(unpack(state.submissions[lease.id])),
+    )
     others = close_leases(state, parent, QUORUM_REACHED, now_ms, excluding=lease.id)
     rewarded = (health.on_success(state, state.providers[vote.provider_id], now_ms) for vote in agreeing)
     judged = (
@@ -99,13 +104,7 @@ def _votes_for(votes: Iterable[Vote], digest: Digest) -> list[Vote]:
 
 
 def _accept_quorum(
-    state: HasLeases,
-    parent: Job,
-    agreeing: list[Vote],
-    envelope: Envelope,
-    nullifier: Digest,
-    votes: int,
-    now_ms: int,
+    state: HasLeases, parent: Job, agreeing: list[Vote], envelope: Envelope, nullifier: Digest, now_ms: int
 ) -> ProofAccepted:
     """ESC-001: each that agrees is paid its share; the sum is never above the fee, the rest is refunded."""
     first = agreeing[0]
@@ -125,7 +124,6 @@ def _accept_quorum(
         ended_ms=now_ms,
         expires_at=parent.expires_height or Height(parent.height + state.policy.result.result_ttl_blocks),
         method=QUORUM,
-        reasons=f"{len(agreeing)} of {parent.quorum_m} agree, {votes} were counted",
         link=link_of(envelope),
         caller=parent.caller,
         kind=parent.kind.value,

@@ -19,14 +19,7 @@ from holdfast.core.base.values import Height, VerifySignature
 from holdfast.core.blob.framing import BLOB_BYTES, versioned_hash
 from holdfast.core.chain.header import Header, SignedHeader, why_not_next
 from holdfast.core.chain.model import TxKind
-from holdfast.core.sync.package import (
-    ArchivedBlob,
-    BlobLeaf,
-    BlockPackage,
-    BlockPayload,
-    PackageKind,
-    decode_leaf,
-)
+from holdfast.core.sync.package import ArchivedBlob, BlobLeaf, BlockPackage, BlockPayload, PackageKind, decode_leaf
 from holdfast.core.validator.apply import succeed
 from holdfast.core.validator.messages import ADDED, REMOVED, SUCCEEDED
 from holdfast.core.validator.model import AddressOf, ValidatorSet
@@ -59,30 +52,27 @@ def check_package(ground: PackageGround, package: BlockPackage) -> CheckedPackag
     checked = check_block(ground, package)
     if isinstance(checked, Refused):
         return checked
-    refusal = _WHY_NOT[package.kind](ground, package, checked)
-    return checked if refusal is None else refusal
+    return _WHY_NOT[package.kind](ground, package, checked) or checked
 
 
 def check_block(ground: PackageGround, package: BlockPackage) -> CheckedPackage | Refused:
     """Header and leaves alone: enough to know who the validators are."""
-    signed = package.signed
+    signed, header = package.signed, package.signed.header
     if reason := why_not_next(ground.head, signed, ground.verify):
         return _refuse(reason, "BadHeader")
-    if not ground.validators.is_member(signed.header.proposer, signed.header.height):
-        message = (
-            f"block {signed.header.height} is signed by {signed.header.proposer.hex()}, no validator of its height"
-        )
+    if not ground.validators.is_member(header.proposer, header.height):
+        message = f"block {header.height} is signed by {header.proposer.hex()}, no validator of its height"
         return _refuse(message, "UnknownValidator")
     payload = package.payload or BlockPayload()
-    if refusal := _why_not_payload(signed.header, payload, is_given=package.payload is not None):
+    if refusal := _why_not_payload(header, payload, is_given=package.payload is not None):
         return refusal
     try:
         leaves = tuple(decode_leaf(raw) for raw in payload.blobs)
         validators = validators_after(ground.validators, payload)
     except ValueError as fault:
-        return _refuse(f"a leaf of block {signed.header.height} cannot be read: {fault}", "BadLeaf")
+        return _refuse(f"a leaf of block {header.height} cannot be read: {fault}", "BadLeaf")
     if not all(_is_whole(leaf) for leaf in leaves):
-        return _refuse(f"a blob of block {signed.header.height} has a hash that is not its commitment's", "BadLeaf")
+        return _refuse(f"a blob of block {header.height} has a hash that is not its commitment's", "BadLeaf")
     return CheckedPackage(signed, payload, leaves, validators)
 
 
