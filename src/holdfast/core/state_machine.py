@@ -35,10 +35,9 @@ from holdfast.core.result import handlers as result
 from holdfast.core.retention import handlers as retention
 from holdfast.core.schedule import handlers as schedule
 from holdfast.core.state import State
-from holdfast.core.transactions import TRANSACTIONS
 from holdfast.core.validator import handlers as validator
 from holdfast.core.workflows import cancel, complete, finalize, revoke, roll_back, seal
-from holdfast.core.workflows.include import add_transactions
+from holdfast.core.workflows.include import TRANSACTIONS, add_transactions
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -160,9 +159,7 @@ def apply_all(state: State, events: Sequence[Event]) -> None:
         effect(state, run, numbers)
         state.last_event = numbers[-1]
         if transaction is not None:
-            kind, subject, content = transaction
-            entries = [(number, subject(event), content(event)) for number, event in zip(numbers, run, strict=True)]
-            add_transactions(state, kind, entries)
+            add_transactions(state, transaction, run, numbers)
     state.last_event = last
 
 

@@ -7,9 +7,7 @@ from itertools import groupby
 
 from holdfast.core.base.records import record_from
 from holdfast.core.base.values import EventNo, Height, TaskId, tally
-from holdfast.core.chain.messages import FinalTxsEvicted
-from holdfast.core.chain.model import Tx, TxKind
-from holdfast.core.chain.transactions import add_results, pop_final_txs
+from holdfast.core.chain.model import Tx, TxKind, add_results
 from holdfast.core.proof.messages import ProofAccepted
 from holdfast.core.queue import apply as queue_apply
 from holdfast.core.queue import replicas
@@ -80,12 +78,9 @@ def unlink(state: HasResults, txs: Iterable[Tx], height: Height) -> None:
             _move_consumption(state, consumption, NOT_IN_BLOCK)
 
 
-def evict_final(state: HasResults, event: FinalTxsEvicted) -> None:
-    """Final results and consumptions leave memory: their rows have them. Each block lists its transactions.
-
-    A consumption stays a claim (ENG-005).
-    """
-    for height, tx in pop_final_txs(state, event.count, event.as_of):
+def evict_final(state: HasResults, txs: Iterable[Tx], height: Height) -> None:
+    """Final results and consumptions leave memory: their rows have them. A consumption stays a claim (ENG-005)."""
+    for tx in txs:
         if tx.kind is TxKind.PROOF:
             state.results.pop(TaskId(tx.subject), None)
         elif (consumption := _consumption_of(state, tx)) is not None and consumption.height == height:

@@ -97,12 +97,25 @@ def apply_settlements_finalized(state: State, event: SettlementsFinalized) -> No
 
 def apply_final_txs_evicted(state: State, event: FinalTxsEvicted) -> None:
     """The next results, consumptions and blocks; then settlements, with their jobs and all attempts of these."""
-    result_apply.evict_final(state, event)
+    _evict_blocks(state, event)
     for reservation in escrow_apply.evict_final(state, event.count, event.as_of):
         for job in queue_apply.evict(state, reservation):
             state.attempts.pop(job, None)
     evict_blobs(state, event.as_of)
     state.evicted_as_of = event.as_of
+
+
+def _evict_blocks(state: State, event: FinalTxsEvicted) -> None:
+    """The next transactions of blocks that were final by then; a block leaves with its last."""
+    room = event.count
+    for height, final in list(state.final_blocks.items()):
+        if final.event > event.as_of or room <= 0:
+            break
+        evicted, final.txs = final.txs[:room], final.txs[room:]
+        result_apply.evict_final(state, evicted, height)
+        room -= len(evicted)
+        if not final.txs:
+            del state.final_blocks[height]
 
 
 COMMANDS: Final[Commands] = {FinalizeSettlements: finalize_settlements, EvictFinalTxs: evict_final_txs}
