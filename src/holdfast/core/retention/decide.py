@@ -35,6 +35,8 @@ from holdfast.core.retention.model import REQUESTED_MEANWHILE, SKIPPED_MAX, HasR
 SUBMITTED_MEANWHILE = "the same bytes were just submitted"
 NO_RESULT = EventNo(0)
 """The event of orphans, which have no result."""
+_HOT_FIRST = "run the hot pass first"
+_BYTES_FIRST = "run the hot and the warm pass first"
 
 
 def retention_watermark(state: HasRetention) -> Height:
@@ -59,8 +61,7 @@ def drop_warm(state: HasRetention, command: DropWarm, _now_ms: int) -> Decided |
     if refusal := _why_not_page(state, page, Pass.WARM):
         return refusal
     if page.until > hot_position:
-        message = f"results up to {hot_position} have left the store, {page.until} has not"
-        return Refused("RET-002", message, "run the hot pass first")
+        return Refused("RET-002", f"results up to {hot_position} have left the store, {page.until} has not", _HOT_FIRST)
     is_loss = any(not candidate.is_archived for candidate in (*command.candidates, *command.retried))
     if is_loss and not state.policy.result.may_lose_unarchived:
         message = "some bytes are not archived"
@@ -109,8 +110,7 @@ def vacuum(state: HasRetention, command: Vacuum, _now_ms: int) -> Decided | Refu
         or state.warm_deletes_pending
         or any(event <= page.until for event in state.skipped_warm)
     ):
-        message = f"not all bytes of the results up to {page.until} are deleted"
-        return Refused("RET-002", message, "run the hot and the warm pass first")
+        return Refused("RET-002", f"not all bytes of the results up to {page.until} are deleted", _BYTES_FIRST)
     if page.until == pass_position(state, Pass.RECORDS):
         return Decided((), repeat_of=state.last_event)
     return Decided((Vacuumed(page.until, command.tombstones),))
