@@ -10,8 +10,7 @@ from holdfast.core.base.canonical import H, HashDomain, NotCanonical, canonical,
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import make_payload, payload_digest
 from holdfast.core.base.values import AccountId, EventNo, Tier
-from holdfast.core.chain.model import TxKind
-from holdfast.core.chain.transactions import tx_leaf
+from holdfast.core.chain.model import TxKind, tx_leaf
 from holdfast.core.proof.envelope import ProofBody, body_of, read_body
 from holdfast.core.queue.decide import build_enqueue
 from holdfast.core.queue.messages import Enqueue

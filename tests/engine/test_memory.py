@@ -15,7 +15,6 @@ from tests.core.commands import enqueue_command, some_id
 from tests.simulation.world import World, evict_final
 from tests.storage.competing_owners import BRISK, set_up
 
-from holdfast.core.chain.decide import has_pending_settlements
 from holdfast.core.chain.messages import FinalizeSettlements
 from holdfast.core.lease.model import Lease
 from holdfast.core.match.messages import Match
@@ -23,6 +22,7 @@ from holdfast.core.proof.envelope import Envelope, body_of
 from holdfast.core.proof.messages import RecordVerdict, SubmitCompletion
 from holdfast.core.result import result_digest
 from holdfast.core.state import State
+from holdfast.core.workflows.finalize import has_pending_settlements
 from holdfast.engine.loop import Engine
 from holdfast.engine.outcome import Accepted
 

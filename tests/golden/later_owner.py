@@ -11,7 +11,6 @@ from tests.core.core_driver import public
 from tests.golden.working_owner import OwnerRun
 from tests.simulation.world import DEVELOPMENT
 
-import holdfast.core.chain.decide as chain_module
 from holdfast.core.base.privileged import PrivilegedCommand
 from holdfast.core.base.values import AccountId, Amount, Digest, EventNo, Height, Kind, TaskId, Tier
 from holdfast.core.chain.messages import EvictFinalTxs, FinalizeSettlements, RollBackBlocks
@@ -61,6 +60,8 @@ from holdfast.core.retention.messages import (
     WarmCandidate,
 )
 from holdfast.core.retention.model import Pass, Tombstone
+from holdfast.core.workflows import seal
+from holdfast.core.workflows.finalize import has_evictable_txs, has_pending_settlements
 
 Row = TypeVar("Row", Result, Job)
 EVE: Final = AccountId("eve")
@@ -201,20 +202,20 @@ class LaterOwner(OwnerRun):
 
     async def _evict_in_runs(self) -> None:
         """Final blocks with more transactions than are evicted at once; the limit is 0 here."""
-        at_once, chain_module.AT_ONCE_MAX = chain_module.AT_ONCE_MAX, 0  # type: ignore[misc]
+        at_once, seal.AT_ONCE_MAX = seal.AT_ONCE_MAX, 0  # type: ignore[misc]
         try:
             for _ in range(4):
                 await self.do(SEAL)
         finally:
-            chain_module.AT_ONCE_MAX = at_once  # type: ignore[misc]
+            seal.AT_ONCE_MAX = at_once  # type: ignore[misc]
         state = self._engine.undurable_state
-        while chain_module.has_pending_settlements(state):
+        while has_pending_settlements(state):
             await self.do(FinalizeSettlements(2))
         await self._engine.wait_tables()
         as_of = self._engine.tables_progress.checkpoint.last
         for limit in (1, 1, 1_000):  # as many events as version 0.3 had, which made both steps at once
             await self.do(EvictFinalTxs(as_of, limit))
-        assert not chain_module.has_evictable_txs(state, as_of)
+        assert not has_evictable_txs(state, as_of)
 
     async def _delete_and_purge(self) -> None:
         """Bytes are deleted from store and disk, records become tombstones, the audit window ends; jobs are purged."""

@@ -15,8 +15,7 @@ from tests.lightclient.header_chains import CHAIN, CountingFiles, PowerCut, chai
 from holdfast.core.base.errors import Corrupt, Refused
 from holdfast.core.base.values import ChainId, EventNo, Network
 from holdfast.core.chain.header import Header, SignedHeader, genesis_signed
-from holdfast.core.chain.model import TxKind
-from holdfast.core.chain.transactions import tx_leaf
+from holdfast.core.chain.model import TxKind, tx_leaf
 from holdfast.lightclient import header_export
 from holdfast.lightclient.header_export import MANIFEST, HeaderManifest, export, file_name
 from holdfast.lightclient.headers import FIELDS, HeaderChain, VerificationFailed, encode_line, parse_line

@@ -6,7 +6,7 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant
 
-CHAIN_APPLY, CHAIN_DECIDE, CHAIN_MODEL = (f"core/chain/{name}.py" for name in ("apply", "decide", "model"))
+CHAIN_MODEL, SEAL, ROLL_BACK = "core/chain/model.py", "core/workflows/seal.py", "core/workflows/roll_back.py"
 QUEUE_DECIDE, QUEUE_APPLY, KEY_DECIDE = "core/queue/decide.py", "core/queue/apply.py", "core/key/decide.py"
 CHAIN_TESTS, STEPS_TESTS, QUEUE_TESTS, KEY_TESTS = (
     "tests/core/chain/test_chain.py",
@@ -18,23 +18,23 @@ CHAIN_TESTS, STEPS_TESTS, QUEUE_TESTS, KEY_TESTS = (
 CHAIN_AND_QUEUE: Final = [
     Mutant(
         "transactions that were rolled back come after newer ones",
-        CHAIN_APPLY,
+        ROLL_BACK,
         "= txs + rollback.pool, len(txs), height\n",
         "= rollback.pool + txs, len(txs), height\n",
         f"{CHAIN_TESTS} -k before_what_is_newer",
     ),
     Mutant(
         "a rollback keeps the effects of the open block",
-        CHAIN_DECIDE,
+        ROLL_BACK,
         '[BlockRolledBack(Height(chain.head.height + 1), b"")]',
         "[]",
         f"{CHAIN_TESTS} -k open_block_refunded",
     ),
     Mutant(
         "the effects of transactions are not applied again after a reorg",
-        "core/workflows/roll_back.py",
-        "partial(include_again, state)",
-        "state.chain.open.txs.extend",
+        ROLL_BACK,
+        "    include_again(state, rollback.pool[: event.count])\n",
+        "    chain.open.txs.extend(rollback.pool[: event.count])\n",
         f"{CHAIN_TESTS} -k made_again_in_the_next",
     ),
     Mutant(
@@ -46,14 +46,14 @@ CHAIN_AND_QUEUE: Final = [
     ),
     Mutant(
         "a block is sealed in the middle of a rollback",
-        "core/workflows/roll_back.py",
+        ROLL_BACK,
         "HELD_BACK: Final = (SealBlock, ",
         "HELD_BACK: Final = (",
         f"{STEPS_TESTS} -k waits_for_the_end",
     ),
     Mutant(
         "a result is readable until the rollback reaches its block",
-        CHAIN_APPLY,
+        ROLL_BACK,
         "    _return_to(state, event.height)\n",
         "    chain.open = OpenBlock()\n",
         f"{STEPS_TESTS} -k readable_at_any_step",
@@ -67,21 +67,21 @@ CHAIN_AND_QUEUE: Final = [
     ),
     Mutant(
         "a use of an orphaned result survives a rollback in steps",
-        "core/workflows/roll_back.py",
+        ROLL_BACK,
         "if numbers else []\n",
         "if not numbers else []\n",
         f"{STEPS_TESTS} -k dropped_with_its_result",
     ),
     Mutant(
         "a block is final one block too early",
-        CHAIN_DECIDE,
+        SEAL,
         "Height(header.height - state.policy.chain.finality_depth)",
         "Height(header.height - max(0, state.policy.chain.finality_depth - 1))",
         f"{CHAIN_TESTS} -k not_one_sooner",
     ),
     Mutant(
         "a rollback reaches one block below the final height",
-        CHAIN_DECIDE,
+        ROLL_BACK,
         "    if to < (final := final_height(state)):\n",
         "    if to + 1 < (final := final_height(state)):\n",
         f"{CHAIN_TESTS} -k never_below",
@@ -109,14 +109,14 @@ CHAIN_AND_QUEUE: Final = [
     ),
     Mutant(
         "the fold does not verify headers",
-        CHAIN_APPLY,
+        SEAL,
         "    if (header_hash(header), header.height) != (event.hash, event.height):\n",
         "    if False:\n",
         f"{CHAIN_TESTS} -k events_do_not_give",
     ),
     Mutant(
         "the result log keeps the results of orphaned blocks",
-        CHAIN_APPLY,
+        ROLL_BACK,
         "    chain.head, chain.open, chain.log = sealed.block, OpenBlock(), copy_frontier(sealed.log)\n",
         "    chain.head, chain.open = sealed.block, OpenBlock()\n",
         "tests/core/chain/test_block_headers.py -k the_log_holds",

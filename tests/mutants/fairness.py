@@ -127,8 +127,8 @@ FAIRNESS: Final = [
     Mutant(
         "a result lives longer where it was resolved late",
         "core/proof/decide.py",
-        "        job.expires_height or job.height + state.policy.result.result_ttl_blocks,",
-        "        state.open_height + state.policy.result.result_ttl_blocks,",
+        "    expires_at = job.expires_height or job.height + ",
+        "    expires_at = state.open_height + ",
         "tests/api/rpc/methods/test_methods_results.py -k however_late",
     ),
     Mutant(

@@ -100,8 +100,8 @@ RETENTION: Final = [
     ),
     Mutant(
         "what became final after the tables' checkpoint is evicted",
-        "core/chain/transactions.py",
-        "        if final.event > as_of or room <= 0:\n",
+        "core/workflows/finalize.py",
+        "        if final.event > event.as_of or room <= 0:\n",
         "        if room <= 0:\n",
         "tests/core/chain/test_finality.py -k after_the_tables_checkpoint",
     ),

@@ -12,11 +12,11 @@ from holdfast.core.base.clock_record import RecordTime
 from holdfast.core.base.errors import Corrupt
 from holdfast.core.base.event import Batch
 from holdfast.core.base.values import Network
-from holdfast.core.chain.decide import has_evictable_txs
 from holdfast.core.chain.messages import EvictFinalTxs
 from holdfast.core.invariants import broken_invariants
 from holdfast.core.policy import EnginePolicy, Policy
 from holdfast.core.state import State
+from holdfast.core.workflows.finalize import has_evictable_txs
 from holdfast.engine.loop import Engine
 from holdfast.engine.projection.projector import Projector
 from holdfast.engine.recover import recover

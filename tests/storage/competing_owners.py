@@ -22,7 +22,6 @@ from holdfast.adapters.postgres.tables import PostgresTables
 from holdfast.core.base.errors import Fenced, Unavailable
 from holdfast.core.base.event import Attachment, Batch, Command
 from holdfast.core.base.values import AccountId, Amount
-from holdfast.core.chain.decide import has_evictable_txs
 from holdfast.core.chain.messages import EvictFinalTxs
 from holdfast.core.escrow.messages import Mint
 from holdfast.core.lease.messages import DeclineLease, FailLease
@@ -34,6 +33,7 @@ from holdfast.core.proof.messages import RecordVerdict, SubmitCompletion
 from holdfast.core.provider.messages import Heartbeat, Register, Stake
 from holdfast.core.provider.model import provider_id
 from holdfast.core.result import result_digest
+from holdfast.core.workflows.finalize import has_evictable_txs
 from holdfast.engine.loop import Engine
 from holdfast.engine.outcome import EngineStatus
 from holdfast.workers.dispatcher import Dispatcher

@@ -25,7 +25,6 @@ from holdfast.api.rpc.methods.results import readable_output
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Command, Event
 from holdfast.core.base.values import Digest, Height, LeaseId, TaskId, Tier
-from holdfast.core.chain.decide import has_evictable_txs, has_pending_settlements
 from holdfast.core.chain.messages import EvictFinalTxs, FinalizeSettlements, RollBackBlocks
 from holdfast.core.lease.model import Lease
 from holdfast.core.match.messages import Match
@@ -37,6 +36,7 @@ from holdfast.core.result import result_digest
 from holdfast.core.retention.model import Pass, pass_position
 from holdfast.core.state import State
 from holdfast.core.state_digest import digest
+from holdfast.core.workflows.finalize import has_evictable_txs, has_pending_settlements
 from holdfast.engine.loop import Engine
 from holdfast.engine.recover import recover
 from holdfast.engine.snapshots import snapshot_files

@@ -38,15 +38,12 @@ def digest(state: State) -> Digest:
 
 
 def _digest_of(entries: Mapping[Any, object]) -> bytes:
-    hasher, read = sha3_256(), _reader_of(entries)
+    """A packed entry stays packed."""
+    hasher = sha3_256()
+    read: Callable[[Any], object] = entries.fields_of if isinstance(entries, PackedRecords) else entries.__getitem__
     for key in sorted(entries):
         hasher.update(_pack((key, _without_trailing_defaults(read(key)))))
     return hasher.digest()
-
-
-def _reader_of(entries: Mapping[Any, object]) -> Callable[[Any], object]:
-    """How an entry is looked at: a packed one stays packed."""
-    return entries.fields_of if isinstance(entries, PackedRecords) else entries.__getitem__
 
 
 def _without_trailing_defaults(entry: object) -> object:

@@ -19,7 +19,6 @@ from holdfast.core.base.height_bound import AtHeight, why_not_height
 from holdfast.core.base.privileged import PrivilegedActRecorded, PrivilegedCommand
 from holdfast.core.base.values import EventNo
 from holdfast.core.blob import handlers as blob
-from holdfast.core.chain import handlers as chain
 from holdfast.core.escrow import handlers as escrow
 from holdfast.core.evidence import handlers as evidence
 from holdfast.core.evidence.dead_letters import resolve_dead_letter
@@ -36,16 +35,15 @@ from holdfast.core.result import handlers as result
 from holdfast.core.retention import handlers as retention
 from holdfast.core.schedule import handlers as schedule
 from holdfast.core.state import State
-from holdfast.core.transactions import TRANSACTIONS
 from holdfast.core.validator import handlers as validator
 from holdfast.core.workflows import cancel, complete, finalize, revoke, roll_back, seal
-from holdfast.core.workflows.include import add_transactions
+from holdfast.core.workflows.include import TRANSACTIONS, add_transactions
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 _DOMAINS: Final = (
-    *(key, escrow, provider, queue, lease, match, evidence, proof, chain, validator, result, policy_change, retention),
+    *(key, escrow, provider, queue, lease, match, evidence, proof, validator, result, policy_change, retention),
     *(blob, archive, schedule),
 )
 _WORKFLOWS: Final = (cancel, complete, revoke, seal, roll_back, finalize)
@@ -161,9 +159,7 @@ def apply_all(state: State, events: Sequence[Event]) -> None:
         effect(state, run, numbers)
         state.last_event = numbers[-1]
         if transaction is not None:
-            kind, subject, content = transaction
-            entries = [(number, subject(event), content(event)) for number, event in zip(numbers, run, strict=True)]
-            add_transactions(state, kind, entries)
+            add_transactions(state, transaction, run, numbers)
     state.last_event = last
 
 

@@ -20,9 +20,8 @@ from holdfast.core.base.merkle import (
     verify_consistency,
 )
 from holdfast.core.base.values import BatchNo, Digest, EventNo
-from holdfast.core.chain.model import Block
-from holdfast.core.chain.transactions import tx_leaf
-from holdfast.core.transactions import TRANSACTIONS
+from holdfast.core.chain.model import Block, tx_leaf
+from holdfast.core.workflows.include import TRANSACTIONS
 from holdfast.engine import queries
 from holdfast.engine.queries.chain import GetChainHead
 from holdfast.lightclient.tx_proof import TxProof

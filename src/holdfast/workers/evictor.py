@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from holdfast.core.chain.decide import has_evictable_txs
 from holdfast.core.chain.messages import EvictFinalTxs
+from holdfast.core.workflows.finalize import has_evictable_txs
 from holdfast.engine.loop import Engine
 
 INTERVAL_MS: Final = 200

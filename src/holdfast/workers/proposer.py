@@ -5,10 +5,10 @@ from __future__ import annotations
 import structlog
 
 from holdfast.core.base.errors import Refused
-from holdfast.core.chain.decide import has_pending_settlements
 from holdfast.core.chain.messages import FinalizeSettlements, SealBlock
 from holdfast.core.chain.model import final_height
 from holdfast.core.state import State
+from holdfast.core.workflows.finalize import has_pending_settlements
 from holdfast.engine.loop import Engine
 from holdfast.ports import Signer
 

@@ -31,7 +31,7 @@ from holdfast.core.base.errors import Refused
 from holdfast.core.base.values import ChainId, Height, Network
 from holdfast.core.chain.header import Header, SignedHeader, beacon_after, genesis_signed, header_hash, why_not_next
 from holdfast.core.chain.messages import BlockSealed, RollBackBlocks, SealBlock
-from holdfast.core.chain.transactions import add_results
+from holdfast.core.chain.model import add_results
 from holdfast.core.queue.messages import CancelJob
 from holdfast.core.state import State
 

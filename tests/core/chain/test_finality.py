@@ -11,8 +11,6 @@ from tests.core.core_driver import ALICE, CoreDriver
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import JournalHead
 from holdfast.core.base.values import EventNo, Height, TaskId
-from holdfast.core.chain import decide
-from holdfast.core.chain.decide import has_evictable_txs, has_pending_settlements
 from holdfast.core.chain.messages import (
     BlocksFinal,
     EvictFinalTxs,
@@ -26,6 +24,8 @@ from holdfast.core.escrow.messages import Finalized
 from holdfast.core.invariants import broken_invariants as core_invariants
 from holdfast.core.state import State
 from holdfast.core.state_digest import digest
+from holdfast.core.workflows import seal
+from holdfast.core.workflows.finalize import has_evictable_txs, has_pending_settlements
 from holdfast.engine.snapshots.state_snapshot import restore, snapshot
 
 pytestmark = pytest.mark.rule("CHN-005", "ESC-002")
@@ -42,7 +42,7 @@ def full_block(at_once_max: int) -> CoreDriver:
     core.consume(early)
     _resolve(core, RESULTS)
     core.seal(12)
-    with patch.object(decide, "AT_ONCE_MAX", at_once_max):
+    with patch.object(seal, "AT_ONCE_MAX", at_once_max):
         core.do(SEAL)
     return core
 

@@ -11,7 +11,6 @@ from tests.core.commands import done, refused
 
 from holdfast.core.base.event import JournalHead
 from holdfast.core.base.values import AccountId, Amount, ChainId, Height, Network
-from holdfast.core.chain.decide import has_pending_settlements
 from holdfast.core.chain.header import genesis_hash
 from holdfast.core.chain.messages import FinalizeSettlements, RollBackBlocks
 from holdfast.core.chain.model import TxKind
@@ -22,6 +21,7 @@ from holdfast.core.policy import Policy, TreasuryPolicy
 from holdfast.core.policy_change.messages import AdoptPolicy
 from holdfast.core.state import State
 from holdfast.core.state_digest import digest
+from holdfast.core.workflows.finalize import has_pending_settlements
 from holdfast.engine.snapshots.state_snapshot import restore, snapshot
 
 pytestmark = pytest.mark.rule("ESC-003")

@@ -15,7 +15,6 @@ from tests.counts import counts
 from holdfast.core import state_machine
 from holdfast.core.base.event import Command, JournalHead, OwnershipTaken
 from holdfast.core.base.values import Amount, EventNo, Height, ReservationId, TaskId, Term
-from holdfast.core.chain import decide as chain_decide
 from holdfast.core.chain.messages import EvictFinalTxs, FinalizeSettlements, RollBackBlocks
 from holdfast.core.chain.model import TxKind, final_height
 from holdfast.core.escrow.model import ReservationStatus
@@ -32,6 +31,7 @@ from holdfast.core.queue.messages import CancelJob, RaiseFee
 from holdfast.core.result.model import Consumption, ResultStatus
 from holdfast.core.state import State
 from holdfast.core.state_digest import digest
+from holdfast.core.workflows import seal
 from holdfast.engine.snapshots.state_snapshot import restore, snapshot
 
 Step = Callable[[CoreDriver, int], None]
@@ -303,7 +303,7 @@ def new_core() -> CoreDriver:
 @settings(max_examples=counts(60, 5_000), deadline=None)
 @given(step_sequences)
 def test_the_invariants_hold_after_every_step_and_the_fold_gives_the_same_state(life: list[tuple[int, int]]) -> None:
-    with patch.object(chain_decide, "AT_ONCE_MAX", 1):  # most blocks are let go in steps
+    with patch.object(seal, "AT_ONCE_MAX", 1):  # most blocks are let go in steps
         _run_steps(life)
 
 

@@ -11,8 +11,7 @@ from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Decided, Event, JournalHead
 from holdfast.core.base.values import AccountId, EventNo, Height, TaskId
 from holdfast.core.chain.messages import RollBackBlocks, TransactionsReincluded
-from holdfast.core.chain.model import TxKind
-from holdfast.core.chain.transactions import tx_leaf
+from holdfast.core.chain.model import TxKind, tx_leaf
 from holdfast.core.queue.messages import CancelJob
 from holdfast.core.result.messages import ConsumptionDropped, ResultConsumed
 from holdfast.core.result.readability import why_not_readable

@@ -68,7 +68,7 @@ SYNC: Final = [
     Mutant(
         "a block of a key that is no validator is stored",
         PACKAGE,
-        "    if not ground.validators.is_member(signed.header.proposer, signed.header.height):\n",
+        "    if not ground.validators.is_member(header.proposer, header.height):\n",
         "    if False:\n",
         f"{HOSTILE_TESTS} -k UnknownValidator",
     ),
@@ -124,8 +124,8 @@ SYNC: Final = [
     Mutant(
         "a stranger seals blocks",
         "core/workflows/seal.py",
-        "    return why_not_proposer(state, command.proposer) or ",
-        "    return ",
+        "    if refusal := why_not_proposer(state, command.proposer):\n        return refusal\n",
+        "",
         f"{VALIDATOR_TESTS} -k only_a_validator_seals",
     ),
     Mutant(

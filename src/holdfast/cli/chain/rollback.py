@@ -94,7 +94,7 @@ def rollback(
 @cache
 def _transaction_names() -> frozenset[str]:
     """Events that are included again in a later block (CHN-004)."""
-    from holdfast.core.transactions import TRANSACTIONS  # noqa: PLC0415 - the other verbs of the chain need no rules
+    from holdfast.core.workflows.include import TRANSACTIONS  # noqa: PLC0415 - the other verbs of the chain need no rules
 
     return frozenset(kind.public_name for kind in TRANSACTIONS)
 

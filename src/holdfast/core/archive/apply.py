@@ -76,10 +76,7 @@ def apply_lost(state: HasBlobs, event: ArchiveLost) -> None:
 def apply_recalled(state: HasBlobs, event: BlobsRecalled) -> None:
     """The height is in memory again, in its order; what the archive lost is suspect."""
     lives = [LiveBlob(msgspec.structs.replace(each.blob), each.parts, each.changed) for each in event.lives]
-    later = {height: state.blob_heights.pop(height) for height in list(state.blob_heights) if height >= event.height}
-    later.pop(event.height, None)
-    state.blob_heights[event.height] = lives
-    state.blob_heights.update(later)
+    state.blob_heights = dict(sorted((state.blob_heights | {event.height: lives}).items()))
     for live in lives:
         blob = touch_blob(state, live)
         blob.is_pruned = int(not event.are_here)

@@ -1,62 +1,47 @@
 """Whether a notice counts (NTC-002): the checks in their order, each with a refusal of its own.
 
-An owner checks against its state, a follower against what it has stored: both are a `NoticeGround`.
+An owner checks against its state, a follower against what it has stored or what came with a block.
 """
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Final
+
+import msgspec
 
 from holdfast.core.archive.notice import EMBEDDED_ROUND, ArchiveNotice, notice_root
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.values import Digest, Height, VerifySignature
-from holdfast.core.blob.model import Blob, HasBlobs, live_blob
-from holdfast.core.chain.model import final_height
-from holdfast.core.validator.model import AddressOf, ValidatorSet, validator_set
+from holdfast.core.validator.model import AddressOf, ValidatorSet
 
 NOT_DECIDED: Final = "NotDecided"
 CONFLICTS: Final = frozenset({"CommitmentMismatch", "HashMismatch", "KeccakMismatch"})
 """A validator has signed what is not so: somebody must be told (NTC-003)."""
 
 
-class BlobFacts(Protocol):
+class BlobFacts(msgspec.Struct, frozen=True, gc=False):
     """What a block says of a blob, and who has proposed it."""
 
-    @property
-    def proposer(self) -> bytes: ...
-    @property
-    def commitment(self) -> bytes: ...
-    @property
-    def versioned_hash(self) -> Digest: ...
-    @property
-    def keccak(self) -> Digest: ...
+    proposer: bytes
+    commitment: bytes
+    versioned_hash: Digest
+    keccak: Digest
 
 
-B_co = TypeVar("B_co", bound=BlobFacts, covariant=True)
-
-
-class NoticeGround(Protocol[B_co]):
+class NoticeGround(msgspec.Struct, frozen=True):
     """What a notice is checked against."""
 
-    @property
-    def chain_id(self) -> int: ...
-    @property
-    def validators(self) -> ValidatorSet: ...
-    @property
-    def final_height(self) -> Height: ...
-    def blob_at(self, height: Height, number: int) -> B_co | None: ...
-
-
-class CheckedNotice(NamedTuple):
-    """A notice that counts: who has signed it."""
-
-    signer: bytes
+    chain_id: int
+    validators: ValidatorSet
+    final_height: Height
+    blob: BlobFacts | None
+    """The one that the notice is about; None where there is none."""
 
 
 def why_not_notice(
-    ground: NoticeGround[BlobFacts], notice: ArchiveNotice, verify: VerifySignature, address_of: AddressOf
-) -> CheckedNotice | Refused:
-    """The signer of a notice that counts, or the first check that it fails."""
+    ground: NoticeGround, notice: ArchiveNotice, verify: VerifySignature, address_of: AddressOf
+) -> bytes | Refused:
+    """The key that has signed a notice that counts, or the first check that it fails."""
     key = ground.validators.key_at(notice.height, notice.archived_by, address_of)
     if key is None:
         return _refuse(f"{notice.archived_by.hex()} is no validator at height {notice.height}", "UnknownValidator")
@@ -68,8 +53,7 @@ def why_not_notice(
         return _refuse(f"height {notice.height} is not final", NOT_DECIDED)
     if notice.round != EMBEDDED_ROUND:
         return _refuse(f"height {notice.height} was decided in round {EMBEDDED_ROUND}", "WrongRound")
-    blob = ground.blob_at(notice.height, notice.blob_index)
-    if blob is None:
+    if (blob := ground.blob) is None:
         return _refuse(f"height {notice.height} has no blob {notice.blob_index} whose bytes are here", "NotFound")
     for is_met, message, name in (
         (ground.validators.speaks_for(key, blob.proposer), "another validator has proposed this height", "NotProposer"),
@@ -79,29 +63,7 @@ def why_not_notice(
     ):
         if not is_met:
             return _refuse(f"blob {notice.blob_index} of height {notice.height}: {message}", name)
-    return CheckedNotice(key)
-
-
-class StateGround(NamedTuple):
-    """An owner's state, as notices are checked against it."""
-
-    state: HasBlobs
-
-    @property
-    def chain_id(self) -> int:
-        return self.state.policy.chain_id
-
-    @property
-    def validators(self) -> ValidatorSet:
-        return validator_set(self.state)
-
-    @property
-    def final_height(self) -> Height:
-        return final_height(self.state)
-
-    def blob_at(self, height: Height, number: int) -> Blob | None:
-        live = live_blob(self.state, height, number)
-        return None if live is None else live.blob
+    return key
 
 
 def _refuse(message: str, name: str) -> Refused:

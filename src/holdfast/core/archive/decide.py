@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.core.archive.check_notice import StateGround, why_not_notice
+from holdfast.core.archive.check_notice import BlobFacts, NoticeGround, why_not_notice
 from holdfast.core.archive.confirm import why_not_quorum
 from holdfast.core.archive.messages import (
     SIGNED,
@@ -99,12 +99,15 @@ def retry_uploads(state: HasBlobs, command: RetryUploads, _now_ms: int) -> Decid
 
 def accept_notice(state: HasBlobs, command: AcceptNotice, _now_ms: int) -> Decided | Refused:
     """NTC-002, NTC-003: the same again is no change, another locator of the same bytes is an alternate."""
-    notice, ground = command.notice, StateGround(state)
-    checked = why_not_notice(ground, notice, command.verify, command.address_of)
-    if isinstance(checked, Refused):
-        return checked
-    blob = ground.blob_at(notice.height, notice.blob_index)
-    assert blob is not None, "the check has found it"
+    notice = command.notice
+    live = live_blob(state, notice.height, notice.blob_index)
+    facts = None if live is None else record_from(BlobFacts, live.blob)
+    ground = NoticeGround(state.policy.chain_id, validator_set(state), final_height(state), facts)
+    signer = why_not_notice(ground, notice, command.verify, command.address_of)
+    if isinstance(signer, Refused):
+        return signer
+    assert live is not None, "else it is refused"
+    blob = live.blob
     is_archived = blob.status is BlobStatus.ARCHIVED
     is_known = notice.locator in (blob.locator, *blob.alternates.splitlines())
     is_better = command.assurance == VERIFIED and blob.assurance == SIGNED
@@ -117,7 +120,7 @@ def accept_notice(state: HasBlobs, command: AcceptNotice, _now_ms: int) -> Decid
         assurance=command.assurance,
         is_alternate=is_archived and not is_known,
         root=notice_root(notice),
-        signer=checked.signer,
+        signer=signer,
     )
     return Decided((archived,))
 

@@ -20,7 +20,6 @@ ADDRESS_BYTES: Final = 20
 EMBEDDED_ROUND: Final = 0
 """An embedded chain decides every height in its first round."""
 _VARINT, _BYTES = 0, 2
-_SHORT: Final = tuple(bytes([value]) for value in range(0x80))
 
 
 class ArchiveNotice(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -76,8 +75,6 @@ def proto_field(number: int, value: int | bytes) -> bytes:
 
 
 def _varint(value: int) -> bytes:
-    if value <= 0x7F:  # most of them: keys and lengths
-        return _SHORT[value]
     raw = bytearray()
     while value > 0x7F:
         raw.append(value & 0x7F | 0x80)

@@ -267,11 +267,6 @@ def _decode_head(raw: bytes, at: int) -> tuple[int, int, int]:
     return major, argument, at + 1 + size
 
 
-def decode_part(raw: bytes, at: int) -> tuple[object, int]:
-    """A value inside an array or a map that begins at `at`, and where it ends."""
-    return _decode(raw, at, DEPTH_MAX - 1)
-
-
 def _decode(raw: bytes, at: int, depth: int) -> tuple[object, int]:
     first = raw[at] if at < len(raw) else _PAST_END
     n = first & 31

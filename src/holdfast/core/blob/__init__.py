@@ -3,7 +3,3 @@
 Core knows what is in a blob, in which block it is, and what became of it; the bytes are on a disk and the KZG work is
 done elsewhere. Read: framing, model, messages, decide, apply, invariants.
 """
-
-from holdfast.core.blob.framing import versioned_hash
-
-__all__ = ["versioned_hash"]

@@ -72,9 +72,9 @@ def content_of(live: LiveBlob) -> BlobContent:
 def evict_blobs(state: HasBlobs, as_of: EventNo) -> None:
     """ENG-004: heights whose bytes are gone leave memory, once the tables hold their rows; what is lost stays told."""
     for height, blobs in list(state.blob_heights.items()):
-        if all(live.blob.is_pruned and live.changed <= as_of for live in blobs) and not any(map(_is_suspect, blobs)):
+        if all(_is_evictable(live, as_of) for live in blobs):
             del state.blob_heights[height]
 
 
-def _is_suspect(live: LiveBlob) -> bool:
-    return live.blob.status is BlobStatus.SUSPECT
+def _is_evictable(live: LiveBlob, as_of: EventNo) -> bool:
+    return bool(live.blob.is_pruned) and live.changed <= as_of and live.blob.status is not BlobStatus.SUSPECT

@@ -9,7 +9,7 @@ from holdfast.core.base.event import Decided
 from holdfast.core.blob.framing import PARTS_MAX, PAYLOAD_BYTES, versioned_hash
 from holdfast.core.blob.messages import BLOCK_FULL, AddBlob, BlobAdded, ReaddBlobs
 from holdfast.core.blob.model import BlobContent, HasBlobs, cursor_of
-from holdfast.core.chain.decide import why_not_while_rolling_back
+from holdfast.core.chain.model import why_not_while_rolling_back
 
 
 def add_blob(state: HasBlobs, command: AddBlob, _now_ms: int) -> Decided | Refused:

@@ -11,7 +11,6 @@ _ONCE_ARCHIVED: Final = (BlobStatus.ARCHIVED, BlobStatus.SUSPECT)
 
 
 def broken_invariants(state: HasBlobs) -> list[str]:
-    """The invariants of blobs that do not hold."""
     heights, open_height, final = list(state.blob_heights), state.open_height, final_height(state)
     blobs = [live.blob for live in all_blobs(state)]
     checks = {

@@ -43,20 +43,6 @@ def header_hash(header: Header) -> Digest:
     return H(BLOCK_TAG, canonical(list(msgspec.structs.astuple(header))))
 
 
-def genesis(chain_id: ChainId, network: Network) -> Header:
-    """Height 0: not a block, but the parent of the first one."""
-    return Header(
-        chain_id=chain_id,
-        height=Height(0),
-        parent=ZERO_DIGEST,
-        time_ms=0,
-        proposer=b"",
-        beacon=genesis_hash(chain_id, network),
-        first_event=EventNo(1),
-        last_event=EventNo(0),
-    )
-
-
 def genesis_hash(chain_id: ChainId, network: Network) -> Digest:
     """ESC-003: the kind of network is part of the first hash, so that no chain is ever of another kind.
 
@@ -84,9 +70,19 @@ class SignedHeader(msgspec.Struct, frozen=True, gc=False):
 
 
 def genesis_signed(chain_id: ChainId, network: Network) -> SignedHeader:
-    """The parent of block 1. Its hash stands in for the missing signature."""
+    """Height 0: not a block, but the parent of the first one. Its hash stands in for the missing signature."""
     hash_ = genesis_hash(chain_id, network)
-    return SignedHeader(genesis(chain_id, network), hash_, hash_)
+    header = Header(
+        chain_id=chain_id,
+        height=Height(0),
+        parent=ZERO_DIGEST,
+        time_ms=0,
+        proposer=b"",
+        beacon=hash_,
+        first_event=EventNo(1),
+        last_event=EventNo(0),
+    )
+    return SignedHeader(header, hash_, hash_)
 
 
 def why_not_next(before: SignedHeader, signed: SignedHeader, verify: VerifySignature) -> str | None:

@@ -8,7 +8,6 @@ from holdfast.core.chain.model import HasChain, UnfinalizedBlock, final_height, 
 
 
 def broken_invariants(state: HasChain) -> list[str]:
-    """The invariants of the chain that do not hold."""
     chain, final = state.chain, final_height(state)
     kept = [*([chain.last_final] if chain.last_final is not None else []), *chain.unfinalized.values()]
     orphaned = len([height for height in chain.unfinalized if height > chain.head.height])

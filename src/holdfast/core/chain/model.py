@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
-from holdfast.core.base.merkle import Frontier
+from holdfast.core.base.canonical import canonical, packed_bytes, packed_int
+from holdfast.core.base.errors import Refused
+from holdfast.core.base.merkle import Frontier, leaf_hash
 from holdfast.core.base.records import record_from
 from holdfast.core.base.values import ChainId, Digest, EventNo, Height
 from holdfast.core.chain.header import Header, SignedHeader, beacon_after, genesis_signed
@@ -37,6 +40,18 @@ class Tx(msgspec.Struct, frozen=True, array_like=True, gc=False):
     kind: TxKind
     subject: bytes
     leaf: Digest
+
+
+def tx_leaf(kind: TxKind, number: EventNo, subject: bytes, content: bytes) -> bytes:
+    """A transaction as a light client sees it: its kind, its event, its subject and the event's content.
+
+    It equals `canonical([kind, number, subject, content])`, written out because every job needs it twice.
+    """
+    return _LEAF_PREFIX[kind] + packed_int(number) + packed_bytes(subject) + packed_bytes(content)
+
+
+_LEAF_PREFIX: Final = {kind: b"\x84" + canonical(kind.value) for kind in TxKind}
+"""The beginning of an array of four items, the first of which is the kind."""
 
 
 class BlockStatus(StrEnum):
@@ -133,7 +148,6 @@ class HasChain(HasQueue, Protocol):
 
     chain: Chain
     final_blocks: dict[Height, FinalBlock]
-    """Final blocks that are still in memory: the tables may not hold them yet (ENG-004)."""
 
 
 def genesis_chain(policy: Policy) -> Chain:
@@ -174,6 +188,13 @@ def next_header(state: HasChain, last_event: EventNo, time_ms: int, proposer: by
     )
 
 
+def add_results(state: HasChain, leaves: Iterable[bytes]) -> None:
+    """RES-008: a result's leaf is in the block that resolves it and in the log of all results."""
+    hashes = [leaf_hash(leaf) for leaf in leaves]
+    state.chain.open.results.extend(hashes)
+    state.chain.log.extend(hashes)
+
+
 def copy_frontier(frontier: Frontier) -> Frontier:
     return Frontier(frontier.size, list(frontier.peaks))
 
@@ -182,3 +203,11 @@ def final_height(state: HasChain) -> Height:
     """CHN-005: blocks up to here are never rolled back."""
     last_final = state.chain.last_final
     return last_final.block.height if last_final is not None else Height(0)
+
+
+def why_not_while_rolling_back(state: HasChain) -> Refused | None:
+    """CHN-003, CHN-004: what moves the chain or the money of its blocks waits for the end of a rollback."""
+    if state.chain.rollback is None:
+        return None
+    message = f"a rollback to block {state.chain.head.height} is running"
+    return Refused("CHN-003", message, "try again when it has finished", "RollbackRunning")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from holdfast.core.base.errors import Refused
-from holdfast.core.base.event import Answer, Attachment, Decided, Event, NeedsClaims
+from holdfast.core.base.event import Answer, Decided, Event, NeedsClaims
 from holdfast.core.base.values import KIND_NAMES, Amount, Digest, EventNo, Height, LeaseId, ProviderId
 from holdfast.core.index import unique_ids
 from holdfast.core.job.model import Job, earliest_read_height, pay_of
@@ -18,8 +18,7 @@ from holdfast.core.lease.messages import CompletionSubmitted, close_without_pena
 from holdfast.core.lease.model import HasLeases, Lease, LeaseStatus, has_lapsed
 from holdfast.core.lease.quorum import give_up_events, parent_job
 from holdfast.core.proof import votes
-from holdfast.core.proof.consequences import penalize, reward
-from holdfast.core.proof.envelope import Envelope, ProofBody, declared_media_type, link_of, pack, read_body, unpack
+from holdfast.core.proof.envelope import ProofBody, declared_media_type, link_of, pack, read_body, unpack
 from holdfast.core.proof.messages import (
     CompletionIgnored,
     ProofAccepted,
@@ -35,11 +34,12 @@ from holdfast.core.proof.messages import (
 from holdfast.core.proof.model import EQUIVOCATION, PROOF_INVALID, REASONS_MAX
 from holdfast.core.proof.nullifier_link import (
     PROOF_TYPES,
-    attach_output,
+    hot_output,
     live_nullifiers,
     refuse_conflict,
     why_not_linked,
 )
+from holdfast.core.provider import health, sla
 from holdfast.core.queue import retry
 from holdfast.core.queue.messages import JobExpired, JobFailed
 
@@ -126,8 +126,8 @@ def _answer_repeat(state: HasLeases, lease: Lease, digest: Digest, now_ms: int) 
     if lease.ended_ms is not None and now_ms >= lease.ended_ms + state.policy.ttl.tombstone_ms:
         return Refused("RCV-002", f"lease {lease.id.hex()} is long over", "its result stays", "LeaseLost")
     ignored = CompletionIgnored(lease.id, lease.provider_id, digest, EQUIVOCATION, is_penalized=True)
-    at_stake = state.providers[lease.provider_id].at_stake
-    return Decided((ignored, *(penalize(state, lease, EQUIVOCATION, now_ms) if at_stake else ())))
+    provider = state.providers[lease.provider_id]
+    return Decided((ignored, *(sla.on_offence(state, provider, EQUIVOCATION, now_ms) if provider.at_stake else ())))
 
 
 def record_verdicts(state: HasLeases, commands: Sequence[RecordVerdict], now_ms: int) -> list[Answer]:
@@ -165,12 +165,18 @@ def _accept(state: HasLeases, command: RecordVerdict, lease: Lease, job: Job, no
     nullifiers = live_nullifiers(state, envelope, job)
     if refusal := why_not_linked(state, job.id, envelope, nullifiers):
         return refusal
-    accepted = _accept_proof(state, lease, job, envelope, nullifiers[0], command.reasons[:REASONS_MAX], now_ms)
-    attachments: tuple[Attachment, ...] = ()
-    if command.output is not None or command.da_commitment is not None:
-        accepted, attachments = attach_output(accepted, command)
+    assert lease.submitted is not None
+    provider, reasons = state.providers[lease.provider_id], command.reasons[:REASONS_MAX]
+    expires_at = job.expires_height or job.height + state.policy.result.result_ttl_blocks
+    output, attachments = hot_output(command)
+    accepted = ProofAccepted(  # by position: by name takes several times as long, and every job needs it
+        job.id, lease.id, provider.id, nullifiers[0], lease.submitted, lease.submitted_size, provider.account,
+        Amount(pay_of(job, lease.price)), now_ms, Height(expires_at), envelope.method, reasons, output,
+        link_of(envelope), job.caller, KIND_NAMES[job.kind], earliest_read_height(job), command.da_commitment,
+        state.open_height, (), bool(job.is_public), declared_media_type(envelope),
+    )  # fmt: skip
     wrong = () if job.proof == ATTESTED else contradiction_events(state, job, now_ms)
-    return Decided((accepted, *reward(state, lease, now_ms), *wrong), attachments)
+    return Decided((accepted, *health.on_success(state, provider, now_ms), *wrong), attachments)
 
 
 def _judge_alone(state: HasLeases, command: RecordVerdict, lease: Lease, job: Job, now_ms: int) -> Answer:
@@ -202,44 +208,26 @@ def _reject_proof(state: HasLeases, lease: Lease, command: RecordVerdict, now_ms
         closed, *rest = _retry_without_penalty(state, lease, job, command, now_ms)
         return closed, refused, *rest
     closed, *rest = failure_events(state, lease, LeaseStatus.CANCELLED, PROOF_INVALID, now_ms)
-    return closed, refused, *penalize(state, lease, PROOF_INVALID, now_ms), *rest
+    penalty = sla.on_offence(state, state.providers[lease.provider_id], PROOF_INVALID, now_ms)
+    return closed, refused, *penalty, *rest
 
 
 def _retry_without_penalty(
     state: HasLeases, lease: Lease, job: Job, command: RecordVerdict, now_ms: int
 ) -> tuple[Event, ...]:
     """PRF-002: a verifier's fault is not a failure of the provider. The job is retried a bounded number of times."""
-    retrying = state.policy.retry
+    retrying, parent = state.policy.retry, parent_job(state, job)
     wait_ms = retry.delay_ms(job.kind, job.id, job.attempts, retrying)
     fault, detail = command.fault, command.reasons[:REASONS_MAX]
     closed = msgspec.structs.replace(close_without_penalty(lease, fault, now_ms, wait_ms), detail=detail)
     over: JobFailed | JobExpired | None = None
     if fault is VerifierFault.NO_VERIFIER:
         over = JobFailed(job.id, fault, now_ms)
-    elif job.attempts >= retrying.failures_max * (
-        1 + parent_job(state, job).requeues
-    ):  # each requeue allows as many again
+    elif job.attempts >= retrying.failures_max * (1 + parent.requeues):  # each requeue allows as many again
         over = JobFailed(job.id, ATTEMPTS_EXHAUSTED, now_ms)
-    elif why := why_expired(state, parent_job(state, job), now_ms + wait_ms):
+    elif why := why_expired(state, parent, now_ms + wait_ms):
         over = JobExpired(job.id, why, now_ms)
     return (closed,) if over is None else (closed, *give_up_events(state, lease, job, over, now_ms))
-
-
-def _accept_proof(
-    state: HasLeases, lease: Lease, job: Job, envelope: Envelope, nullifier: Digest, reasons: str, now_ms: int
-) -> ProofAccepted:
-    assert lease.submitted is not None
-    payee, no_output, no_commitment = state.providers[lease.provider_id].account, None, None
-    charged, expires_at = (
-        pay_of(job, lease.price),
-        job.expires_height or job.height + state.policy.result.result_ttl_blocks,
-    )
-    return ProofAccepted(  # by position: by name takes several times as long, and every job needs it
-        job.id, lease.id, lease.provider_id, nullifier, lease.submitted, lease.submitted_size, payee, Amount(charged),
-        now_ms, Height(expires_at), envelope.method, reasons, no_output, link_of(envelope), job.caller,
-        KIND_NAMES[job.kind], earliest_read_height(job), no_commitment, state.open_height, (), bool(job.is_public),
-        declared_media_type(envelope),
-    )  # fmt: skip
 
 
 def verdict_keys(state: HasLeases, command: RecordVerdict) -> tuple[bytes, ...]:

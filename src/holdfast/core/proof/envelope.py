@@ -6,21 +6,11 @@ import re
 from collections.abc import Iterable
 from enum import IntEnum
 from functools import lru_cache
-from struct import Struct
 from typing import Annotated, Any, Final
 
 import msgspec
 
-from holdfast.core.base.canonical import (
-    H,
-    HashDomain,
-    NotCanonical,
-    canonical,
-    decode,
-    decode_part,
-    hash_from,
-    hash_prefix,
-)
+from holdfast.core.base.canonical import H, HashDomain, NotCanonical, canonical, decode, hash_from, hash_prefix
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.values import Digest, Height, LeaseId, ProviderId, TaskId
 
@@ -131,11 +121,14 @@ def read_body(raw: bytes) -> ProofBody | Refused:
         return Refused("PRF-001", f"body: {fault}", name="InvalidParams")
 
 
-_BEGINS: Final = (b"\xa6\x67metrics", b"\xa7\x67metrics")
-_NAMES: Final = Struct("10s32s11s32s11s32s")
-_MEDIA_TYPE: Final = b"\x6amedia_type"
-_SIZE: Final = b"\x6boutput_size"
-_END: Final = b"\x6doutput_digest\x58\x20"
+_COMMON_FORM: Final = re.compile(
+    rb"(?:\xa6|(\xa7))\x67metrics(.+?)"
+    rb"\x67task_id\x58\x20(.{32})\x68lease_id\x58\x20(.{32})\x68provider\x58\x20(.{32})"
+    rb"(?(1)\x6amedia_type(.{1,200}?))\x6boutput_size(.{1,9})\x6doutput_digest\x58\x20(.{32})",
+    re.DOTALL,
+)
+"""A map of six entries, or of seven: then it has a media type."""
+_is_media_type: Final = re.compile(MEDIA_TYPE).search
 
 
 def _read_common_form(raw: bytes) -> ProofBody | None:
@@ -144,36 +137,18 @@ def _read_common_form(raw: bytes) -> ProofBody | None:
     Canonical bytes have one order: the bytes between the values are known and are compared, not decoded. None where
     anything differs; then the full decoder reads the body and finds its faults.
     """
-    if not raw.startswith(_BEGINS):
+    if (found := _COMMON_FORM.fullmatch(raw)) is None:
         return None
-    media_type: object = ""
+    has_type, metrics, task_id, lease_id, provider, media_type, size, digest = found.groups()
     try:
-        metrics, at = decode_part(raw, len(_BEGINS[0]))
-        if len(raw) < at + _NAMES.size + len(_SIZE) + 1:
-            return None
-        task, task_id, lease, lease_id, provider, provider_id = _NAMES.unpack_from(raw, at)
-        at += _NAMES.size
-        if raw.startswith(_BEGINS[1]):
-            if not raw.startswith(_MEDIA_TYPE, at):
-                return None
-            media_type, at = decode_part(raw, at + len(_MEDIA_TYPE))
-        if not raw.startswith(_SIZE, at):
-            return None
-        output_size, at = decode_part(raw, at + len(_SIZE))
+        metrics, media_type, size = decode(metrics), decode(media_type) if has_type else "", decode(size)
     except NotCanonical:
         return None
-    if (task, lease, provider) != _BETWEEN or raw[at : at + len(_END)] != _END:
+    if type(size) is not int or type(media_type) is not str or not _is_media_type(media_type):
         return None
-    if type(media_type) is not str or not _is_media_type(media_type):
+    if not _is_plain_map(metrics):
         return None
-    digest = raw[at + len(_END) :]
-    if len(digest) != 32 or type(output_size) is not int or not _is_plain_map(metrics):
-        return None
-    return ProofBody(task_id, lease_id, provider_id, digest, output_size, metrics, media_type)  # type: ignore[arg-type]
-
-
-_BETWEEN: Final = (b"\x67task_id\x58\x20", b"\x68lease_id\x58\x20", b"\x68provider\x58\x20")
-_is_media_type: Final = re.compile(MEDIA_TYPE).search
+    return ProofBody(task_id, lease_id, provider, digest, size, metrics, media_type)  # type: ignore[arg-type]
 
 
 def _is_plain_map(metrics: object) -> bool:

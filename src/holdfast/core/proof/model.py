@@ -24,11 +24,7 @@ class ProofVerdict(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 PROOF_INVALID, EQUIVOCATION = "PROOF_INVALID", "EQUIVOCATION"
-
-
 QUORUM_MINORITY: Final = "QUORUM_MINORITY"
 """A vote for another digest than the one that won (LEA-009)."""
-
-
 REASONS_MAX: Final = 500
 """How many characters of a verifier's reasons are kept."""

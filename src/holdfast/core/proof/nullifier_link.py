@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-import msgspec
-
 from holdfast.core.base.canonical import live_versions
 from holdfast.core.base.errors import Refused
-from holdfast.core.base.event import Attachment, NeedsClaims, make_payload
+from holdfast.core.base.event import Attachment, NeedsClaims, PayloadRef, make_payload
 from holdfast.core.base.values import Digest, Kind, TaskId
 from holdfast.core.index import unique_ids
 from holdfast.core.job.model import Job
 from holdfast.core.lease.model import HasLeases
-from holdfast.core.proof.envelope import Envelope, ProofBody, ProofType, link_of, packed_nullifier
-from holdfast.core.proof.messages import ProofAccepted, RecordVerdict, TaskLinked, link_key, nullifier_key
+from holdfast.core.proof.envelope import Envelope, ProofBody, ProofType, link_of, packed_nullifier, window_of
+from holdfast.core.proof.messages import RecordVerdict, TaskLinked, link_key, nullifier_key
 
 PROOF_TYPES: Final = {kind: ProofType[kind.name] for kind in Kind}
 HOT_INLINE_BYTES_MAX: Final = 0
@@ -26,8 +24,8 @@ def live_nullifiers(state: HasLeases, envelope: Envelope, job: Job) -> list[Dige
     """PRF-001, CAN-003: the nullifiers of a proof under every live tag; the first, under the newest tag, is its own."""
     chain = state.policy.chain
     versions = live_versions(state.open_height, chain.tags_v2_height, chain.tags_grace_blocks)
-    type_, window, body = envelope.type, job.height // chain.nullifier_window_blocks, envelope.body
-    return [packed_nullifier(type_, window, body, version) for version in versions[::-1]]
+    window = window_of(job.height, chain.nullifier_window_blocks)
+    return [packed_nullifier(envelope.type, window, envelope.body, version) for version in versions[::-1]]
 
 
 def why_not_linked(
@@ -55,12 +53,6 @@ def refuse_conflict(body: ProofBody) -> Refused:
     return Refused("RES-001", message, "one task, one nullifier: the first one counts", "ProofConflict")
 
 
-def attach_output(accepted: ProofAccepted, command: RecordVerdict) -> tuple[ProofAccepted, tuple[Attachment, ...]]:
-    """The accepted proof with its hot bytes (TIER-001) or its commitment (DA-001), as the verifier supplied them."""
-    attachments: tuple[Attachment, ...] = ()
-    if command.output is not None:
-        output, attachments = make_payload(command.output, HOT_INLINE_BYTES_MAX)
-        accepted = msgspec.structs.replace(accepted, output=output)
-    if command.da_commitment is not None:
-        accepted = msgspec.structs.replace(accepted, da_commitment=command.da_commitment)
-    return accepted, attachments
+def hot_output(command: RecordVerdict) -> tuple[PayloadRef | None, tuple[Attachment, ...]]:
+    """The hot bytes as the event names them, and their row, where the verifier supplied them (TIER-001)."""
+    return (None, ()) if command.output is None else make_payload(command.output, HOT_INLINE_BYTES_MAX)

@@ -6,30 +6,31 @@ The proof of the job is computed here from the votes that agree: anyone who know
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 
 from msgspec.structs import replace
 
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Answer, Decided, Event
 from holdfast.core.base.records import record_from
-from holdfast.core.base.values import AccountId, Amount, Digest, EventNo, Height, LeaseId
+from holdfast.core.base.values import Amount, Digest, EventNo, Height, LeaseId
 from holdfast.core.job.model import Job, earliest_read_height, pay_of
 from holdfast.core.job.quorum import QUORUM, Payment, Vote, replica_ids
 from holdfast.core.lease.input_claims import contradiction_events
 from holdfast.core.lease.model import HasLeases, Lease
 from holdfast.core.lease.quorum import close_leases, fail_quorum, is_quorum_unreachable, parent_job
-from holdfast.core.proof.consequences import penalize_minority
 from holdfast.core.proof.envelope import Envelope, ProofBody, declared_media_type, link_of, quorum_body, unpack
 from holdfast.core.proof.messages import ProofAccepted, ProofRefused, RecordVerdict, VoteCast, nullifier_key
 from holdfast.core.proof.model import QUORUM_MINORITY, REASONS_MAX
 from holdfast.core.proof.nullifier_link import (
     PROOF_TYPES,
-    attach_output,
+    hot_output,
     live_nullifiers,
     refuse_conflict,
     why_not_linked,
 )
-from holdfast.core.provider import health
+from holdfast.core.provider import health, sla
+from holdfast.core.provider.messages import HealthChanged
 from holdfast.core.queue.apply import QUORUM_REACHED
 
 
@@ -50,12 +51,18 @@ def record_vote(state: HasLeases, command: RecordVerdict, lease: Lease, replica:
     nullifiers = live_nullifiers(state, envelope, parent)
     if refusal := why_not_linked(state, parent.id, envelope, nullifiers):
         return refusal
-    accepted = _accept_quorum(state, parent, agreeing, envelope, nullifiers[0], len(votes), now_ms)
-    media_type = declared_media_type(unpack(state.submissions[lease.id]))
-    accepted, attachments = attach_output(replace(accepted, media_type=media_type), command)
+    output, attachments = hot_output(command)
+    accepted = replace(
+        _accept_quorum(state, parent, agreeing, envelope, nullifiers[0], now_ms),
+        reasons=f"{len(agreeing)} of {parent.quorum_m} agree, {len(votes)} were counted",
+        output=output,
+        da_commitment=command.da_commitment,
+        media_type=declared_media_type(unpack(state.submissions[lease.id])),
+    )
     others = close_leases(state, parent, QUORUM_REACHED, now_ms, excluding=lease.id)
+    rewarded = (health.on_success(state, state.providers[vote.provider_id], now_ms) for vote in agreeing)
     judged = (
-        *_reward_agreeing(state, agreeing, now_ms),
+        *chain.from_iterable(rewarded),
         *_penalize_others(state, parent, votes, agreeing, now_ms),
         *contradiction_events(state, parent, now_ms),
     )
@@ -97,17 +104,13 @@ def _votes_for(votes: Iterable[Vote], digest: Digest) -> list[Vote]:
 
 
 def _accept_quorum(
-    state: HasLeases,
-    parent: Job,
-    agreeing: list[Vote],
-    envelope: Envelope,
-    nullifier: Digest,
-    votes: int,
-    now_ms: int,
+    state: HasLeases, parent: Job, agreeing: list[Vote], envelope: Envelope, nullifier: Digest, now_ms: int
 ) -> ProofAccepted:
     """ESC-001: each that agrees is paid its share; the sum is never above the fee, the rest is refunded."""
     first = agreeing[0]
-    paid = tuple(_payment(state, parent, vote) for vote in agreeing)
+    paid = tuple(
+        Payment(vote.index, state.providers[vote.provider_id].account, pay_of(parent, vote.price)) for vote in agreeing
+    )
     charged = Amount(sum(payment.amount for payment in paid))
     return ProofAccepted(
         task_id=parent.id,
@@ -121,7 +124,6 @@ def _accept_quorum(
         ended_ms=now_ms,
         expires_at=parent.expires_height or Height(parent.height + state.policy.result.result_ttl_blocks),
         method=QUORUM,
-        reasons=f"{len(agreeing)} of {parent.quorum_m} agree, {votes} were counted",
         link=link_of(envelope),
         caller=parent.caller,
         kind=parent.kind.value,
@@ -132,23 +134,14 @@ def _accept_quorum(
     )
 
 
-def _payment(state: HasLeases, parent: Job, vote: Vote) -> Payment:
-    account = AccountId(state.providers[vote.provider_id].account)
-    return Payment(vote.index, account, pay_of(parent, vote.price))
-
-
-def _reward_agreeing(state: HasLeases, agreeing: list[Vote], now_ms: int) -> list[Event]:
-    events: list[Event] = []
-    for vote in agreeing:
-        events += health.on_success(state, state.providers[vote.provider_id], now_ms)
-    return events
-
-
 def _penalize_others(
     state: HasLeases, parent: Job, votes: list[Vote], agreeing: list[Vote], now_ms: int
 ) -> list[Event]:
-    """Votes for another digest are recorded with their reason and penalized as policy sets it."""
-    digest, events = agreeing[0].digest, list[Event]()
+    """LEA-009: votes for another digest are recorded with their reason and cost health.
+
+    A part of the stake only where policy is set so.
+    """
+    digest, events, rules = agreeing[0].digest, list[Event](), state.policy.provider
     for vote in (vote for vote in votes if vote.digest != digest):
         id_ = replica_ids(parent.id, parent.quorum_m)[vote.index]
         events.append(
@@ -162,7 +155,9 @@ def _penalize_others(
                 at_ms=now_ms,
             )
         )
-        events += penalize_minority(state, state.providers[vote.provider_id], QUORUM_MINORITY, now_ms)
+        events.append(HealthChanged(vote.provider_id, -rules.quorum_minority_decay_ppm, QUORUM_MINORITY, now_ms))
+        if rules.quorum_minority_slashes:
+            events += sla.on_offence(state, state.providers[vote.provider_id], QUORUM_MINORITY, now_ms)
     return events
 
 

@@ -7,9 +7,7 @@ from itertools import groupby
 
 from holdfast.core.base.records import record_from
 from holdfast.core.base.values import EventNo, Height, TaskId, tally
-from holdfast.core.chain.messages import FinalTxsEvicted
-from holdfast.core.chain.model import Tx, TxKind
-from holdfast.core.chain.transactions import add_results, pop_final_txs
+from holdfast.core.chain.model import Tx, TxKind, add_results
 from holdfast.core.proof.messages import ProofAccepted
 from holdfast.core.queue import apply as queue_apply
 from holdfast.core.queue import replicas
@@ -71,22 +69,23 @@ def count_outcome(state: HasResults, outcome: str, kind: str, by: int = 1) -> No
 def unlink(state: HasResults, txs: Iterable[Tx], height: Height) -> None:
     """RES-006: the results and consumptions of these transactions, which were in the block of this height."""
     for tx in txs:
-        if tx.kind is TxKind.CONSUMPTION:
-            undo_consumption(state, tx, height)
-        elif tx.kind is TxKind.PROOF:
+        if tx.kind is TxKind.PROOF:
             result = state.results[TaskId(tx.subject)]
             result.status, result.height_resolved, result.leaf_index = UNLINKED, NOT_IN_BLOCK, NO_LEAF
             state.touched["result"][result.event] = result
             count_outcome(state, "rolled_back", "")
+        elif (consumption := _consumption_of(state, tx)) is not None and consumption.height == height:
+            _move_consumption(state, consumption, NOT_IN_BLOCK)
 
 
-def evict_final(state: HasResults, event: FinalTxsEvicted) -> None:
-    """Final results and consumptions leave memory: their rows have them. Each block lists its transactions."""
-    for height, tx in pop_final_txs(state, event.count, event.as_of):
+def evict_final(state: HasResults, txs: Iterable[Tx], height: Height) -> None:
+    """Final results and consumptions leave memory: their rows have them. A consumption stays a claim (ENG-005)."""
+    for tx in txs:
         if tx.kind is TxKind.PROOF:
             state.results.pop(TaskId(tx.subject), None)
-        elif tx.kind is TxKind.CONSUMPTION:
-            evict_consumption(state, tx, height)
+        elif (consumption := _consumption_of(state, tx)) is not None and consumption.height == height:
+            state.claims.add(consumption_key(consumption.task_id), consumption.event, consumption_claim(consumption))
+            del state.consumptions[consumption.task_id]
 
 
 def apply_consumed(state: HasResults, event: ResultConsumed) -> None:
@@ -96,34 +95,23 @@ def apply_consumed(state: HasResults, event: ResultConsumed) -> None:
 
 
 def apply_dropped(state: HasResults, event: ConsumptionDropped) -> None:
-    consumption = state.consumptions.pop(event.task_id)
-    consumption.height = NOT_IN_BLOCK
-    state.touched["consumption"][consumption.result] = consumption
+    _move_consumption(state, state.consumptions.pop(event.task_id), NOT_IN_BLOCK)
 
 
-def undo_consumption(state: HasResults, tx: Tx, height: Height) -> None:
-    """RES-006: the block of this consumption was rolled back."""
-    consumption = state.consumptions.get(TaskId(tx.subject))
-    if consumption is not None and (consumption.event, consumption.height) == (tx.number, height):
-        consumption.height = NOT_IN_BLOCK
-        state.touched["consumption"][consumption.result] = consumption
-
-
-def include_consumption(state: HasResults, tx: Tx) -> None:
+def include_consumptions(state: HasResults, included: Iterable[tuple[EventNo, Tx]]) -> None:
     """CHN-004: included again it counts only where its result is readable (RES-002)."""
-    consumption = state.consumptions.get(TaskId(tx.subject))
-    if consumption is None or consumption.event != tx.number:
-        return
-    if is_valid_above(state, consumption, Height(state.open_height - 1)):
-        consumption.height = state.open_height
-        state.touched["consumption"][consumption.result] = consumption
+    for _, tx in included:
+        consumption = _consumption_of(state, tx)
+        if consumption is not None and is_valid_above(state, consumption, state.chain.head.height):
+            _move_consumption(state, consumption, state.open_height)
 
 
-def evict_consumption(state: HasResults, tx: Tx, height: Height) -> None:
-    """A final consumption is a claim (ENG-005) and a row, and leaves memory."""
+def _consumption_of(state: HasResults, tx: Tx) -> Consumption | None:
+    """The consumption that this transaction is; None where it is none, or was dropped: a later one is another."""
     consumption = state.consumptions.get(TaskId(tx.subject))
-    if consumption is None or (consumption.event, consumption.height) != (tx.number, height):
-        return
-    consumed = ResultConsumed(consumption.task_id, consumption.caller, consumption.tx_hash)
-    state.claims.add(consumption_key(consumption.task_id), consumption.event, consumption_claim(consumed))
-    del state.consumptions[consumption.task_id]
+    return consumption if consumption is not None and consumption.event == tx.number else None
+
+
+def _move_consumption(state: HasResults, consumption: Consumption, height: Height) -> None:
+    consumption.height = height
+    state.touched["consumption"][consumption.result] = consumption

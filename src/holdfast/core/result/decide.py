@@ -11,20 +11,9 @@ from holdfast.core.base.records import record_from
 from holdfast.core.base.values import TaskId
 from holdfast.core.index import unique_ids
 from holdfast.core.job.model import earliest_read_height
-from holdfast.core.result.messages import (
-    Consume,
-    ResultConsumed,
-    StoredFacts,
-    consumption_claim,
-    consumption_key,
-)
+from holdfast.core.result.messages import Consume, ResultConsumed, StoredFacts, consumption_claim, consumption_key
 from holdfast.core.result.model import HasResults
-from holdfast.core.result.readability import (
-    NOT_IN_BLOCK,
-    refuse_unsealed,
-    why_not_readable,
-    why_not_yet_readable,
-)
+from holdfast.core.result.readability import NOT_IN_BLOCK, refuse_unsealed, why_not_readable, why_not_yet_readable
 
 
 def consume(state: HasResults, command: Consume, _now_ms: int) -> Decided | Refused:

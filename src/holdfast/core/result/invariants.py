@@ -8,7 +8,6 @@ from holdfast.core.result.model import Consumption, HasResults, ResultStatus
 
 
 def broken_invariants(state: HasResults) -> list[str]:
-    """The invariants of results and consumptions that do not hold."""
     results, consumptions, log_size = state.results, state.consumptions, state.chain.log.size
     proofs = {tx_subject: height for height, kind, _, tx_subject in _transactions(state) if kind is TxKind.PROOF}
     heights = {number: height for height, kind, number, _ in _transactions(state) if kind is TxKind.CONSUMPTION}

@@ -8,6 +8,7 @@ import msgspec
 
 from holdfast.core.base.event import Command, Event
 from holdfast.core.base.values import ZERO_DIGEST, AccountId, Digest, EventNo, Height, Kind, TaskId
+from holdfast.core.result.model import Consumption
 
 
 class StoredFacts(msgspec.Struct, frozen=True, gc=False):
@@ -67,6 +68,6 @@ def consumption_key(task_id: TaskId) -> bytes:
     return b"c" + task_id
 
 
-def consumption_claim(consumption: Consume | ResultConsumed) -> ResultConsumed:
+def consumption_claim(consumption: Consume | Consumption) -> ResultConsumed:
     """The content of a consumption's claim: caller and transaction, without the height."""
     return ResultConsumed(consumption.task_id, consumption.caller, consumption.tx_hash or ZERO_DIGEST)

@@ -85,9 +85,7 @@ class HasResults(HasChain, HasLeases, Protocol):
 
     results: dict[TaskId, Result]
     consumptions: dict[TaskId, Consumption]
-    """Those that a reorg can still undo."""
     result_counts: dict[tuple[str, str], int]
-    """Metrics: how often each outcome happened, by kind."""
 
 
 def leaf_of(result: Result) -> bytes:

@@ -34,9 +34,9 @@ from holdfast.core.retention.model import REQUESTED_MEANWHILE, SKIPPED_MAX, HasR
 
 SUBMITTED_MEANWHILE = "the same bytes were just submitted"
 NO_RESULT = EventNo(0)
+"""The event of orphans, which have no result."""
 _HOT_FIRST = "run the hot pass first"
 _BYTES_FIRST = "run the hot and the warm pass first"
-"""The event of orphans, which have no result."""
 
 
 def retention_watermark(state: HasRetention) -> Height:
@@ -46,16 +46,14 @@ def retention_watermark(state: HasRetention) -> Height:
 
 
 def drop_hot(state: HasRetention, command: DropHot, _now_ms: int) -> Decided | Refused:
-    page = command.page
+    page, after = command.page, pass_position(state, Pass.HOT)
     if refusal := _why_not_page(state, page, Pass.HOT) or _why_not_skipped(
         state.skipped_hot, page.skipped, command.retried
     ):
         return refusal
-    if page.until == pass_position(state, Pass.HOT) and not command.retried:
+    if page.until == after and not command.retried:
         return Decided((), repeat_of=state.last_event)
-    after = pass_position(state, Pass.HOT)
-    dropped = record_from(HotDropped, command, after=after, until=page.until, skipped=page.skipped)
-    return Decided((dropped,))
+    return Decided((record_from(HotDropped, command, after=after, until=page.until, skipped=page.skipped),))
 
 
 def drop_warm(state: HasRetention, command: DropWarm, _now_ms: int) -> Decided | Refused:
@@ -130,8 +128,6 @@ def end_audit(state: HasRetention, command: EndAudit, _now_ms: int) -> Decided |
 
 def check_not_being_deleted(state: HasRetention, command: SubmitCompletion) -> Refused | None:
     """RCV-001: a completion cannot rely on bytes that are about to be deleted; the provider sends them again."""
-    if not state.warm_deletes_pending:
-        return None
     body = read_body(command.envelope.body)
     if isinstance(body, Refused) or body.output_digest not in state.warm_deletes_pending:
         return None
@@ -181,8 +177,6 @@ def _without_submitted(
 ) -> tuple[tuple[Skipped, ...], tuple[WarmCandidate, ...], tuple[WarmCandidate, ...]]:
     """Bytes of a submission stay until its verdict; results with the same bytes are skipped until then."""
     waiting = _submitted_digests(state)
-    if not waiting:
-        return command.page.skipped, command.candidates, command.retried
     skipped = tuple((held.event, SUBMITTED_MEANWHILE) for held in command.candidates if held.digest in waiting)
     candidates = tuple(held for held in command.candidates if held.digest not in waiting)
     retried = tuple(held for held in command.retried if held.digest not in waiting)

@@ -8,7 +8,6 @@ from holdfast.core.retention.model import HasRetention, Pass, pass_position
 
 
 def broken_invariants(state: HasRetention) -> list[str]:
-    """The invariants of retention that do not hold."""
     positions = [pass_position(state, pass_) for pass_ in (Pass.HOT, Pass.WARM, Pass.RECORDS, Pass.AUDIT)]
     hot, warm, *_ = positions
     checks = {

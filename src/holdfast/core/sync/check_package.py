@@ -10,22 +10,16 @@ from typing import Final
 
 import msgspec
 
-from holdfast.core.archive.check_notice import why_not_notice
+from holdfast.core.archive.check_notice import BlobFacts, NoticeGround, why_not_notice
 from holdfast.core.base.canonical import decode as decode_canonical
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.merkle import root
-from holdfast.core.base.values import Digest, Height, VerifySignature
+from holdfast.core.base.records import record_from
+from holdfast.core.base.values import Height, VerifySignature
 from holdfast.core.blob.framing import BLOB_BYTES, versioned_hash
 from holdfast.core.chain.header import Header, SignedHeader, why_not_next
 from holdfast.core.chain.model import TxKind
-from holdfast.core.sync.package import (
-    ArchivedBlob,
-    BlobLeaf,
-    BlockPackage,
-    BlockPayload,
-    PackageKind,
-    decode_leaf,
-)
+from holdfast.core.sync.package import ArchivedBlob, BlobLeaf, BlockPackage, BlockPayload, PackageKind, decode_leaf
 from holdfast.core.validator.apply import succeed
 from holdfast.core.validator.messages import ADDED, REMOVED, SUCCEEDED
 from holdfast.core.validator.model import AddressOf, ValidatorSet
@@ -58,30 +52,27 @@ def check_package(ground: PackageGround, package: BlockPackage) -> CheckedPackag
     checked = check_block(ground, package)
     if isinstance(checked, Refused):
         return checked
-    refusal = _WHY_NOT[package.kind](ground, package, checked)
-    return checked if refusal is None else refusal
+    return _WHY_NOT[package.kind](ground, package, checked) or checked
 
 
 def check_block(ground: PackageGround, package: BlockPackage) -> CheckedPackage | Refused:
     """Header and leaves alone: enough to know who the validators are."""
-    signed = package.signed
+    signed, header = package.signed, package.signed.header
     if reason := why_not_next(ground.head, signed, ground.verify):
         return _refuse(reason, "BadHeader")
-    if not ground.validators.is_member(signed.header.proposer, signed.header.height):
-        message = (
-            f"block {signed.header.height} is signed by {signed.header.proposer.hex()}, no validator of its height"
-        )
+    if not ground.validators.is_member(header.proposer, header.height):
+        message = f"block {header.height} is signed by {header.proposer.hex()}, no validator of its height"
         return _refuse(message, "UnknownValidator")
     payload = package.payload or BlockPayload()
-    if refusal := _why_not_payload(signed.header, payload, is_given=package.payload is not None):
+    if refusal := _why_not_payload(header, payload, is_given=package.payload is not None):
         return refusal
     try:
         leaves = tuple(decode_leaf(raw) for raw in payload.blobs)
         validators = validators_after(ground.validators, payload)
     except ValueError as fault:
-        return _refuse(f"a leaf of block {signed.header.height} cannot be read: {fault}", "BadLeaf")
+        return _refuse(f"a leaf of block {header.height} cannot be read: {fault}", "BadLeaf")
     if not all(_is_whole(leaf) for leaf in leaves):
-        return _refuse(f"a blob of block {signed.header.height} has a hash that is not its commitment's", "BadLeaf")
+        return _refuse(f"a blob of block {header.height} has a hash that is not its commitment's", "BadLeaf")
     return CheckedPackage(signed, payload, leaves, validators)
 
 
@@ -136,15 +127,17 @@ def _why_not_full(_: PackageGround, package: BlockPackage, checked: CheckedPacka
 
 
 def _why_not_archived(ground: PackageGround, package: BlockPackage, checked: CheckedPackage) -> Refused | None:
-    height, leaves = checked.signed.header.height, checked.leaves
+    header, leaves = checked.signed.header, checked.leaves
     archived = [each for each in package.archived if each is not None]
     if len(package.archived) != len(leaves) or len(archived) != len(leaves):
-        message = f"block {height} has {len(leaves)} blobs, the package receipts of {len(archived)}"
+        message = f"block {header.height} has {len(leaves)} blobs, the package receipts of {len(archived)}"
         return _refuse(message, "ReceiptMissing")
-    block = _BlockGround(checked, later_validators(ground))
-    for number, each in enumerate(archived):
-        if refusal := _why_not_receipt(block, number, each):
+    validators = later_validators(ground)
+    for number, (leaf, each) in enumerate(zip(leaves, archived, strict=True)):
+        if refusal := _why_not_receipt(header.height, number, each):
             return refusal
+        facts = record_from(BlobFacts, leaf, proposer=header.proposer)
+        block = NoticeGround(header.chain_id, validators, header.height, facts)
         outcome = why_not_notice(block, each.notice, ground.verify, ground.address_of)
         if isinstance(outcome, Refused):
             return outcome
@@ -157,8 +150,8 @@ def later_validators(ground: PackageGround) -> ValidatorSet:
     return ValidatorSet(known.since, known.ended, {**known.successors, **ground.succeeded})
 
 
-def _why_not_receipt(block: _BlockGround, number: int, each: ArchivedBlob) -> Refused | None:
-    notice, receipt, height = each.notice, each.receipt, block.final_height
+def _why_not_receipt(height: Height, number: int, each: ArchivedBlob) -> Refused | None:
+    notice, receipt = each.notice, each.receipt
     if (notice.height, notice.blob_index) != (height, number):
         return _refuse(f"the notice for blob {number} of block {height} is about another blob", "NoticeMismatch")
     if (receipt.storage_id, receipt.provider_id) != (notice.locator, notice.provider_id):
@@ -178,37 +171,6 @@ _WHY_NOT: Final[Mapping[PackageKind, Callable[[PackageGround, BlockPackage, Chec
     PackageKind.ARCHIVED: _why_not_archived,
     PackageKind.METADATA_ONLY: _why_not_metadata,
 }
-
-
-class _LeafFacts(msgspec.Struct, frozen=True):
-    """A leaf with the proposer of its block."""
-
-    proposer: bytes
-    commitment: bytes
-    versioned_hash: Digest
-    keccak: Digest
-
-
-class _BlockGround(msgspec.Struct, frozen=True):
-    """One block, as the notices that came with it are checked against it."""
-
-    checked: CheckedPackage
-    validators: ValidatorSet
-
-    @property
-    def chain_id(self) -> int:
-        return self.checked.signed.header.chain_id
-
-    @property
-    def final_height(self) -> Height:
-        return self.checked.signed.header.height
-
-    def blob_at(self, height: Height, number: int) -> _LeafFacts | None:
-        leaves = self.checked.leaves
-        if height != self.final_height or number >= len(leaves):
-            return None
-        leaf = leaves[number]
-        return _LeafFacts(self.checked.signed.header.proposer, leaf.commitment, leaf.versioned_hash, leaf.keccak)
 
 
 def _refuse(message: str, name: str) -> Refused:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import structlog
 
-from holdfast.core.archive.check_notice import CONFLICTS, NOT_DECIDED, why_not_notice
+from holdfast.core.archive.check_notice import CONFLICTS, NOT_DECIDED, BlobFacts, NoticeGround, why_not_notice
 from holdfast.core.archive.confirm import ack_root
 from holdfast.core.archive.messages import SIGNED
 from holdfast.core.archive.notice import ArchiveNotice, notice_root
 from holdfast.core.base.errors import Refused, Unavailable
+from holdfast.core.base.records import record_from
 from holdfast.core.base.values import Height, VerifySignature
 from holdfast.core.policy import ArchivePolicy
 from holdfast.core.sync.followed import FollowedBlob, FollowedChain, with_notice
-from holdfast.core.validator.model import AddressOf, ValidatorSet
+from holdfast.core.validator.model import AddressOf
 from holdfast.ports import Signer
 from holdfast.ports.sync import Peers
 from holdfast.wire.notices import decode_notice, encode_notice
@@ -27,26 +28,6 @@ from holdfast.workers.sync.sync_metrics import SyncMetrics
 ASKED_MAX: Final = 64
 """Heights without a record that peers are asked about in one run."""
 _log = structlog.get_logger()
-
-
-class FollowedGround(NamedTuple):
-    """One height of a follower, as notices are checked against it."""
-
-    chain: FollowedChain
-    chain_id: int
-    blobs: Sequence[FollowedBlob]
-
-    @property
-    def validators(self) -> ValidatorSet:
-        return self.chain.validators
-
-    @property
-    def final_height(self) -> Height:
-        """A follower only has final blocks."""
-        return self.chain.head.header.height
-
-    def blob_at(self, _: Height, number: int) -> FollowedBlob | None:
-        return self.blobs[number] if number < len(self.blobs) else None
 
 
 class NoticeBook:
@@ -112,20 +93,25 @@ class NoticeBook:
             for notice in notices:
                 if notice.height not in rows:
                     rows[notice.height] = await self._chain.store.blobs(notice.height)
-                ground = FollowedGround(known, self._chain.chain_id, rows[notice.height])
-                if not self._counts(ground, notice, verify):
+                blobs = rows[notice.height]
+                if not self._counts(known, blobs, notice, verify):
                     continue
                 good.append(notice)
-                record = with_notice(ground.blobs[notice.blob_index], notice, encode_notice(notice), SIGNED)
+                record = with_notice(blobs[notice.blob_index], notice, encode_notice(notice), SIGNED)
                 if record is not None:
-                    rows[notice.height][notice.blob_index] = changed[record.height, record.number] = record
+                    blobs[notice.blob_index] = changed[record.height, record.number] = record
                     self._metrics.notices += 1
             if changed:
                 await self._chain.store.update(list(changed.values()))
         for notice in good:
             await self._confirm(known, notice)
 
-    def _counts(self, ground: FollowedGround, notice: ArchiveNotice, verify: VerifySignature) -> bool:
+    def _counts(
+        self, known: FollowedChain, blobs: Sequence[FollowedBlob], notice: ArchiveNotice, verify: VerifySignature
+    ) -> bool:
+        """A follower only has final blocks."""
+        facts = record_from(BlobFacts, blobs[notice.blob_index]) if notice.blob_index < len(blobs) else None
+        ground = NoticeGround(self._chain.chain_id, known.validators, known.head.header.height, facts)
         outcome = why_not_notice(ground, notice, verify, self._address_of)
         if not isinstance(outcome, Refused):
             return True

@@ -19,7 +19,6 @@ from holdfast.core import state_machine
 from holdfast.core.base.errors import Refused
 from holdfast.core.base.event import Command, Event
 from holdfast.core.base.values import Amount, ReservationId, TaskId
-from holdfast.core.chain import decide as chain_decide
 from holdfast.core.escrow.model import NO_ROW, Reservation, Reservations, ReservationStatus
 from holdfast.core.invariants import broken_invariants
 from holdfast.core.job.model import Job, JobState
@@ -29,6 +28,7 @@ from holdfast.core.queue.live.live_jobs import LiveJobs
 from holdfast.core.queue.live.packed_jobs import JobTerms, PackedJob
 from holdfast.core.state import State
 from holdfast.core.state_digest import digest
+from holdfast.core.workflows import seal
 
 UNPACKED: Final = 2**62
 
@@ -243,7 +243,7 @@ lives = st.lists(st.tuples(st.integers(0, len(LIVES) - 1), st.integers(0, 11)), 
 @given(lives)
 def test_random_lives_are_decided_the_same_whether_jobs_are_packed_or_not(life: list[tuple[int, int]]) -> None:
     with (
-        patch.object(chain_decide, "AT_ONCE_MAX", 1),
+        patch.object(seal, "AT_ONCE_MAX", 1),
         patch("tests.core.histories.test_core_histories.CoreDriver", TwinCore),
     ):
         core = new_core()
