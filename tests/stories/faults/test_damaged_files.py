@@ -99,7 +99,7 @@ def files_of(path: Path, kind: str) -> list[str]:
 @pytest.mark.parametrize("name", ["journal.db", "tables.db"])
 def test_a_flipped_byte_of_a_database_is_harmless_or_found(whole: UndamagedFolder, name: str) -> None:
     size, said = (whole.path / name).stat().st_size, set[str]()
-    for at in positions(size, counts(60, 1_500)):
+    for at in positions(size, counts(60, 600)):
         damaged = whole.copy()
         flip(damaged / name, at)
         verdict = whole.check_damaged(damaged)
@@ -111,7 +111,7 @@ def test_a_flipped_byte_of_a_database_is_harmless_or_found(whole: UndamagedFolde
 
 def test_a_flipped_byte_of_a_snapshot_costs_nothing_but_that_snapshot(whole: UndamagedFolder) -> None:
     for name in files_of(whole.path, "snapshots/*"):
-        for at in positions((whole.path / name).stat().st_size, counts(7, 1_000)):
+        for at in positions((whole.path / name).stat().st_size, counts(7, 200)):
             damaged = whole.copy()
             flip(damaged / name, at)
             verdict = whole.check_damaged(damaged)
@@ -122,7 +122,7 @@ def test_a_flipped_byte_of_a_snapshot_costs_nothing_but_that_snapshot(whole: Und
 
 def test_a_flipped_byte_of_an_archive_segment_is_named_and_the_node_starts_without_it(whole: UndamagedFolder) -> None:
     for name in files_of(whole.path, "archive/*.segment"):
-        for at in positions((whole.path / name).stat().st_size, counts(7, 1_000)):
+        for at in positions((whole.path / name).stat().st_size, counts(7, 200)):
             damaged = whole.copy()
             flip(damaged / name, at)
             verdict = whole.check_damaged(damaged)
@@ -134,7 +134,7 @@ def test_a_flipped_byte_of_an_archive_segment_is_named_and_the_node_starts_witho
 def test_a_file_cut_short_is_found(whole: UndamagedFolder, kind: str) -> None:
     for name in files_of(whole.path, kind):
         size = (whole.path / name).stat().st_size
-        for length in positions(size, counts(12, 500)):
+        for length in positions(size, counts(12, 100)):
             damaged = whole.copy()
             with (damaged / name).open("r+b") as file:
                 file.truncate(length)
@@ -189,7 +189,7 @@ def test_the_journal_of_another_node_is_not_mixed_with_our_tables(whole: Undamag
 
 def test_tables_damaged_in_any_way_are_brought_back_by_a_rebuild(whole: UndamagedFolder) -> None:
     size = (whole.path / "tables.db").stat().st_size
-    for at in [0, 20, 50, 105, *positions(size, counts(12, 300))]:
+    for at in [0, 20, 50, 105, *positions(size, counts(12, 100))]:
         damaged = whole.copy()
         flip(damaged / "tables.db", at)
         asyncio.run(rebuilt(damaged))
@@ -240,7 +240,7 @@ def test_a_flipped_byte_of_the_log_never_makes_synced_batches_vanish(killed: tup
     *_, last, end = commits_of(data / "journal.db-wal")
     """Between them lies the last transaction: damaged, it cannot be told from one that a crash has cut."""
     assert folders.run_check_and_start(copy_folder(data, data.parent / "copy")).digest == digests[-1]
-    for at in [*range(0, 32, counts(5, 1)), *positions(end, counts(60, 1_500))]:
+    for at in [*range(0, 32, counts(5, 1)), *positions(end, counts(60, 600))]:
         damaged = copy_folder(data, data.parent / "copy")
         flip(damaged / "journal.db-wal", at)
         verdict = folders.run_check_and_start(damaged)

@@ -128,7 +128,7 @@ async def test_a_disk_that_fails_now_and_then_costs_time_and_nothing_else(data: 
     requesters = await fund_accounts(data)
     node = Straced(data, injection)
     try:
-        await run_requesters(data, requesters, counts(150, 3_000), node)
+        await run_requesters(data, requesters, counts(150, 1_500), node)
     finally:
         node.kill()
     assert "Traceback" not in (data.parent / "node.log").read_text()
