@@ -140,7 +140,7 @@ class QuorumMachine(QueueMachine):
 
 
 QuorumMachine.TestCase.settings = settings(
-    max_examples=counts(80, 3_000), stateful_step_count=counts(50, 100), deadline=None
+    max_examples=counts(80, 1_000), stateful_step_count=counts(50, 100), deadline=None
 )
 
 
