@@ -323,7 +323,9 @@ def test_opening_a_large_spool_reads_only_a_little_of_it(tmp_path: Path) -> None
     spool = open_spool(tmp_path, disk=disk, window=4_096)
     assert (spool.spooled_sequence, spool.acked_sequence) == (counts(20_000, 200_000), 77)
     assert json.loads(next(spool.replay()))["sequence"] == 78
-    assert disk.count < 1_500_000 < plain_file(tmp_path).stat().st_size
+    size = plain_file(tmp_path).stat().st_size
+    doublings = (size // 5_000_000).bit_length()  # a search in the file: each adds a page or two
+    assert disk.count < 1_470_000 + 32_768 * doublings < size
     spool.close()
 
 

@@ -57,7 +57,9 @@ AT_THE_CAP = ("oBBO", "oOA", "oON", "oOAEE")
 EVERY_DAY = {
     "plain": Plan((*SHORT, *LONGER, *TWO_SESSIONS), ("o", "oE", "oBHC"), ("oE", "oB")),
     "segments": Plan(
-        (*histories("EHT", 2), "oB", "oBE", "oTB", *LONGER, *TWO_SESSIONS[:3]), ("o", "oE", "oEFAN"), ("oE", "oB")
+        (*histories("EHT", 2), "oB", "oBE", "oTB", "oXTA", *LONGER, *TWO_SESSIONS[:3]),
+        ("o", "oE", "oEFAN"),
+        ("oE", "oB"),
     ),
     "one-segment": Plan(("o", "oE", "oB", "oBT", "oTE", "oBHX"), ("oE",), ("oE",)),
     "always-near-window": Plan(("o", "oE", "oBB", "oBT"), ("oE",), ("oE",)),

@@ -31,12 +31,24 @@ MUTANTS = (
         (
             (
                 "files/segment_log.py",
-                "                self.disk.sync_folder(path.parent)\n            except",
-                "            except",
+                "            self.disk.sync_folder(path.parent)\n        except",
+                "        except",
             ),
         ),
         invariants.THERE,
         "segments: faults in o",
+    ),
+    SpoolMutant(
+        "a file that failed is removed before the next one has its name",
+        (
+            (
+                "files/segment_log.py",
+                "        name = path\n",
+                "        name = path\n        remove_file(self.disk, path)\n",
+            ),
+        ),
+        invariants.NO_DAMAGE,
+        "segments: crashes in oXTA",
     ),
     SpoolMutant(
         "directory sync removed after the first file is made",

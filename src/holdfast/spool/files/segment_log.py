@@ -15,7 +15,7 @@ from holdfast.spool.files import line_search
 from holdfast.spool.files.atomic_files import check_unchanged, remove_file
 from holdfast.spool.files.disk import Disk, Handle
 from holdfast.spool.files.line_search import RecordFile
-from holdfast.spool.files.names import SPOOL, SessionPaths, parse_file_name
+from holdfast.spool.files.names import SPOOL, SessionPaths, parse_file_name, temp_path
 
 
 class Segment(msgspec.Struct, frozen=True, gc=False):
@@ -106,28 +106,41 @@ class SegmentLog:
         return 0 if self.active.segment.is_plain else self.active.unfilled
 
     def begin_segment(self, first: int, size: int) -> None:
-        """Create the file for the records from `first` on. Its name is durable before its records count.
-
-        An existing file of that name failed before it held anything spooled, and is removed.
-        """
+        """Create the file for the records from `first` on. Its name is durable before its records count."""
         self.abandon_active()
         path = self.paths.segment(first)
         with self.names_lock:
-            remove_file(self.disk, path)
-            handle = self.disk.create(path)
-            try:
-                if size:
-                    self.disk.preallocate(handle, size)
-                self.disk.sync(handle)
-                self.disk.sync_folder(path.parent)
-            except OSError:
-                self.disk.close(handle)
-                raise
+            handle = self._create_file(path, size)
             segment = Segment(path, first, is_plain=False)
             self.active = ActiveSegment(handle, segment, 0, size)
             with self._lock:
                 earlier = tuple(other for other in self.view.segments if other.first < first)
                 self.view = ReadView((*earlier, segment), self.view.spooled, 0)
+
+    def _create_file(self, path: Path, size: int) -> Handle:
+        """A file of this name, durable. One that exists failed before it held anything spooled, and is replaced.
+
+        It keeps the name until the new file has it: after a crash between the two the session would have no file,
+        which is a loss (SP-LOSS-001).
+        """
+        name = path
+        try:
+            handle = self.disk.create(path)
+        except FileExistsError:
+            name = temp_path(path)
+            remove_file(self.disk, name)
+            handle = self.disk.create(name)
+        try:
+            if size:
+                self.disk.preallocate(handle, size)
+            self.disk.sync(handle)
+            if name != path:
+                self.disk.rename(name, path)
+            self.disk.sync_folder(path.parent)
+        except OSError:
+            self.disk.close(handle)
+            raise
+        return handle
 
     def seal_active(self) -> None:
         """The active file is complete: free what was preallocated and not used.
