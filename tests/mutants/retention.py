@@ -72,8 +72,8 @@ RETENTION: Final = [
     Mutant(
         "a completion refers to bytes that are being deleted",
         "core/workflows/complete.py",
-        "    if state.warm_deletes_pending and (refusal := check_not_being_deleted(state, commands[0])):\n",
-        "    if (refusal := None):\n",
+        "    if state.warm_deletes_pending and _is_submission(answers[0]):\n",
+        "    if False:\n",
         f"{COLLECTOR_TESTS} -k about_to_be_deleted",
     ),
     Mutant(

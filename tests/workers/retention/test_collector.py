@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import pytest
+from tests.core.core_driver import ALICE
 from tests.workers.retention.retention_node import RetentionNode, policy
 
 from holdfast.core.base.errors import Refused, Unavailable
 from holdfast.core.base.values import Height
 from holdfast.core.chain.messages import RollBackBlocks
+from holdfast.core.proof.messages import RecordVerdict
 from holdfast.core.result import result_digest
 from holdfast.core.retention.messages import DropHot, DropWarm, EndAudit, Vacuum
 from holdfast.core.retention.model import Pass
 from holdfast.core.state_digest import digest
 from holdfast.engine import queries
+from holdfast.engine.outcome import Accepted
 from holdfast.lightclient.da import commitment_of
 from holdfast.workers.retention.record_vacuum import NOT_EXPIRED
 from holdfast.workers.retention.tier_demoter import NO_ARCHIVE, NOT_ARCHIVED, NOT_ON_DISK, REQUESTED_LATELY
@@ -194,6 +197,32 @@ async def test_no_completion_relies_on_bytes_that_are_about_to_be_deleted() -> N
     assert set(home.blobs.held) == {result_digest(LARGE)}
     assert not home.engine.undurable_state.warm_deletes_pending  # spared: the next one who hands them in is welcome
     assert not isinstance(await home.engine.submit(home.completion(task, lease, LARGE)), Refused)
+
+
+@pytest.mark.rule("RES-001", "RET-002")
+async def test_a_repeated_completion_is_answered_as_the_first_time_while_its_bytes_are_deleted() -> None:
+    home = await retention_node()
+    task, lease = await home.leased_job(LARGE)
+    completion = home.completion(task, lease, LARGE)
+    await home.engine.submit(completion)
+    pinned = commitment_of(ALICE.encode(), LARGE)
+    await home.engine.submit(RecordVerdict(lease.id, True, "", None, da_commitment=pinned))
+    home.outputs[task] = LARGE
+    await home.seal(13)
+    await home.archive_all()
+    await home.pass_days(1)
+    seen = []
+
+    async def sweep(digests: object) -> list[object]:
+        assert home.engine.undurable_state.warm_deletes_pending
+        seen.append(await home.engine.submit(completion))
+        return []
+
+    home.blobs.sweep = sweep  # type: ignore[method-assign, assignment]
+    await home.collector.run_passes()
+    (outcome,) = seen
+    assert isinstance(outcome, Accepted)
+    assert outcome.is_repeat
 
 
 @pytest.mark.rule("RET-002", "OBS-001")

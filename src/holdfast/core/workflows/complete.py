@@ -7,10 +7,11 @@ from itertools import groupby
 from typing import Final
 
 from holdfast.core.base.errors import Refused
-from holdfast.core.base.event import Answer
+from holdfast.core.base.event import Answer, Decided
 from holdfast.core.base.handlers import CommandRuns, EventRuns
 from holdfast.core.base.values import EventNo, tally
 from holdfast.core.lease import apply as lease_apply
+from holdfast.core.lease.messages import CompletionSubmitted
 from holdfast.core.lease.model import LeaseTransition
 from holdfast.core.proof import apply as proof_apply
 from holdfast.core.proof.decide import submit_completions
@@ -26,13 +27,20 @@ LATE_REFUSALS: Final = frozenset({"LeaseLost", "ProofConflict"})
 
 
 def submit(state: State, commands: Sequence[SubmitCompletion], now_ms: int) -> list[Answer]:
-    """RCV-001, RCV-002: a late completion changes no fact; the metrics count it as ignored."""
-    if state.warm_deletes_pending and (refusal := check_not_being_deleted(state, commands[0])):
-        return [refusal]
+    """RCV-001, RCV-002: a late completion changes no fact; the metrics count it as ignored.
+
+    RES-001: a repeat refers to no bytes any more, so it gets its answer also while these are being deleted.
+    """
     answers = submit_completions(state, commands[:1] if state.warm_deletes_pending else commands, now_ms)
+    if state.warm_deletes_pending and _is_submission(answers[0]):
+        answers = [check_not_being_deleted(state, commands[0]) or answers[0]]
     if late := sum(isinstance(answer, Refused) and answer.name in LATE_REFUSALS for answer in answers):
         result_apply.count_outcome(state, "ignored", "", late)
     return answers
+
+
+def _is_submission(answer: Answer) -> bool:
+    return isinstance(answer, Decided) and any(isinstance(event, CompletionSubmitted) for event in answer.events)
 
 
 def apply_proofs_accepted(state: State, events: Sequence[ProofAccepted], numbers: Sequence[EventNo]) -> None:
