@@ -40,13 +40,7 @@ MUTANTS = (
     ),
     SpoolMutant(
         "a file that failed is removed before the next one has its name",
-        (
-            (
-                "files/segment_log.py",
-                "        name = path\n",
-                "        name = path\n        remove_file(self.disk, path)\n",
-            ),
-        ),
+        (("files/segment_log.py", "temp_path(path) if is_only else path", "path"),),
         invariants.NO_DAMAGE,
         "segments: crashes in oXTA",
     ),

@@ -110,31 +110,27 @@ class SegmentLog:
         self.abandon_active()
         path = self.paths.segment(first)
         with self.names_lock:
-            handle = self._create_file(path, size)
+            earlier = tuple(other for other in self.view.segments if other.first < first)
+            handle = self._create_file(path, size, is_only=not earlier and bool(self.view.segments))
             segment = Segment(path, first, is_plain=False)
             self.active = ActiveSegment(handle, segment, 0, size)
             with self._lock:
-                earlier = tuple(other for other in self.view.segments if other.first < first)
                 self.view = ReadView((*earlier, segment), self.view.spooled, 0)
 
-    def _create_file(self, path: Path, size: int) -> Handle:
+    def _create_file(self, path: Path, size: int, *, is_only: bool) -> Handle:
         """A file of this name, durable. One that exists failed before it held anything spooled, and is replaced.
 
-        It keeps the name until the new file has it: after a crash between the two the session would have no file,
-        which is a loss (SP-LOSS-001).
+        Where it is the session's only file it keeps the name until the new one has it: after a crash between the two
+        the session would have none, which is a loss (SP-LOSS-001). Elsewhere its space is given back first.
         """
-        name = path
-        try:
-            handle = self.disk.create(path)
-        except FileExistsError:
-            name = temp_path(path)
-            remove_file(self.disk, name)
-            handle = self.disk.create(name)
+        name = temp_path(path) if is_only else path
+        remove_file(self.disk, name)
+        handle = self.disk.create(name)
         try:
             if size:
                 self.disk.preallocate(handle, size)
             self.disk.sync(handle)
-            if name != path:
+            if is_only:
                 self.disk.rename(name, path)
             self.disk.sync_folder(path.parent)
         except OSError:
