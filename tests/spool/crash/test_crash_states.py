@@ -16,7 +16,7 @@ STATES = {
     "capped": counts(3_900, 92_000),
     "capped-segments": counts(1_600, 47_000),
     "full-disk": counts(1_600, 41_000),
-    "full-disk-segments": counts(2_090, 30_500),
+    "full-disk-segments": counts(2_090, 30_000),
 }
 """From at least so many states a spool is opened and held to what was promised: different bytes on the disk, or the
 same ones that a sync covers in one and not in the other. Each counts once for a way of opening it."""
